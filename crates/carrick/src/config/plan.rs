@@ -1,0 +1,223 @@
+//! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
+use carrick_logic::access::{Access, NamePattern};
+use carrick_logic::balance;
+use carrick_logic::http1::{Forwarded, HeadLimits};
+use carrick_logic::route::Conditions;
+use carrick_splice::Choice;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that a run needs to know.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where admin listens; `None`: off.
+    pub admin: Option<SocketAddr>,
+    /// Worker threads, at least 1.
+    pub workers: usize,
+    /// Bounds on what clients can make carrick hold.
+    pub limits: Limits,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// The access log.
+    pub log: LogPlan,
+    /// What is listened on; at least one.
+    pub listeners: Vec<Arc<ListenerPlan>>,
+    /// The upstreams; routes refer to them by index.
+    pub upstreams: Vec<Arc<UpstreamPlan>>,
+}
+
+/// `[limits]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Most client connections at one time, over all workers.
+    pub connections: usize,
+    /// Most client connections at one time from one address; 0: no limit.
+    pub connections_per_client: usize,
+    /// Limits on heads, both ways.
+    pub head: HeadLimits,
+    /// Least bytes a second of a request body or a response that is being taken, after a grace of `timeouts.head`; 0: none.
+    pub rate_min: u64,
+    /// Most attempts to send one request (the first included).
+    pub attempts: u32,
+    /// Most access log lines that wait to be written.
+    pub log_queue: usize,
+    /// Most names in the DNS cache.
+    pub dns_cache: usize,
+    /// Most pipes per worker.
+    pub pipes: usize,
+}
+
+/// `[timeouts]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a head (or the connection's start) to its last.
+    pub head: Duration,
+    /// Between two requests of a client, and between two bytes of a body; and how long an upstream may take for its response's first byte.
+    pub idle: Duration,
+    /// To connect to an upstream, all its addresses together.
+    pub connect: Duration,
+    /// Without a byte either way in a tunnel.
+    pub tunnel_idle: Duration,
+    /// Between SIGTERM and the end of what is still under way.
+    pub drain: Duration,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPlan {
+    /// Where lines go.
+    pub access: LogTarget,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LogTarget {
+    Off,
+    Stdout,
+    Stderr,
+    File(PathBuf),
+}
+
+/// How an access log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LogFormat {
+    Combined,
+    Json,
+}
+
+/// `[[listener]]`
+#[derive(Debug)]
+pub struct ListenerPlan {
+    /// The address that is bound.
+    pub address: SocketAddr,
+    /// Whether connections begin with a PROXY header.
+    pub proxy_protocol: bool,
+    /// What is told to upstreams about the client.
+    pub forwarded: Forwarded,
+    /// The name in `Via`; empty: none.
+    pub via: String,
+    /// Networks, ports and names; for switch and tunnel only `clients` is used.
+    pub access: Access,
+    /// The job.
+    pub mode: Mode,
+}
+
+/// A listener's job.
+#[derive(Debug)]
+pub enum Mode {
+    /// Forward proxy.
+    Forward(ForwardPlan),
+    /// Layer-7 switch.
+    Switch(Vec<RoutePlan>),
+    /// TCP relay, by SNI where routes say so.
+    Tunnel(Vec<RoutePlan>),
+}
+
+/// What a forward listener does.
+#[derive(Debug)]
+pub struct ForwardPlan {
+    /// The engine for its splices.
+    pub engine: Choice,
+    /// Who may use it, with which password; `None`: no authentication.
+    pub users: Option<Arc<super::users::Users>>,
+    /// Another proxy that some or all requests go through.
+    pub parent: Option<ParentPlan>,
+}
+
+/// `parent = { proxy = …, for = […] }`
+#[derive(Debug, Clone)]
+pub struct ParentPlan {
+    /// The parent.
+    pub proxy: ServerAddress,
+    /// Destinations that go through it; empty: all.
+    pub destinations: Vec<NamePattern>,
+}
+
+/// `[[listener.route]]`
+#[derive(Debug, Clone)]
+pub struct RoutePlan {
+    /// When it is taken.
+    pub conditions: Conditions,
+    /// Index into [`Plan::upstreams`].
+    pub upstream: usize,
+    /// The engine: the route's own, else that of `[splice]`.
+    pub engine: Choice,
+}
+
+/// `[upstream.NAME]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamPlan {
+    /// Its name.
+    pub name: String,
+    /// Its servers; at least one.
+    pub servers: Vec<ServerPlan>,
+    /// How one is chosen.
+    pub balance: balance::Method,
+    /// What `hash` looks at.
+    pub hash_on: HashOn,
+    /// Active health checks.
+    pub health: Option<HealthPlan>,
+    /// PROXY protocol version sent to the servers, if any.
+    pub send_proxy_protocol: Option<ProxyVersion>,
+    /// Idle connections kept per server and worker.
+    pub keepalive: usize,
+    /// Failures in a row after which a server is left alone for a while.
+    pub failures_max: u32,
+}
+
+/// PROXY protocol versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerPlan {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// Its share, 1 to 1000.
+    pub weight: u32,
+}
+
+/// Host (name or address literal) and port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ServerAddress {
+    Ip(SocketAddr),
+    Name { host: String, port: u16 },
+}
+
+/// What `balance = "hash"` hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the configuration's")]
+pub enum HashOn {
+    Path,
+    Host,
+    Client,
+    Header(String),
+    Cookie(String),
+}
+
+/// `health = { path, every }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthPlan {
+    /// The path of a GET that must be answered with 2xx or 3xx; `None`: a connection is enough.
+    pub path: Option<String>,
+    /// The `Host` of that GET; `None`: the server's address.
+    pub host: Option<String>,
+    /// Time between two checks, and the limit on one.
+    pub every: Duration,
+    /// Checks in a row that must fail before the server is down, and succeed before it is up again.
+    pub fall: u32,
+    /// See `fall`.
+    pub rise: u32,
+}

@@ -1,0 +1,2 @@
+//! The carrick program.
+fn main() {}

@@ -1,0 +1,3 @@
+//! What carrick tells about itself: counters, the access log.
+pub mod access_log;
+pub mod metrics;
