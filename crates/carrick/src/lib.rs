@@ -1,0 +1,10 @@
+//! carrick: a web proxy that joins client and server connections inside the kernel.
+//!
+//! This library is the program; `main.rs` only calls it. `ARCHITECTURE.md` has the map.
+pub mod config;
+pub mod control;
+pub mod proxy;
+pub mod run;
+pub mod telemetry;
+pub mod upstreams;
+pub mod worker;

@@ -1,0 +1,95 @@
+//! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
+use super::{session, tunnel};
+use crate::config::plan::{ListenerPlan, Mode};
+use crate::telemetry::metrics::Limit;
+use crate::worker::deadline::Timer;
+use crate::worker::io::read_some;
+use crate::worker::live::WorkerLive;
+use crate::worker::Worker;
+use carrick_logic::proxy_protocol::{self, Header};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// A client's connection with what belongs to it.
+pub struct Client {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// The configuration in force when its present request began.
+    pub live: Rc<WorkerLive>,
+    /// The listener that it came in by.
+    pub listener: Arc<ListenerPlan>,
+    /// The connection.
+    pub stream: TcpStream,
+    /// The client's address: of the connection, or of the PROXY header.
+    pub address: SocketAddr,
+    /// The connection's timer.
+    pub timer: Timer,
+}
+
+/// Serves a client's connection to its end.
+pub async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, listener: SocketAddr) {
+    let live = worker.live();
+    let Some(listener) = live.listener(listener) else { return };
+    let mut client = Client { worker, live, listener, stream, address: peer, timer: Timer::default() };
+    let mut first = Vec::new();
+    if client.listener.proxy_protocol {
+        match read_proxy_header(&mut client).await {
+            Some((address, rest)) => {
+                client.address = address;
+                first = rest;
+            }
+            None => return,
+        }
+    }
+    if !client.listener.access.allows_client(client.address.ip()) {
+        client.worker.metrics.refusals.count("client_not_allowed");
+        // An HTTP client is told why; others see the connection closed.
+        if !matches!(client.listener.mode, Mode::Tunnel(_)) {
+            session::refuse_client(&mut client).await;
+        }
+        return;
+    }
+    match client.listener.mode {
+        Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
+        Mode::Tunnel(_) => tunnel::run_listener(client, first).await,
+    }
+}
+
+/// Reads the PROXY header; the client's address, and what came after the header.
+async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
+    let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
+    let limit = client.live.plan().timeouts.head;
+    let deadline = std::time::Instant::now() + limit;
+    loop {
+        match client.timer.until(deadline, read_some(&client.stream, &mut buffer)).await {
+            Ok(Ok(count)) if count > 0 => {}
+            Ok(_) => return None,
+            Err(_) => {
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return None;
+            }
+        }
+        match proxy_protocol::read(&buffer) {
+            Ok(Header::Complete(length, endpoints)) => {
+                let address = endpoints.map_or(client.address, |endpoints| endpoints.source);
+                return Some((address, buffer.split_off(length.min(buffer.len()))));
+            }
+            Ok(Header::Partial) if buffer.len() < buffer.capacity() => {}
+            Ok(Header::Partial) => {
+                refuse_header(client, "the PROXY header is too long");
+                return None;
+            }
+            Err(reason) => {
+                refuse_header(client, reason);
+                return None;
+            }
+        }
+    }
+}
+
+fn refuse_header(client: &Client, reason: &str) {
+    client.worker.metrics.refusals.count("proxy_protocol");
+    tracing::debug!("{}: PROXY header from {}: {reason}", client.listener.address, client.address);
+}

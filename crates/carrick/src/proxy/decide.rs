@@ -1,0 +1,191 @@
+//! Where a request goes: to a server of an upstream, to the origin that it names, to a parent proxy; or why it is refused.
+use super::arrival::Client;
+use super::reply::Reply;
+use super::upstream::group::Group;
+use crate::config::plan::{ForwardPlan, HashOn, Mode, RoutePlan, ServerAddress};
+use crate::worker::scratch::Scratch;
+use carrick_logic::access::{Denied, Literal, parse_ip_literal};
+use carrick_logic::credentials;
+use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
+use carrick_logic::route::pick_request;
+use carrick_splice::Choice;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// What happens with a request.
+pub enum Decision {
+    /// It is passed on, and the response comes back.
+    Relay(Destination),
+    /// `CONNECT`: a tunnel to the destination.
+    Tunnel(Destination),
+    /// carrick answers itself.
+    Reply(Reply),
+}
+
+/// Where to, and how.
+pub struct Destination {
+    /// The place.
+    pub place: Place,
+    /// The engine for bodies and tunnels.
+    pub engine: Choice,
+    /// The form of target that is understood there.
+    pub form: TargetForm,
+}
+
+/// A place to connect to.
+pub enum Place {
+    /// One of the servers of an upstream.
+    Group {
+        /// The upstream, as this worker uses it.
+        group: Rc<Group>,
+        /// Its index in the plan.
+        index: usize,
+    },
+    /// What the client named, or the parent proxy.
+    Origin {
+        /// The address or name to connect to.
+        server: ServerAddress,
+        /// The key of its idle connections.
+        key: Box<[u8]>,
+        /// Whether this is the parent, which is not subject to the destination rules.
+        parent: bool,
+    },
+}
+
+/// Decides about the request in `scratch`; the user's name, if one authenticated.
+pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String>) -> Decision {
+    let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
+    let listener = &client.listener;
+    match &listener.mode {
+        Mode::Switch(routes) => switch(client, routes, bytes, head),
+        Mode::Forward(plan) => {
+            if let Some(reply) = authenticate(plan, bytes, head, user).await {
+                return Decision::Reply(reply);
+            }
+            forward(client, plan, bytes, head)
+        }
+        Mode::Tunnel(_) => Decision::Reply(Reply::new(500, "internal", "a tunnel listener does not speak HTTP")),
+    }
+}
+
+fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
+    if head.method == Method::Connect {
+        let mut reply = Reply::new(405, "connect_to_switch", "CONNECT is for forward proxies; this is not one.");
+        reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+        return Decision::Reply(reply);
+    }
+    let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head).and_then(|index| routes.get(index));
+    let Some(route) = route else {
+        return Decision::Reply(Reply::new(404, "no_route", "No route of this server matches the request."));
+    };
+    let Some(group) = client.live.groups.get(route.upstream) else {
+        return Decision::Reply(Reply::new(503, "no_upstream", "The route's upstream does not exist."));
+    };
+    Decision::Relay(Destination {
+        place: Place::Group { group: Rc::clone(group), index: route.upstream },
+        engine: route.engine,
+        form: TargetForm::Origin,
+    })
+}
+
+/// What is hashed to choose a server, if the upstream's balancer hashes.
+pub fn hash_key<'b>(client: &Client, group: &Group, bytes: &'b [u8], head: &RequestHead, address: &'b mut [u8; 16]) -> Option<&'b [u8]> {
+    let plan = &group.state.plan;
+    if plan.balance != carrick_logic::balance::Method::Hash {
+        return None;
+    }
+    Some(match &plan.hash_on {
+        HashOn::Path => head.path.of(bytes),
+        HashOn::Host => head.host.of(bytes),
+        HashOn::Client => client_key(client.address, address),
+        HashOn::Header(name) => head.field(bytes, name).unwrap_or_default(),
+        HashOn::Cookie(name) => head.cookie(bytes, name).unwrap_or_default(),
+    })
+}
+
+/// The client's address as bytes to hash; IPv4 in its mapped form.
+pub fn client_key(client: SocketAddr, bytes: &mut [u8; 16]) -> &[u8] {
+    *bytes = match client.ip() {
+        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(ip) => ip.octets(),
+    };
+    bytes
+}
+
+async fn authenticate(plan: &ForwardPlan, bytes: &[u8], head: &RequestHead, user: &mut Option<String>) -> Option<Reply> {
+    let users = plan.users.as_ref()?;
+    let given = head.field(bytes, "proxy-authorization").and_then(credentials::read_basic);
+    if let Some(given) = given {
+        if users.verify(&given).await {
+            *user = Some(given.user);
+            return None;
+        }
+    }
+    let mut reply = Reply::new(407, "authentication", "This proxy asks for a user name and password (Basic).");
+    reply.field = Some(("Proxy-Authenticate", "Basic realm=\"carrick\", charset=\"UTF-8\""));
+    Some(reply)
+}
+
+fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead) -> Decision {
+    let connect = head.method == Method::Connect;
+    let default_port = match head.target {
+        Target::Absolute { .. } => 80,
+        Target::Authority { .. } => 443,
+        Target::Origin { .. } | Target::Asterisk => {
+            return Decision::Reply(Reply::new(
+                400,
+                "not_a_proxy_request",
+                "This is a forward proxy: it wants the whole URL in the request line (GET http://host/path) or CONNECT host:port. \
+                 Set it as the proxy of your client, for example: curl -x http://this-address http://example.org/",
+            ));
+        }
+    };
+    let host = head.host.of(bytes);
+    let port = head.port.unwrap_or(default_port);
+    let Ok(host_text) = std::str::from_utf8(host) else {
+        return Decision::Reply(Reply::new(400, "bad_host", "The host name is not ASCII."));
+    };
+    if let Err(denied) = client.listener.access.check_name(host, port, connect) {
+        return Decision::Reply(refused(denied));
+    }
+    let parent = plan.parent.as_ref().filter(|parent| {
+        parent.destinations.is_empty() || parent.destinations.iter().any(|pattern| pattern.matches(host))
+    });
+    let literal = parse_ip_literal(host);
+    if let Literal::Odd = literal {
+        let detail = "The host looks like an IPv4 address in an unusual notation; write it as four decimal numbers.";
+        return Decision::Reply(Reply::new(400, "odd_address", detail));
+    }
+    let server = match (&literal, parent) {
+        (_, Some(parent)) => parent.proxy.clone(),
+        (Literal::Ip(ip), None) => ServerAddress::Ip(SocketAddr::new(*ip, port)),
+        (_, None) => ServerAddress::Name { host: host_text.to_ascii_lowercase(), port },
+    };
+    if let (Literal::Ip(ip), Err(denied)) = (&literal, literal_check(client, &literal)) {
+        tracing::debug!(%ip, "denied destination");
+        return Decision::Reply(refused(denied));
+    }
+    let destination = Destination {
+        place: Place::Origin { key: server.to_string().into_bytes().into(), server, parent: parent.is_some() },
+        engine: plan.engine,
+        form: if parent.is_some() { TargetForm::Absolute } else { TargetForm::Origin },
+    };
+    // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
+    if connect && parent.is_none() { Decision::Tunnel(destination) } else { Decision::Relay(destination) }
+}
+
+fn literal_check(client: &Client, literal: &Literal) -> Result<(), Denied> {
+    match literal {
+        Literal::Ip(ip) => client.listener.access.check_address(*ip),
+        Literal::Odd | Literal::Name => Ok(()),
+    }
+}
+
+fn refused(denied: Denied) -> Reply {
+    let label = match denied {
+        Denied::Port => "denied_port",
+        Denied::Name => "denied_name",
+        Denied::Address => "denied_address",
+    };
+    Reply::new(403, label, denied.to_string())
+}

@@ -1,0 +1,51 @@
+//! Reading a request's head: from the first byte to the empty line, within the limits on size, fields and time.
+use super::arrival::Client;
+use crate::telemetry::metrics::Limit;
+use crate::worker::io::read_some;
+use crate::worker::scratch::Scratch;
+use carrick_logic::http1::{Progress, Refusal, RequestHead};
+use std::time::Instant;
+
+/// Why there is no request.
+#[derive(Debug)]
+pub enum NoHead {
+    /// The client closed, between requests or in the middle of a head.
+    Closed {
+        /// Whether part of a head had come.
+        half_written: bool,
+    },
+    /// The head took longer than `[timeouts] head`.
+    TimedOut,
+    /// It must not be passed on.
+    Refused(Refusal),
+}
+
+/// Reads until `scratch.request` begins with a whole head, parsed into `scratch.request_head`.
+pub async fn read(client: &mut Client, scratch: &mut Scratch, begun: Instant) -> Result<(), NoHead> {
+    let plan = client.live.plan();
+    let (limits, deadline) = (plan.limits.head, begun + plan.timeouts.head);
+    loop {
+        let empty = RequestHead::leading_empty_lines(&scratch.request);
+        if empty > 0 {
+            scratch.request.drain(..empty);
+        }
+        if !scratch.request.is_empty() {
+            match scratch.request_head.parse(&scratch.request, &limits) {
+                Ok(Progress::Complete) => return Ok(()),
+                Ok(Progress::Partial) => {}
+                Err(refusal) => return Err(NoHead::Refused(refusal)),
+            }
+        }
+        if scratch.request.len() == scratch.request.capacity() {
+            scratch.request.reserve(scratch.request.len());
+        }
+        match client.timer.until(deadline, read_some(&client.stream, &mut scratch.request)).await {
+            Ok(Ok(0) | Err(_)) => return Err(NoHead::Closed { half_written: !scratch.request.is_empty() }),
+            Ok(Ok(_)) => {}
+            Err(_) => {
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return Err(NoHead::TimedOut);
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The jobs: what happens to a client's connection from its first byte to its last.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arrival` | the PROXY header, and which job a connection gets |
+//! | `session` | HTTP/1 on one client connection: request after request |
+//! | `head` | reads a request's head, with its limits |
+//! | `decide` | forward and switch: where a request goes, or why it is refused |
+//! | `upstream` | connections to servers |
+//! | `attempt` | sends a request, waits for the response's head, tries again where that is safe |
+//! | `request_body`, `response_body` | relay bodies |
+//! | `tunnel` | CONNECT, upgrades, TCP and SNI |
+//! | `reply` | carrick's own answers |
+mod arrival;
+mod attempt;
+mod decide;
+mod head;
+mod reply;
+mod request_body;
+mod response_body;
+mod session;
+mod trace;
+mod tunnel;
+pub mod upstream;
+
+pub use arrival::serve;

@@ -1,0 +1,61 @@
+//! carrick's own answers: refusals and errors, in words that help.
+use super::arrival::Client;
+use crate::worker::io::{read_some, write_all};
+use carrick_logic::http1::{self, Method};
+use rustix::net::{Shutdown, shutdown};
+use std::time::{Duration, Instant};
+
+/// How long the rest of a refused request is read, so that the answer is not lost to a reset (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Most bytes that are read for that.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// An answer of the proxy's own.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// What is wrong and what would be right.
+    pub detail: String,
+    /// A further field line, such as `Proxy-Authenticate`.
+    pub field: Option<(&'static str, &'static str)>,
+    /// The stable word for metrics and the log.
+    pub label: &'static str,
+}
+
+impl Reply {
+    /// An answer with this status.
+    pub fn new(status: u16, label: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), field: None, label }
+    }
+}
+
+/// Sends a reply; `keep_alive` says whether another request may follow on this connection. `false`: it could not be sent.
+pub async fn send(client: &mut Client, reply: &Reply, method: Method, keep_alive: bool) -> bool {
+    client.worker.metrics.refusals.count(reply.label);
+    let mut out = Vec::with_capacity(512);
+    let fields: &[(&str, &str)] = reply.field.as_slice();
+    http1::write_error_response(&mut out, reply.status, &reply.detail, keep_alive, fields, method == Method::Head);
+    let limit = client.live.plan().timeouts.idle;
+    let sent = client.timer.within(limit, write_all(&client.stream, &out)).await;
+    matches!(sent, Ok(Ok(())))
+}
+
+/// Closes after a refusal: ends our side, and reads what the client was still sending for a moment, so that the kernel
+/// does not answer it with a reset that would take our reply away.
+pub async fn close_gently(client: &mut Client) {
+    if shutdown(&client.stream, Shutdown::Write).is_err() {
+        return;
+    }
+    let deadline = Instant::now() + LINGER;
+    let mut unwanted = Vec::with_capacity(4096);
+    let mut read_bytes = 0;
+    while read_bytes < LINGER_BYTES_MAX {
+        unwanted.clear();
+        match client.timer.until(deadline, read_some(&client.stream, &mut unwanted)).await {
+            Ok(Ok(count)) if count > 0 => read_bytes += count,
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
+use carrick_logic::http1::{BodyLength, Chunked, Piece, Refusal};
+use carrick_splice::{Choice, End, Ended, Order, RateMin, Side, Splicer};
+use std::io;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+use crate::worker::deadline::Timer;
+use crate::worker::io::{read_some, write_both};
+
+/// A chunk's content is spliced from this size on; below, it is read with its framing.
+pub const SPLICED_CHUNK_BYTES_MIN: u64 = 64 * 1024;
+
+/// Room that a body read needs in its buffer.
+const READ_BYTES_MIN: usize = 8 * 1024;
+
+/// How bodies are to be moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Means<'a> {
+    /// The splice service.
+    pub splicer: &'a Splicer,
+    /// The engine that is asked for.
+    pub engine: Choice,
+    /// Longest time without a byte.
+    pub idle: Duration,
+    /// Least rate, after a grace.
+    pub rate_min: Option<RateMin>,
+}
+
+/// How sending ended, if not with the last byte.
+#[derive(Debug)]
+pub enum NotSent {
+    /// The client closed or reset in the middle of its body.
+    ClientGone,
+    /// The client sent nothing, or too little, for too long.
+    ClientSlow,
+    /// The body's framing is wrong.
+    Refused(Refusal),
+    /// The upstream does not take it; it may have answered early.
+    Upstream {
+        /// Whether not a single byte went out.
+        nothing_sent: bool,
+        /// Why.
+        error: io::Error,
+    },
+    /// The upstream did not read for too long.
+    UpstreamSlow,
+}
+
+/// Sends `head` (rewritten) and the body of length `body`. `buffer` holds the original head in its first `head_bytes`
+/// bytes and what came after it; what is left after the head at the end belongs to the next request.
+///
+/// # Errors
+/// See [`NotSent`].
+pub async fn send(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    head: &[u8],
+    (buffer, head_bytes): (&mut Vec<u8>, usize),
+    body: BodyLength,
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    match body {
+        BodyLength::None => write(means, upstream, head, &[]).await,
+        BodyLength::Bytes(length) => {
+            let here = buffer.len().saturating_sub(head_bytes).min(usize::try_from(length).unwrap_or(usize::MAX));
+            write(means, upstream, head, buffer.get(head_bytes..head_bytes + here).unwrap_or_default()).await?;
+            buffer.drain(head_bytes..head_bytes + here);
+            *body_bytes += here as u64;
+            splice(means, client, upstream, length - here as u64, body_bytes).await
+        }
+        BodyLength::Chunked => send_chunked(means, client, upstream, head, (buffer, head_bytes), body_bytes).await,
+    }
+}
+
+async fn send_chunked(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    mut head: &[u8],
+    (buffer, head_bytes): (&mut Vec<u8>, usize),
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    let mut chunked = Chunked::new();
+    let mut timer = Timer::default();
+    loop {
+        let here = buffer.get(head_bytes..).unwrap_or_default();
+        let (valid, ended) = follow(&mut chunked, here, body_bytes).map_err(NotSent::Refused)?;
+        write(means, upstream, std::mem::take(&mut head), here.get(..valid).unwrap_or_default()).await?;
+        buffer.drain(head_bytes..head_bytes + valid);
+        if ended {
+            return Ok(());
+        }
+        if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
+            let length = chunked.data_left();
+            splice(means, client, upstream, length, body_bytes).await?;
+            chunked.skip_data(length);
+        }
+        buffer.reserve(READ_BYTES_MIN);
+        match timer.within(means.idle, read_some(client, buffer)).await {
+            Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
+            Ok(Ok(_)) => {}
+            Err(_) => return Err(NotSent::ClientSlow),
+        }
+    }
+}
+
+/// Follows the chunked coding through `bytes`: how many of them belong to the body, and whether it ends with them.
+pub fn follow(chunked: &mut Chunked, bytes: &[u8], data_bytes: &mut u64) -> Result<(usize, bool), Refusal> {
+    let mut used = 0;
+    loop {
+        match chunked.next(bytes.get(used..).unwrap_or_default())? {
+            Piece::Framing(count) => used += count,
+            Piece::Data(count) => {
+                used += count;
+                *data_bytes += count as u64;
+            }
+            Piece::End(count) => return Ok((used + count, true)),
+            Piece::NeedMore => return Ok((used, false)),
+        }
+    }
+}
+
+async fn write(means: Means<'_>, upstream: &TcpStream, first: &[u8], second: &[u8]) -> Result<(), NotSent> {
+    let total = first.len() + second.len();
+    let mut left = total;
+    let mut timer = Timer::default();
+    match timer.within(means.idle, write_both(upstream, first, second, &mut left)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(NotSent::Upstream { nothing_sent: left == total && total > 0, error }),
+        Err(_) => Err(NotSent::UpstreamSlow),
+    }
+}
+
+async fn splice(means: Means<'_>, client: &TcpStream, upstream: &TcpStream, length: u64, body_bytes: &mut u64) -> Result<(), NotSent> {
+    if length == 0 {
+        return Ok(());
+    }
+    let mut order = Order::new(End::AfterBytes(length));
+    order.choice = means.engine;
+    order.idle = means.idle;
+    order.rate_min = means.rate_min;
+    let mut transfer = means.splicer.transfer(client, upstream, order);
+    let result = transfer.run().await;
+    *body_bytes += transfer.bytes();
+    match result {
+        Ok(Ended::Bytes) => Ok(()),
+        Ok(Ended::EndOfStream | Ended::Input) => Err(NotSent::ClientGone),
+        Ok(Ended::Idle | Ended::TooSlow) => Err(NotSent::ClientSlow),
+        Err(fault) => Err(match fault.side {
+            Side::From => NotSent::ClientGone,
+            Side::To => NotSent::Upstream { nothing_sent: false, error: fault.source },
+        }),
+    }
+}

@@ -1,0 +1,194 @@
+//! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
+use super::request_body::{Means, SPLICED_CHUNK_BYTES_MIN, follow};
+use crate::worker::deadline::Timer;
+use crate::worker::io::{read_some, write_all, write_both};
+use carrick_logic::http1::{Chunked, Piece, ResponseBody, ResponseHead, Version};
+use carrick_splice::{End, Ended, Engine, Order, Side};
+use tokio::net::TcpStream;
+
+/// Room that a read of a chunked body needs in its buffer.
+const READ_BYTES_MIN: usize = 16 * 1024;
+
+/// How the passing on ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// Whole, and the upstream's connection is at rest.
+    Whole,
+    /// Whole, but the upstream's connection is of no further use (it ended, or sent more than it should).
+    WholeAndDone,
+    /// The client closed, reset, or stopped reading.
+    ClientGone(&'static str),
+    /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
+    UpstreamBroke(&'static str),
+}
+
+/// What is passed on, and what was counted on the way.
+pub struct Response<'a> {
+    /// The head as it came; its bytes are the first of `buffer`.
+    pub head: &'a ResponseHead,
+    /// What came from the upstream so far.
+    pub buffer: &'a mut Vec<u8>,
+    /// The rewritten head, not sent yet.
+    pub out: &'a mut Vec<u8>,
+    /// The client's version; HTTP/1.0 gets chunked content without its framing.
+    pub client_version: Version,
+    /// Body bytes that went to the client.
+    pub body_bytes: u64,
+    /// The engine that moved (most of) the body.
+    pub engine: Engine,
+}
+
+impl Response<'_> {
+    /// Passes the response on.
+    pub async fn pass(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer) -> Passed {
+        match self.head.body {
+            ResponseBody::None | ResponseBody::Tunnel => {
+                if let Err(passed) = self.write(means, client, timer, 0).await {
+                    return passed;
+                }
+                // After a tunnel's head the bytes belong to the tunnel; otherwise nobody asked for them.
+                if self.head.body == ResponseBody::None && self.buffer.len() > self.head.head_bytes { Passed::WholeAndDone } else { Passed::Whole }
+            }
+            ResponseBody::Bytes(length) => self.pass_bytes(means, upstream, client, timer, length).await,
+            ResponseBody::Chunked => self.pass_chunked(means, upstream, client, timer).await,
+            ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
+        }
+    }
+
+    async fn pass_bytes(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer, length: u64) -> Passed {
+        let head_bytes = self.head.head_bytes;
+        let here = self.buffer.len() - head_bytes;
+        if here as u64 >= length {
+            let excess = here as u64 > length;
+            let Ok(body) = usize::try_from(length) else { return Passed::UpstreamBroke("length") };
+            return match self.write(means, client, timer, body).await {
+                Err(passed) => passed,
+                Ok(()) if excess => Passed::WholeAndDone,
+                Ok(()) => Passed::Whole,
+            };
+        }
+        self.splice(means, upstream, client, End::AfterBytes(length - here as u64)).await
+    }
+
+    /// A body that ends with the upstream's stream; the client's stream ends with it, too.
+    async fn pass_rest(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream) -> Passed {
+        match self.splice(means, upstream, client, End::EndOfStream).await {
+            Passed::Whole => Passed::WholeAndDone,
+            other => other,
+        }
+    }
+
+    async fn splice(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, end: End) -> Passed {
+        let here = self.buffer.get(self.head.head_bytes..).unwrap_or_default();
+        self.out.extend_from_slice(here);
+        self.body_bytes += here.len() as u64;
+        let mut order = Order::new(end);
+        order.choice = means.engine;
+        order.prefix = self.out;
+        order.idle = means.idle;
+        order.rate_min = means.rate_min;
+        let mut transfer = means.splicer.transfer(upstream, client, order);
+        let result = transfer.run().await;
+        self.body_bytes += transfer.bytes();
+        self.engine = transfer.engine();
+        match (result, end) {
+            (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
+            (Ok(Ended::EndOfStream), End::AfterBytes(_)) => Passed::UpstreamBroke("upstream_closed"),
+            (Ok(Ended::Idle), _) => Passed::UpstreamBroke("idle_timeout"),
+            (Ok(Ended::TooSlow), _) => Passed::ClientGone("too_slow"),
+            (Ok(Ended::Input), _) => Passed::ClientGone("input"),
+            (Err(fault), _) => match fault.side {
+                Side::From => Passed::UpstreamBroke("upstream_reset"),
+                Side::To => Passed::ClientGone("client_reset"),
+            },
+        }
+    }
+
+    async fn pass_chunked(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer) -> Passed {
+        let verbatim = self.client_version == Version::Http11;
+        let mut chunked = Chunked::new();
+        self.buffer.drain(..self.head.head_bytes);
+        loop {
+            let used = if verbatim { self.keep(&mut chunked) } else { self.decode(&mut chunked) };
+            let Ok((used, ended)) = used else { return Passed::UpstreamBroke("bad_chunk") };
+            let out = std::mem::take(self.out);
+            let bytes = if verbatim { self.buffer.get(..used).unwrap_or_default() } else { &[] };
+            let written = timer.within(means.idle, write_both(client, &out, bytes, &mut 0)).await;
+            *self.out = out;
+            self.out.clear();
+            match written {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone("idle_timeout"),
+            }
+            self.buffer.drain(..used);
+            if ended {
+                return if self.buffer.is_empty() { Passed::Whole } else { Passed::WholeAndDone };
+            }
+            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
+                let length = chunked.data_left();
+                let mut order = Order::new(End::AfterBytes(length));
+                order.choice = means.engine;
+                order.idle = means.idle;
+                order.rate_min = means.rate_min;
+                let mut transfer = means.splicer.transfer(upstream, client, order);
+                let result = transfer.run().await;
+                self.body_bytes += transfer.bytes();
+                self.engine = transfer.engine();
+                match result {
+                    Ok(Ended::Bytes) => chunked.skip_data(length),
+                    Ok(Ended::TooSlow) => return Passed::ClientGone("too_slow"),
+                    Ok(Ended::Idle) => return Passed::UpstreamBroke("idle_timeout"),
+                    Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
+                    Err(fault) if fault.side == Side::To => return Passed::ClientGone("client_reset"),
+                    Err(_) => return Passed::UpstreamBroke("upstream_reset"),
+                }
+            }
+            self.buffer.reserve(READ_BYTES_MIN);
+            match timer.within(means.idle, read_some(upstream, self.buffer)).await {
+                Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
+                Err(_) => return Passed::UpstreamBroke("idle_timeout"),
+            }
+        }
+    }
+
+    fn keep(&mut self, chunked: &mut Chunked) -> Result<(usize, bool), ()> {
+        follow(chunked, self.buffer, &mut self.body_bytes).map_err(drop)
+    }
+
+    /// Appends the content to `out` without its framing.
+    fn decode(&mut self, chunked: &mut Chunked) -> Result<(usize, bool), ()> {
+        let mut used = 0;
+        loop {
+            match chunked.next(self.buffer.get(used..).unwrap_or_default()).map_err(drop)? {
+                Piece::Framing(count) => used += count,
+                Piece::Data(count) => {
+                    self.out.extend_from_slice(self.buffer.get(used..used + count).unwrap_or_default());
+                    self.body_bytes += count as u64;
+                    used += count;
+                }
+                Piece::End(count) => return Ok((used + count, true)),
+                Piece::NeedMore => return Ok((used, false)),
+            }
+        }
+    }
+
+    /// Writes the head and the first `body` bytes of the body, which are in the buffer.
+    async fn write(&mut self, means: Means<'_>, client: &TcpStream, timer: &mut Timer, body: usize) -> Result<(), Passed> {
+        let start = self.head.head_bytes;
+        let body = self.buffer.get(start..start + body).unwrap_or_default();
+        let written = if body.is_empty() {
+            timer.within(means.idle, write_all(client, self.out)).await
+        } else {
+            timer.within(means.idle, write_both(client, self.out, body, &mut 0)).await
+        };
+        self.body_bytes += body.len() as u64;
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
+            Err(_) => Err(Passed::ClientGone("idle_timeout")),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A client's HTTP/1 connection: request after request, answered in order, until one side is done.
+//!
+//! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
+use super::arrival::Client;
+use super::attempt::{self, Failure, Outcome};
+use super::decide::{Decision, decide};
+use super::head::{self, NoHead};
+use super::reply::{self, Reply};
+use super::response_body::Passed;
+use super::trace::Trace;
+use super::tunnel;
+use super::upstream::Unreachable;
+use crate::telemetry::metrics::Limit;
+use crate::worker::scratch::{Lent, Scratch};
+use carrick_logic::http1::{BodyLength, Method, Refusal};
+use std::future::poll_fn;
+use std::time::Instant;
+
+/// What follows a request.
+pub enum Next {
+    /// Another request may come.
+    Request,
+    /// The connection is closed at once.
+    Close,
+    /// The connection is closed so that what was just sent arrives.
+    CloseGently,
+    /// The connection is reset, so that the client notices that the response is not whole.
+    Reset,
+}
+
+/// Serves the connection; `first` came with it already.
+pub async fn run(mut client: Client, first: Vec<u8>) {
+    let mut waited_since = Instant::now();
+    let mut limit = client.live.plan().timeouts.head;
+    let mut leftover = first;
+    loop {
+        if leftover.is_empty() && !wait_for_request(&mut client, waited_since + limit).await {
+            return;
+        }
+        follow_configuration(&mut client);
+        let mut scratch = client.worker.scratch.take();
+        scratch.request.append(&mut leftover);
+        // Boxed: an idle client should not carry the room that a request needs.
+        let next = Box::pin(serve_request(&mut client, scratch)).await;
+        match next {
+            (Next::Request, rest) => leftover = rest,
+            (Next::Close, _) => return,
+            (Next::CloseGently, _) => return reply::close_gently(&mut client).await,
+            (Next::Reset, _) => {
+                let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+                return;
+            }
+        }
+        waited_since = Instant::now();
+        limit = client.live.plan().timeouts.idle;
+    }
+}
+
+/// Answers a client that may not use the listener.
+pub async fn refuse_client(client: &mut Client) {
+    let detail = format!("Your address, {}, is not among those that may use this listener.", client.address.ip());
+    if reply::send(client, &Reply::new(403, "client_not_allowed", detail), Method::Get, false).await {
+        reply::close_gently(client).await;
+    }
+}
+
+/// Waits without a buffer until there is something to read; false: the connection is to be closed.
+async fn wait_for_request(client: &mut Client, deadline: Instant) -> bool {
+    let Client { worker, stream, timer, .. } = client;
+    let readable = poll_fn(|cx| stream.poll_read_ready(cx));
+    let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
+    let mut waiting = std::pin::pin!(waiting);
+    match timer.until(deadline, poll_fn(|cx| waiting.as_mut().poll(cx))).await {
+        Ok(Some(Ok(()))) => true,
+        Ok(Some(Err(_)) | None) => false,
+        Err(_) => {
+            worker.metrics.limits.reached(Limit::IdleTimeout);
+            false
+        }
+    }
+}
+
+/// A reload may have changed what this connection's listener does; the next request follows the new plan.
+fn follow_configuration(client: &mut Client) {
+    let live = client.worker.live();
+    if std::rc::Rc::ptr_eq(&live, &client.live) {
+        return;
+    }
+    // A listener that is gone finishes what it has under the old plan.
+    if let Some(listener) = live.listener(client.listener.address)
+        && std::mem::discriminant(&listener.mode) == std::mem::discriminant(&client.listener.mode)
+    {
+        client.listener = listener;
+        client.live = live;
+    }
+}
+
+/// Serves one request; what follows, and the bytes of the next request that came already.
+async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>) {
+    let mut trace = Trace::new();
+    if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
+        return (refuse_head(client, &scratch, trace, no_head).await, Vec::new());
+    }
+    let next = match decide(client, &scratch, &mut trace.user).await {
+        Decision::Reply(reply) => send_reply(client, &scratch, &mut trace, &reply).await,
+        Decision::Tunnel(destination) => return (tunnel::run_connect(client, scratch, destination, trace).await, Vec::new()),
+        Decision::Relay(destination) => match attempt::relay(client, &mut scratch, &destination, &mut trace).await {
+            Outcome::Tunnel(checkout) => return (tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace).await, Vec::new()),
+            Outcome::Answered { passed, keep_alive } => after_response(passed, keep_alive),
+            Outcome::Failed(failure) => failed(client, &scratch, &mut trace, failure).await,
+        },
+    };
+    trace.finish(client, &scratch.request, Some(&scratch.request_head));
+    let rest = match next {
+        Next::Request => scratch.request.split_off(scratch.request_head.head_bytes.min(scratch.request.len())),
+        _ => Vec::new(),
+    };
+    (next, rest)
+}
+
+fn after_response(passed: Passed, keep_alive: bool) -> Next {
+    match passed {
+        Passed::Whole | Passed::WholeAndDone if keep_alive => Next::Request,
+        Passed::Whole | Passed::WholeAndDone => Next::CloseGently,
+        Passed::ClientGone(_) => Next::Close,
+        // A plain close would look like the end of a body that ends with the connection.
+        Passed::UpstreamBroke(_) => Next::Reset,
+    }
+}
+
+async fn refuse_head(client: &mut Client, scratch: &Scratch, mut trace: Trace, no_head: NoHead) -> Next {
+    let reply = match no_head {
+        NoHead::Closed { half_written: false } => return Next::Close,
+        NoHead::Closed { half_written: true } => {
+            trace.ended = "client_closed";
+            trace.finish(client, &scratch.request, None);
+            return Next::Close;
+        }
+        NoHead::TimedOut => {
+            trace.ended = "head_timeout";
+            Reply::new(408, "head_timeout", "The request's head did not arrive in time.")
+        }
+        NoHead::Refused(refusal) => refused(client, refusal),
+    };
+    trace.status = reply.status;
+    let sent = reply::send(client, &reply, Method::Get, false).await;
+    trace.finish(client, &scratch.request, None);
+    if sent { Next::CloseGently } else { Next::Close }
+}
+
+fn refused(client: &Client, refusal: Refusal) -> Reply {
+    if refusal.status == 431 {
+        let fields = refusal.label == "too_many_fields";
+        client.worker.metrics.limits.reached(if fields { Limit::HeadFields } else { Limit::HeadBytes });
+    }
+    Reply::new(refusal.status, refusal.label, refusal.reason)
+}
+
+/// Sends a reply of carrick's own in the place of a response.
+async fn send_reply(client: &mut Client, scratch: &Scratch, trace: &mut Trace, reply: &Reply) -> Next {
+    let head = &scratch.request_head;
+    // A body that nobody reads would be taken for the next request.
+    let keep_alive = head.keep_alive && head.body == BodyLength::None && !client.worker.is_draining();
+    trace.status = reply.status;
+    if !reply::send(client, reply, head.method, keep_alive).await {
+        trace.ended = "client_reset";
+        return Next::Close;
+    }
+    if keep_alive { Next::Request } else { Next::CloseGently }
+}
+
+async fn failed(client: &mut Client, scratch: &Scratch, trace: &mut Trace, failure: Failure) -> Next {
+    let reply = match failure {
+        Failure::ClientGone(how) => {
+            trace.ended = how;
+            trace.status = super::trace::CLIENT_CLOSED_REQUEST;
+            return Next::Close;
+        }
+        Failure::ClientSlow => {
+            client.worker.metrics.limits.reached(Limit::RateMin);
+            Reply::new(408, "slow_body", "The request's body came too slowly.")
+        }
+        Failure::BadRequest(refusal) => refused(client, refusal),
+        Failure::Unreachable(unreachable) => unreachable_reply(&unreachable),
+        Failure::NoResponse(how) => {
+            trace.ended = how;
+            Reply::new(502, "no_response", "The upstream closed the connection without a response.")
+        }
+        Failure::TimedOut => {
+            trace.ended = "upstream_timeout";
+            Reply::new(504, "upstream_timeout", "The upstream did not answer in time.")
+        }
+        Failure::BadResponse(refusal) => {
+            trace.ended = "bad_response";
+            tracing::warn!(server = ?trace.server, "response refused: {}", refusal.reason);
+            Reply::new(502, refusal.label, format!("The upstream's response is not valid HTTP: {}.", refusal.reason))
+        }
+    };
+    send_reply(client, scratch, trace, &reply).await
+}
+
+/// What a client is told when there is no connection to the upstream.
+pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
+    let label = match unreachable {
+        Unreachable::NoServer => "no_server",
+        Unreachable::Resolve(_) => "resolve",
+        Unreachable::Denied(_) => "denied_address",
+        Unreachable::Connect { .. } => "connect",
+        Unreachable::TimedOut => "connect_timeout",
+        Unreachable::Shortage => "descriptors",
+    };
+    Reply::new(unreachable.status(), label, format!("Cannot reach the upstream: {unreachable}."))
+}

@@ -1,0 +1,166 @@
+//! What is remembered of a request while it is under way, for the access log and the metrics.
+use super::arrival::Client;
+use super::upstream::Upstream;
+use crate::telemetry::access_log::Record;
+use crate::telemetry::metrics::Job;
+use carrick_logic::http1::{RequestHead, Version};
+use carrick_splice::Engine;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// A request's, or a tunnel's, story.
+#[derive(Debug)]
+pub struct Trace {
+    /// When its first byte was there.
+    pub begun: Instant,
+    /// The user that authenticated.
+    pub user: Option<String>,
+    /// What the client was answered; 499 until something was.
+    pub status: u16,
+    /// Body bytes from the client.
+    pub received: u64,
+    /// Body bytes to the client.
+    pub sent: u64,
+    /// The configured upstream's name's index in the plan.
+    pub upstream: Option<usize>,
+    /// The server's address.
+    pub server: Option<SocketAddr>,
+    /// How bytes moved.
+    pub engine: Option<Engine>,
+    /// How long connecting took.
+    pub connect: Option<Duration>,
+    /// Until the response's first byte.
+    pub first_byte: Option<Duration>,
+    /// Whether the upstream connection had been used before.
+    pub reused: bool,
+    /// How it ended, in one word.
+    pub ended: &'static str,
+}
+
+/// The status for "the client went away before it was answered", as nginx and others log it.
+pub const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+impl Trace {
+    /// A story that begins now.
+    pub fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            user: None,
+            status: CLIENT_CLOSED_REQUEST,
+            received: 0,
+            sent: 0,
+            upstream: None,
+            server: None,
+            engine: None,
+            connect: None,
+            first_byte: None,
+            reused: false,
+            ended: "complete",
+        }
+    }
+
+    /// Notes which connection is used.
+    pub fn took(&mut self, upstream: &Upstream) {
+        self.server = Some(upstream.address);
+        self.reused = upstream.reused;
+    }
+
+    /// Writes the log line and counts the request. `bytes` is the buffer of `head`; no head: it could not be read.
+    pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
+        let worker = &client.worker;
+        let job = Job::from(&client.listener.mode);
+        let counters = worker.metrics.job(job);
+        let total = self.begun.elapsed();
+        counters.requests.count(self.status);
+        counters.request_seconds.observe(total);
+        if let Some(connect) = self.connect {
+            worker.metrics.connect_seconds.observe(connect);
+        }
+        if let Some(first_byte) = self.first_byte {
+            worker.metrics.first_byte_seconds.observe(first_byte);
+        }
+        worker.metrics.client_bytes_received.add(self.received);
+        worker.metrics.client_bytes_sent.add(self.sent);
+        if !worker.log.is_on() {
+            return;
+        }
+        let field = |name| head.and_then(|head| head.field(bytes, name)).unwrap_or_default();
+        self.write(client, job, total, RequestWords {
+            method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
+            target: head.map_or_else(|| first_line(bytes), |head| head.target_text(bytes)),
+            version: match head.map(|head| head.version) {
+                Some(Version::Http11) => "HTTP/1.1",
+                Some(Version::Http10) => "HTTP/1.0",
+                None => "-",
+            },
+            referer: field("referer"),
+            user_agent: field("user-agent"),
+        });
+    }
+
+    /// Writes the log line of a tunnel without HTTP and counts it.
+    pub fn finish_tunnel(&self, client: &Client, target: &[u8], version: &'static str) {
+        let job = Job::from(&client.listener.mode);
+        let counters = client.worker.metrics.job(job);
+        let total = self.begun.elapsed();
+        counters.requests.count(self.status);
+        if let Some(connect) = self.connect {
+            client.worker.metrics.connect_seconds.observe(connect);
+        }
+        client.worker.metrics.client_bytes_received.add(self.received);
+        client.worker.metrics.client_bytes_sent.add(self.sent);
+        if client.worker.log.is_on() {
+            let words = RequestWords { method: b"TUNNEL", target, version, referer: b"", user_agent: b"" };
+            self.write(client, job, total, words);
+        }
+    }
+
+    fn write(&self, client: &Client, job: Job, total: Duration, words: RequestWords<'_>) {
+        let plan = client.live.plan();
+        client.worker.log.write(&Record {
+            client: client.address.ip(),
+            client_port: client.address.port(),
+            user: self.user.as_deref(),
+            method: words.method,
+            target: words.target,
+            version: words.version,
+            status: self.status,
+            bytes_received: self.received,
+            bytes_sent: self.sent,
+            referer: words.referer,
+            user_agent: words.user_agent,
+            job,
+            upstream: self.upstream.and_then(|index| plan.upstreams.get(index)).map(|upstream| upstream.name.as_str()),
+            server: self.server,
+            engine: self.engine.map(engine_name),
+            connect: self.connect,
+            first_byte: self.first_byte,
+            total,
+            reused: self.reused,
+            ended: self.ended,
+        });
+    }
+}
+
+struct RequestWords<'a> {
+    method: &'a [u8],
+    target: &'a [u8],
+    version: &'static str,
+    referer: &'a [u8],
+    user_agent: &'a [u8],
+}
+
+/// An engine's name, as in the configuration.
+pub fn engine_name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Copy => "copy",
+        Engine::Pipe => "pipe",
+    }
+}
+
+/// What to show of a request that could not be read: its first line, cut short.
+fn first_line(bytes: &[u8]) -> &[u8] {
+    const SHOWN_BYTES_MAX: usize = 200;
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    line.get(..SHOWN_BYTES_MAX).unwrap_or(line)
+}

@@ -1,0 +1,198 @@
+//! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
+use super::arrival::Client;
+use super::decide::{Destination, Place, client_key};
+use super::reply;
+use super::session::{Next, unreachable_reply};
+use super::trace::Trace;
+use super::upstream::checkout::{Checkout, Wanted, checkout};
+use crate::config::plan::{HashOn, Mode, RoutePlan};
+use crate::telemetry::metrics::{Job, Limit};
+use crate::worker::io::{read_some, write_all};
+use crate::worker::scratch::Lent;
+use carrick_logic::balance;
+use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
+use carrick_logic::http1::{RequestHead, TargetForm};
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Side};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// Connects to where a CONNECT wants to go, says so, and relays.
+pub async fn run_connect(client: &mut Client, scratch: Lent, destination: Destination, mut trace: Trace) -> Next {
+    let wanted = Wanted { key: None, reuse: false, make_sure: false };
+    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), &mut trace).await {
+        Ok(checkout) => checkout,
+        Err(unreachable) => {
+            let reply = unreachable_reply(&unreachable);
+            trace.status = reply.status;
+            let head = &scratch.request_head;
+            let sent = reply::send(client, &reply, head.method, head.keep_alive).await;
+            trace.finish(client, &scratch.request, Some(head));
+            // What came after the head was meant for the tunnel, not for us.
+            let clean = scratch.request.len() == head.head_bytes;
+            return if sent && head.keep_alive && clean { Next::Request } else { Next::CloseGently };
+        }
+    };
+    trace.status = 200;
+    let idle = client.live.plan().timeouts.idle;
+    if !matches!(client.timer.within(idle, write_all(&client.stream, ESTABLISHED)).await, Ok(Ok(()))) {
+        trace.ended = "client_reset";
+        trace.finish(client, &scratch.request, Some(&scratch.request_head));
+        return Next::Close;
+    }
+    relay(client, scratch, checkout, destination.engine, trace).await
+}
+
+/// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT.
+pub async fn run_upgraded(client: &mut Client, scratch: Lent, checkout: Checkout, engine: Choice, trace: Trace) -> Next {
+    relay(client, scratch, checkout, engine, trace).await
+}
+
+/// Relays what an HTTP head has led to, and tells the log about it at the end.
+async fn relay(client: &mut Client, scratch: Lent, checkout: Checkout, engine: Choice, mut trace: Trace) -> Next {
+    let head_bytes = scratch.request_head.head_bytes;
+    let from_client = scratch.request.get(head_bytes..).unwrap_or_default().to_vec();
+    let response_bytes = if trace.first_byte.is_some() { scratch.response_head.head_bytes } else { scratch.response.len() };
+    let from_upstream = scratch.response.get(response_bytes..).unwrap_or_default().to_vec();
+    // An idle tunnel keeps what the log will want, not the buffers.
+    let story: Option<(Box<[u8]>, RequestHead)> = client
+        .worker
+        .log
+        .is_on()
+        .then(|| (scratch.request.get(..head_bytes).unwrap_or_default().into(), scratch.request_head.clone()));
+    drop(scratch);
+    let next = exchange(client, &checkout, engine, (from_client, from_upstream), &mut trace).await;
+    let (bytes, head) = story.as_ref().map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
+    trace.finish(client, bytes, head);
+    next
+}
+
+/// Both directions until both have ended.
+async fn exchange(
+    client: &Client,
+    checkout: &Checkout,
+    engine: Choice,
+    (from_client, from_upstream): (Vec<u8>, Vec<u8>),
+    trace: &mut Trace,
+) -> Next {
+    let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
+    let begun = Instant::now();
+    counters.tunnels_opened.add(1);
+    let upstream = &checkout.upstream.stream;
+    let order = ExchangeOrder { choice: engine, a_prefix: &from_client, b_prefix: &from_upstream, idle: client.live.plan().timeouts.tunnel_idle };
+    let mut exchange = client.worker.splicer.exchange(&client.stream, upstream, order);
+    let end = exchange.run().await;
+    let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
+    trace.received += up;
+    trace.sent += down;
+    trace.engine = Some(if down >= up { exchange.engines().1 } else { exchange.engines().0 });
+    drop(exchange);
+    checkout.count(up, down);
+    counters.tunnels_closed.add(1);
+    counters.tunnel_seconds.observe(begun.elapsed());
+    match end {
+        ExchangeEnd::Closed => Next::Close,
+        ExchangeEnd::Idle => {
+            trace.ended = "tunnel_idle_timeout";
+            client.worker.metrics.limits.reached(Limit::TunnelIdleTimeout);
+            Next::Close
+        }
+        ExchangeEnd::Fault { a_to_b, fault } => {
+            // Whoever is still there learns that the other end was lost, not that it ended.
+            let client_failed = a_to_b == (fault.side == Side::From);
+            trace.ended = if client_failed { "client_reset" } else { "upstream_reset" };
+            let _ = carrick_splice::tcp::reset_on_close(upstream);
+            Next::Reset
+        }
+    }
+}
+
+/// Serves a connection to a tunnel listener; `first` came with it already.
+pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
+    let mut trace = Trace::new();
+    let listener = std::sync::Arc::clone(&client.listener);
+    let Mode::Tunnel(routes) = &listener.mode else { return };
+    let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
+        match read_server_name(&mut client, &mut first).await {
+            Ok(name) => name,
+            Err(ended) => {
+                trace.ended = ended;
+                return trace.finish_tunnel(&client, b"-", "TCP");
+            }
+        }
+    } else {
+        (None, "TCP")
+    };
+    let target = sni.clone().unwrap_or_else(|| listener.address.to_string().into_bytes());
+    let Some(route) = routes.iter().find(|route| route.conditions.match_tunnel(sni.as_deref())) else {
+        client.worker.metrics.refusals.count("no_route");
+        (trace.status, trace.ended) = (404, "no_route");
+        return trace.finish_tunnel(&client, &target, version);
+    };
+    let next = tunnel_to(&client, route, sni.as_deref(), first, &mut trace).await;
+    trace.finish_tunnel(&client, &target, version);
+    if matches!(next, Next::Reset) {
+        let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+    }
+}
+
+async fn tunnel_to(client: &Client, route: &RoutePlan, sni: Option<&[u8]>, first: Vec<u8>, trace: &mut Trace) -> Next {
+    let Some(group) = client.live.groups.get(route.upstream) else { return Next::Reset };
+    let place = Place::Group { group: Rc::clone(group), index: route.upstream };
+    let mut address = [0; 16];
+    let plan = &group.state.plan;
+    let key = (plan.balance == balance::Method::Hash).then(|| match plan.hash_on {
+        HashOn::Host => sni.unwrap_or_default(),
+        HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => client_key(client.address, &mut address),
+    });
+    let destination = Destination { place, engine: route.engine, form: TargetForm::Origin };
+    let wanted = Wanted { key, reuse: false, make_sure: false };
+    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+        Ok(checkout) => checkout,
+        Err(unreachable) => {
+            let reply = unreachable_reply(&unreachable);
+            client.worker.metrics.refusals.count(reply.label);
+            tracing::debug!(upstream = %plan.name, "{unreachable}");
+            (trace.status, trace.ended) = (reply.status, reply.label);
+            return Next::Reset;
+        }
+    };
+    checkout.answered(&destination.place);
+    trace.status = 200;
+    let mut preamble = checkout.preamble.clone();
+    preamble.extend_from_slice(&first);
+    let next = exchange(client, &checkout, destination.engine, (preamble, Vec::new()), trace).await;
+    trace.received = trace.received.saturating_sub(checkout.preamble.len() as u64);
+    next
+}
+
+/// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.
+async fn read_server_name(client: &mut Client, buffer: &mut Vec<u8>) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
+    let deadline = Instant::now() + client.live.plan().timeouts.head;
+    buffer.reserve(4096);
+    loop {
+        match client_hello::read(buffer) {
+            Hello::Complete(name) => return Ok((name, "TLS")),
+            Hello::NotTls => return Ok((None, "TCP")),
+            Hello::Partial if buffer.len() >= CLIENT_HELLO_BYTES_MAX => return Ok((None, "TLS")),
+            Hello::Partial => {}
+        }
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(buffer.len());
+        }
+        match client.timer.until(deadline, read_some(&client.stream, buffer)).await {
+            Ok(Ok(0) | Err(_)) => return Err("client_closed"),
+            Ok(Ok(_)) => {}
+            Err(_) => {
+                // Protocols in which the server speaks first send nothing: they have no name.
+                if buffer.is_empty() {
+                    return Ok((None, "TCP"));
+                }
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return Err("head_timeout");
+            }
+        }
+    }
+}

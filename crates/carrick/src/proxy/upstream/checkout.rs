@@ -1,0 +1,169 @@
+//! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
+use super::group::Active;
+use super::{Unreachable, Upstream, dial::dial};
+use crate::config::plan::ProxyVersion;
+use crate::proxy::arrival::Client;
+use crate::proxy::decide::Place;
+use crate::proxy::trace::Trace;
+use carrick_logic::proxy_protocol::{self, Endpoints};
+use rustix::net::{RecvFlags, recv};
+use std::time::{Duration, Instant};
+
+/// A connection that is in use for a request or a tunnel.
+#[derive(Debug)]
+pub struct Checkout {
+    /// The connection.
+    pub upstream: Upstream,
+    /// The server's index in its group.
+    pub server: Option<usize>,
+    /// Bytes that must go before anything else: a PROXY header.
+    pub preamble: Vec<u8>,
+    active: Option<Active>,
+}
+
+/// What a checkout is to satisfy.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// What is hashed to choose a server.
+    pub key: Option<&'a [u8]>,
+    /// Whether an idle connection will do.
+    pub reuse: bool,
+    /// Whether the idle connection must be looked at first: the request could not be sent again if it has just died.
+    pub make_sure: bool,
+}
+
+/// Gets a connection. Servers that cannot be reached are added to `tried`, and another one is asked, `attempts` at most.
+///
+/// # Errors
+/// The last reason. Nothing of the request has been sent.
+pub async fn checkout(
+    client: &Client,
+    place: &Place,
+    wanted: Wanted<'_>,
+    tried: &mut Vec<usize>,
+    trace: &mut Trace,
+) -> Result<Checkout, Unreachable> {
+    match place {
+        Place::Origin { server, key, parent } => {
+            let idle = if wanted.reuse { client.worker.origins.take(key) } else { None };
+            let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream)) {
+                Some(upstream) => reused(client, upstream),
+                None => {
+                    let access = (!parent).then_some(&client.listener.access);
+                    timed_dial(client, server, access, trace).await?
+                }
+            };
+            trace.took(&upstream);
+            Ok(Checkout { upstream, server: None, preamble: Vec::new(), active: None })
+        }
+        Place::Group { group, index } => {
+            trace.upstream = Some(*index);
+            let attempts = client.live.plan().limits.attempts as usize;
+            let mut last = Unreachable::NoServer;
+            loop {
+                let Some(server) = group.pick(wanted.key, tried, Instant::now()) else { return Err(last) };
+                let Some(state) = group.state.servers.get(server) else { return Err(last) };
+                let idle = if wanted.reuse { group.take_idle(server) } else { None };
+                let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream)) {
+                    Some(upstream) => Ok(reused(client, upstream)),
+                    None => timed_dial(client, &state.address, None, trace).await,
+                };
+                match upstream {
+                    Ok(upstream) => {
+                        trace.took(&upstream);
+                        let preamble = if upstream.reused { Vec::new() } else { preamble(client, group.state.plan.send_proxy_protocol) };
+                        return Ok(Checkout { upstream, server: Some(server), preamble, active: Some(Active::on(state)) });
+                    }
+                    Err(unreachable) => {
+                        // Our own shortage says nothing about the server.
+                        if matches!(unreachable, Unreachable::Shortage) {
+                            return Err(unreachable);
+                        }
+                        group.failed(server, Instant::now());
+                        tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
+                        tried.push(server);
+                        if tried.len() >= attempts {
+                            return Err(unreachable);
+                        }
+                        client.worker.metrics.retries.add(1);
+                        last = unreachable;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Checkout {
+    /// Counts bytes that went to and came from the server.
+    pub fn count(&self, sent_bytes: u64, received_bytes: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        if let Some(active) = &self.active {
+            active.server().bytes_sent.fetch_add(sent_bytes, Relaxed);
+            active.server().bytes_received.fetch_add(received_bytes, Relaxed);
+        }
+    }
+
+    /// Keeps the connection for another request; nothing may be under way on it.
+    pub fn give_back(self, client: &Client, place: &Place) {
+        let now = Instant::now();
+        match (place, self.server) {
+            (Place::Group { group, .. }, Some(server)) => group.put_idle(server, self.upstream, now),
+            (Place::Origin { key, .. }, _) => client.worker.origins.put(key, self.upstream, now),
+            (Place::Group { .. }, None) => {}
+        }
+    }
+
+    /// Notes that the server answered.
+    pub fn answered(&self, place: &Place) {
+        if let (Place::Group { group, .. }, Some(server)) = (place, self.server) {
+            group.succeeded(server);
+        }
+    }
+
+    /// Notes that the server did not answer; a connection that had been idle proves nothing.
+    pub fn failed(&self, place: &Place) {
+        if self.upstream.reused {
+            return;
+        }
+        if let (Place::Group { group, .. }, Some(server)) = (place, self.server) {
+            group.failed(server, Instant::now());
+        }
+    }
+}
+
+fn reused(client: &Client, upstream: Upstream) -> Upstream {
+    client.worker.metrics.upstream_connections_reused.add(1);
+    upstream
+}
+
+async fn timed_dial(
+    client: &Client,
+    server: &crate::config::plan::ServerAddress,
+    access: Option<&carrick_logic::access::Access>,
+    trace: &mut Trace,
+) -> Result<Upstream, Unreachable> {
+    let begun = Instant::now();
+    let limit: Duration = client.live.plan().timeouts.connect;
+    let result = dial(&client.worker, server, access, limit).await;
+    if matches!(result, Err(Unreachable::TimedOut)) {
+        client.worker.metrics.limits.reached(crate::telemetry::metrics::Limit::ConnectTimeout);
+    }
+    trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
+    result
+}
+
+/// Whether nothing has come on an idle connection, neither data nor an end, as the kernel knows it now.
+fn is_alive(upstream: &Upstream) -> bool {
+    let mut byte = [0];
+    matches!(recv(&upstream.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
+}
+
+fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let (Some(version), Ok(destination)) = (version, client.stream.local_addr()) {
+        let endpoints = Endpoints { source: client.address, destination };
+        proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
+    }
+    bytes
+}

@@ -1,0 +1,98 @@
+//! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
+use super::{Unreachable, Upstream};
+use crate::config::plan::ServerAddress;
+use crate::worker::Worker;
+use carrick_logic::access::Access;
+use carrick_logic::eyeballs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+/// Connects to a server by address or name, within `limit`, resolution included.
+///
+/// # Errors
+/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
+pub async fn dial(worker: &Worker, server: &ServerAddress, access: Option<&Access>, limit: Duration) -> Result<Upstream, Unreachable> {
+    let connecting = async {
+        match server {
+            ServerAddress::Ip(address) => {
+                check(access, address.ip())?;
+                connect(*address).await.map_err(|error| refused(*address, error))
+            }
+            ServerAddress::Name { host, port } => {
+                let addresses = worker.resolver.resolve(host).await?;
+                race(&addresses, *port, access).await
+            }
+        }
+    };
+    let result = match tokio::time::timeout(limit, connecting).await {
+        Ok(result) => result,
+        Err(_) => Err(Unreachable::TimedOut),
+    };
+    match &result {
+        Ok(_) => worker.metrics.upstream_connections_opened.add(1),
+        Err(Unreachable::Shortage) => {
+            worker.metrics.limit_reached.descriptors.add(1);
+            worker.metrics.upstream_connections_failed.add(1);
+        }
+        Err(_) => worker.metrics.upstream_connections_failed.add(1),
+    }
+    result
+}
+
+fn check(access: Option<&Access>, address: IpAddr) -> Result<(), Unreachable> {
+    access.map_or(Ok(()), |access| access.check_address(address)).map_err(Unreachable::from)
+}
+
+/// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
+async fn race(addresses: &[IpAddr], port: u16, access: Option<&Access>) -> Result<Upstream, Unreachable> {
+    let mut last = Unreachable::NoServer;
+    let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
+    for address in eyeballs::order(addresses) {
+        match check(access, address) {
+            Ok(()) => waiting.push(SocketAddr::new(address, port)),
+            Err(denied) => last = denied,
+        }
+    }
+    if let [only] = waiting.as_slice() {
+        return connect(*only).await.map_err(|error| refused(*only, error));
+    }
+    let mut waiting = waiting.into_iter();
+    let mut attempts = JoinSet::new();
+    loop {
+        let more = match waiting.next() {
+            Some(address) => {
+                attempts.spawn_local(async move { (address, connect(address).await) });
+                waiting.len() > 0
+            }
+            None if attempts.is_empty() => return Err(last),
+            None => false,
+        };
+        let ended = if more {
+            tokio::time::timeout(eyeballs::ATTEMPT_DELAY, attempts.join_next()).await
+        } else {
+            Ok(attempts.join_next().await)
+        };
+        match ended {
+            Ok(Some(Ok((_, Ok(upstream))))) => return Ok(upstream),
+            Ok(Some(Ok((address, Err(error))))) => last = refused(address, error),
+            Ok(Some(Err(_)) | None) | Err(_) => {}
+        }
+    }
+}
+
+fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Unreachable::Shortage,
+        _ => Unreachable::Connect { address, error },
+    }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<Upstream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_nodelay(true)?;
+    let stream: TcpStream = socket.connect(address).await?;
+    Ok(Upstream { stream, address, reused: false })
+}

@@ -1,0 +1,66 @@
+//! Idle connections to one destination, the last used first.
+use super::Upstream;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+#[derive(Debug)]
+struct Parked {
+    stream: TcpStream,
+    address: SocketAddr,
+    since: Instant,
+}
+
+/// A bounded stack of connections that wait for their next request.
+#[derive(Debug, Default)]
+pub struct IdleConnections {
+    parked: VecDeque<Parked>,
+}
+
+impl IdleConnections {
+    /// Takes the connection that was used last and is still good.
+    pub fn take(&mut self) -> Option<Upstream> {
+        while let Some(parked) = self.parked.pop_back() {
+            if is_quiet(&parked.stream) {
+                return Some(Upstream { stream: parked.stream, address: parked.address, reused: true });
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection on which nothing is under way, at most `max` of them; the oldest goes first.
+    pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
+        if max == 0 {
+            return;
+        }
+        while self.parked.len() >= max {
+            self.parked.pop_front();
+        }
+        self.parked.push_back(Parked { stream: upstream.stream, address: upstream.address, since: now });
+    }
+
+    /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
+    pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
+        self.parked.retain(|parked| now.duration_since(parked.since) < age_max && is_quiet(&parked.stream));
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+}
+
+/// Neither data nor an end has been seen on an idle connection; both would make it unusable. Costs no system call: the
+/// runtime's knowledge is asked. What has not been seen yet shows when the request is sent, and is retried where that is safe.
+fn is_quiet(stream: &TcpStream) -> bool {
+    stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+}

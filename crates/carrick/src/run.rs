@@ -1,0 +1,287 @@
+//! `carrick run`: starts everything in order, follows signals, and ends cleanly.
+//!
+//! Order: configuration, descriptors, admin address, listening sockets, then threads. What can fail fails before a client is let in.
+use crate::config::{self, Source};
+use crate::config::plan::{ListenerPlan, Mode, Plan};
+use crate::control::signals::{SignalOrder, Signals};
+use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
+use crate::telemetry::access_log::LogThread;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstreams::UpstreamState;
+use crate::worker::admission::Admission;
+use crate::worker::live::Live;
+use crate::worker::{self, Orders, WorkerParts};
+use carrick_splice::probe::{Feature, probe};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept.
+const DESCRIPTORS_RESERVED: u64 = 128;
+
+/// Why a run could not start or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration has problems; they are ready to be shown.
+    #[error("{0}")]
+    Configuration(String),
+    /// The system refused something; the message says what and what to do.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// A running carrick, as its main thread sees it.
+struct Program {
+    source: Source,
+    state: Arc<ControlState>,
+    control: ControlHandle,
+    log: LogThread,
+    admission: Arc<Admission>,
+    orders: watch::Sender<Orders>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// Runs until a signal ends it.
+///
+/// # Errors
+/// See [`RunError`]; nothing is left running.
+pub fn run(source: Source) -> Result<(), RunError> {
+    let loaded = config::load(&source).map_err(|problems| RunError::Configuration(problems.to_string()))?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let plan = Arc::new(loaded.plan);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Before anything else, so that no signal finds the program without an answer.
+        let mut signals = Signals::catch()?;
+        let mut program = Program::start(source, plan)?;
+        program.serve(&mut signals).await;
+        program.end(&mut signals).await;
+        Ok(())
+    })
+}
+
+impl Program {
+    fn start(source: Source, plan: Arc<Plan>) -> Result<Self, RunError> {
+        let descriptors = raise_descriptor_limit();
+        let features = probe();
+        let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
+        let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
+        let running = Running { plan: Arc::clone(&plan), upstreams: upstreams.clone() };
+        let state = Arc::new(ControlState::new(running, metrics.clone(), engine_statuses(&features)));
+        let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
+        let control = Control::start(Arc::clone(&state))?;
+        let listeners = worker::bound_listeners(&plan)?;
+        let admission = Arc::new(Admission::default());
+        set_limits(&admission, &plan, descriptors);
+        let live = Arc::new(Live { generation: 0, plan: Arc::clone(&plan), upstreams });
+        let (orders, receiver) = watch::channel(Orders { live, draining: false });
+        let mut workers = Vec::new();
+        for (number, (listeners, metrics)) in listeners.into_iter().zip(metrics).enumerate() {
+            let parts = WorkerParts {
+                number,
+                listeners,
+                orders: receiver.clone(),
+                log: sender.worker(Arc::clone(&metrics)),
+                resolver: WorkerResolver::new(control.resolver(), plan.limits.dns_cache, Arc::clone(&metrics)),
+                metrics,
+                admission: Arc::clone(&admission),
+            };
+            workers.push(start_worker(parts)?);
+        }
+        announce(&plan, &features);
+        Ok(Self { source, state, control, log, admission, orders, workers })
+    }
+
+    /// Obeys signals until one asks for the end.
+    async fn serve(&mut self, signals: &mut Signals) {
+        loop {
+            match signals.next().await {
+                SignalOrder::Drain => return,
+                SignalOrder::ReopenLogs => self.log.reopen(),
+                SignalOrder::Reload => {
+                    let result = self.reload();
+                    match &result {
+                        Ok(()) => tracing::info!("configuration reloaded"),
+                        Err(why) => tracing::error!("the configuration stays as it was: {why}"),
+                    }
+                    self.state.reloaded(result);
+                }
+            }
+        }
+    }
+
+    fn reload(&mut self) -> Result<(), String> {
+        let loaded = config::load(&self.source).map_err(|problems| problems.to_string())?;
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        let before = self.orders.borrow().live.clone();
+        let mut plan = loaded.plan;
+        if plan.workers != before.plan.workers {
+            tracing::warn!("[workers] count changes only with a restart; {} go on", before.plan.workers);
+            plan.workers = before.plan.workers;
+        }
+        // A new address that cannot be bound must not cost the ones that work.
+        for listener in &plan.listeners {
+            if !before.plan.listeners.iter().any(|known| known.address == listener.address) {
+                worker::bind(listener.address).map_err(|error| error.to_string())?;
+            }
+        }
+        let plan = Arc::new(plan);
+        let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
+        let running = Running { plan: Arc::clone(&plan), upstreams: upstreams.clone() };
+        self.log.change(&plan.log, plan.limits.log_queue).map_err(|error| error.to_string())?;
+        self.control.apply(running).map_err(|error| error.to_string())?;
+        set_limits(&self.admission, &plan, descriptor_limit());
+        let generation = before.generation + 1;
+        let live = Arc::new(Live { generation, plan, upstreams });
+        self.orders.send_modify(|orders| orders.live = live);
+        Ok(())
+    }
+
+    /// Drains the workers; a second signal ends at once.
+    async fn end(mut self, signals: &mut Signals) {
+        tracing::info!("draining: finishing what is under way");
+        self.state.set_draining();
+        self.orders.send_modify(|orders| orders.draining = true);
+        let workers = std::mem::take(&mut self.workers);
+        let (done, finished) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            for worker in workers {
+                if worker.join().is_err() {
+                    tracing::error!("a worker has panicked");
+                }
+            }
+            let _ = done.send(());
+        });
+        tokio::pin!(finished);
+        loop {
+            tokio::select! {
+                _ = &mut finished => break,
+                order = signals.next() => match order {
+                    SignalOrder::Drain => {
+                        tracing::warn!("second signal: ending at once");
+                        break;
+                    }
+                    SignalOrder::ReopenLogs => self.log.reopen(),
+                    SignalOrder::Reload => tracing::warn!("draining: the configuration is not read again"),
+                },
+            }
+        }
+        self.control.shutdown();
+        self.log.stop();
+        tracing::info!("ended");
+    }
+}
+
+fn start_worker(parts: WorkerParts) -> io::Result<JoinHandle<()>> {
+    let number = parts.number;
+    std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        if let Err(error) = worker::run(parts) {
+            tracing::error!(worker = number, "worker cannot run: {error}");
+        }
+    })
+}
+
+/// Raises the soft limit on descriptors to the hard limit; the limit then in force.
+fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // A failure leaves the lower limit, which is what is then read.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    descriptor_limit()
+}
+
+fn descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Sets the limits on clients. An idle client costs one descriptor, a busy one two; when they run out, accepting waits.
+fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
+    let asked = plan.limits.connections;
+    let possible = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX);
+    if asked > possible {
+        tracing::info!(
+            "[limits] connections = {asked}, but {descriptors} descriptors a process allow {possible} clients, half of that when each has an upstream connection; raise the limit (`LimitNOFILE=`, `ulimit -n`)"
+        );
+    }
+    admission.set_limits(asked.min(possible), plan.limits.connections_per_client);
+}
+
+fn engine_statuses(features: &[Feature]) -> Vec<EngineStatus> {
+    features
+        .iter()
+        .map(|feature| EngineStatus {
+            name: feature.name,
+            usable: feature.usable.is_ok(),
+            reason: match &feature.usable {
+                Ok(detail) => detail.clone(),
+                Err(because) => because.clone(),
+            },
+        })
+        .collect()
+}
+
+/// Says what is listened on, which engines are usable, and what to try.
+fn announce(plan: &Plan, features: &[Feature]) {
+    let mut text = format!("carrick {} is ready, {} worker(s)\n", env!("CARGO_PKG_VERSION"), plan.workers);
+    for listener in &plan.listeners {
+        text += &format!("  {:<8} {}\n", mode_name(listener), listener.address);
+    }
+    if let Some(admin) = plan.admin {
+        text += &format!("  {:<8} http://{admin}/  (metrics, health, status)\n", "admin");
+    }
+    text += "engines\n";
+    for feature in features {
+        text += &match &feature.usable {
+            Ok(detail) => format!("  {:<8} usable  {detail}\n", feature.name),
+            Err(because) => format!("  {:<8} not usable: {because}\n", feature.name),
+        };
+    }
+    text += "try\n";
+    for command in commands_to_try(plan) {
+        text += &format!("  {command}\n");
+    }
+    // The banner is for people; where nobody reads it, nothing is lost.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn mode_name(listener: &ListenerPlan) -> &'static str {
+    match listener.mode {
+        Mode::Forward(_) => "forward",
+        Mode::Switch(_) => "switch",
+        Mode::Tunnel(_) => "tunnel",
+    }
+}
+
+fn commands_to_try(plan: &Plan) -> Vec<String> {
+    let mut commands = Vec::new();
+    if let Some(forward) = plan.listeners.iter().find(|listener| matches!(listener.mode, Mode::Forward(_))) {
+        let proxy = reachable(forward.address);
+        commands.push(format!("curl -x http://{proxy} http://example.org/"));
+        commands.push(format!("curl -x http://{proxy} https://example.org/"));
+    } else if let Some(switch) = plan.listeners.iter().find(|listener| matches!(listener.mode, Mode::Switch(_))) {
+        commands.push(format!("curl -i http://{}/", reachable(switch.address)));
+    }
+    if let Some(admin) = plan.admin {
+        commands.push(format!("curl http://{}/status", reachable(admin)));
+    }
+    commands.push("carrick doctor".to_owned());
+    commands.truncate(3);
+    commands
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+    }
+    address
+}

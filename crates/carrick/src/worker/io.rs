@@ -1,0 +1,98 @@
+//! Reading from and writing to a shared `&TcpStream` with as few system calls as epoll allows.
+//!
+//! Readiness is edge-triggered. A read that brought less than there was room for has emptied the socket, so the
+//! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
+//! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::task::{Poll, ready};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Reads what is there into the spare room of `buffer` (which must have some); 0 means end of stream.
+///
+/// # Errors
+/// Those of `recv(2)`.
+pub fn read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> + Unpin {
+    poll_fn(move |cx| {
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match try_read_some(stream, buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    })
+}
+
+/// The same without waiting.
+///
+/// # Errors
+/// Those of `recv(2)`; `WouldBlock` when nothing is there.
+pub fn try_read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let room = buffer.capacity() - buffer.len();
+    debug_assert!(room > 0, "a read needs room");
+    let count = stream.try_read_buf(buffer)?;
+    if count > 0 && count < room {
+        forget_readable(stream);
+    }
+    Ok(count)
+}
+
+/// Takes the stream's read readiness back without a system call.
+pub fn forget_readable(stream: &TcpStream) {
+    let nothing: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+    debug_assert!(nothing.is_err());
+}
+
+/// Whether the stream is known to be readable (or closed), without a system call.
+pub fn is_readable(stream: &TcpStream) -> impl Future<Output = bool> + Unpin {
+    poll_fn(move |cx| Poll::Ready(stream.poll_read_ready(cx).is_ready()))
+}
+
+/// Writes all of `bytes`.
+///
+/// # Errors
+/// Those of `send(2)`; how much was written before is not told.
+pub fn write_all<'a>(stream: &'a TcpStream, bytes: &'a [u8]) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
+    let mut rest = bytes;
+    poll_fn(move |cx| {
+        while !rest.is_empty() {
+            match stream.try_write(rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(cx))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+}
+
+/// Writes all of `first`, then all of `second`, with one call where the socket takes it; `left` says what has not been written.
+///
+/// # Errors
+/// Those of `writev(2)`.
+pub fn write_both<'a>(
+    stream: &'a TcpStream,
+    first: &'a [u8],
+    second: &'a [u8],
+    left: &'a mut usize,
+) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
+    let total = first.len() + second.len();
+    *left = total;
+    poll_fn(move |cx| {
+        while *left > 0 {
+            let done = total - *left;
+            let slices = [
+                IoSlice::new(first.get(done..).unwrap_or_default()),
+                IoSlice::new(second.get(done.saturating_sub(first.len())..).unwrap_or_default()),
+            ];
+            match stream.try_write_vectored(&slices) {
+                Ok(count) => *left -= count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(cx))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+}

@@ -1,0 +1,142 @@
+//! Listening: binding, accepting, and following the configuration when it changes.
+use super::admission::Full;
+use super::{SessionGuard, Worker, live::Live};
+use crate::config::plan::Plan;
+use crate::proxy;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// Connections that the kernel keeps for us; it cuts this to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// How long accepting pauses when a limit is reached.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it.
+///
+/// # Errors
+/// Says which call failed on which address, and what can be done.
+pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let made = || -> Result<Socket, (&'static str, io::Error)> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(|e| ("socket", e))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true).map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
+        }
+        socket.set_reuse_address(true).map_err(|e| ("setsockopt SO_REUSEADDR", e))?;
+        socket.set_reuse_port(true).map_err(|e| ("setsockopt SO_REUSEPORT", e))?;
+        socket.set_tcp_nodelay(true).map_err(|e| ("setsockopt TCP_NODELAY", e))?;
+        socket.set_nonblocking(true).map_err(|e| ("fcntl O_NONBLOCK", e))?;
+        socket.bind(&address.into()).map_err(|e| ("bind", e))?;
+        socket.listen(BACKLOG).map_err(|e| ("listen", e))?;
+        Ok(socket)
+    };
+    made().map(Into::into).map_err(|(call, error)| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "another program listens there: choose another address, or stop it (`ss -ltnp` shows it)",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE",
+            io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address",
+            _ => "see the system's message",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {call}: {error} ({advice})"))
+    })
+}
+
+/// Binds every listener of a plan once per worker.
+///
+/// # Errors
+/// See [`bind`]. An address that another program has is noticed although `SO_REUSEPORT` is set, since it belongs to the same user only by chance:
+/// a first socket without `SO_REUSEPORT` is tried.
+pub fn bound_listeners(plan: &Plan) -> io::Result<Vec<HashMap<SocketAddr, std::net::TcpListener>>> {
+    (0..plan.workers)
+        .map(|_| plan.listeners.iter().map(|listener| Ok((listener.address, bind(listener.address)?))).collect())
+        .collect()
+}
+
+/// Starts accepting on listeners that are new, stops on those that are gone.
+pub(super) fn adjust(
+    worker: &Rc<Worker>,
+    accepting: &mut HashMap<SocketAddr, AbortHandle>,
+    live: &Live,
+    bound: &mut HashMap<SocketAddr, std::net::TcpListener>,
+) -> io::Result<()> {
+    accepting.retain(|address, accept| {
+        let stays = live.plan.listeners.iter().any(|listener| listener.address == *address);
+        if !stays {
+            accept.abort();
+        }
+        stays
+    });
+    for listener in &live.plan.listeners {
+        let address = listener.address;
+        if accepting.contains_key(&address) {
+            continue;
+        }
+        let socket = match bound.remove(&address) {
+            Some(socket) => socket,
+            None => bind(address)?,
+        };
+        let socket = TcpListener::from_std(socket)?;
+        let task = tokio::task::spawn_local(accept_all(Rc::clone(worker), socket, address));
+        accepting.insert(address, task.abort_handle());
+    }
+    Ok(())
+}
+
+async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr) {
+    let mut complained = false;
+    loop {
+        if !worker.admission.has_room() {
+            worker.metrics.limit_reached.connections.add(1);
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        match socket.accept().await {
+            Ok((client, peer)) => {
+                complained = false;
+                admit(&worker, client, peer, address);
+            }
+            Err(error) if is_shortage(&error) => {
+                worker.metrics.limit_reached.descriptors.add(1);
+                if !complained {
+                    complained = true;
+                    tracing::error!(
+                        "accept on {address}: {error}: new clients wait until descriptors are free; raise the limit (`LimitNOFILE=`, `ulimit -n`) or lower [limits] connections"
+                    );
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            // Errors of the connection that was to be accepted, not of the listener (accept(2), "Error handling").
+            Err(error) => tracing::debug!("accept on {address}: {error}"),
+        }
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+    let admitted = match worker.admission.admit(peer.ip()) {
+        Ok(admitted) => admitted,
+        Err(full) => {
+            match full {
+                Full::Connections => worker.metrics.limit_reached.connections.add(1),
+                Full::PerClient => worker.metrics.limit_reached.connections_per_client.add(1),
+            }
+            return;
+        }
+    };
+    let guard = SessionGuard::new(worker);
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        proxy::serve(worker, client, peer, address).await;
+        drop(admitted);
+        drop(guard);
+    });
+}

@@ -1,0 +1,236 @@
+//! A worker: one thread with its own runtime, listeners, buffers, pools and counters; nothing on the data path is shared.
+//!
+//! Life cycle: *serving* until it is told to drain; then it stops listening, answers what is under way (each response
+//! says `Connection: close`), lets idle clients go after a grace, and ends when the last session has ended or when the
+//! drain's time is over.
+pub mod admission;
+pub mod deadline;
+pub mod idle;
+pub mod io;
+mod listen;
+pub mod live;
+pub mod scratch;
+
+use crate::control::resolver::WorkerResolver;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::WorkerMetrics;
+use admission::Admission;
+use carrick_splice::Splicer;
+use idle::IdleSessions;
+use live::{Live, WorkerLive};
+use scratch::ScratchPool;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+pub use listen::{bind, bound_listeners};
+
+/// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
+const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// How often a worker writes out what its log buffer holds.
+const FLUSH_EVERY: Duration = Duration::from_millis(200);
+
+/// What all workers are told.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    /// The plan in force.
+    pub live: Arc<Live>,
+    /// Whether to drain.
+    pub draining: bool,
+}
+
+/// What a worker is made of; built on the main thread, moved to its own.
+pub struct WorkerParts {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Sockets for the listeners of the first plan, bound before the process says that it is ready.
+    pub listeners: HashMap<SocketAddr, std::net::TcpListener>,
+    /// What to do, and changes to it.
+    pub orders: watch::Receiver<Orders>,
+    /// Its counters.
+    pub metrics: Arc<WorkerMetrics>,
+    /// Its end of the access log.
+    pub log: AccessLog,
+    /// Its way to ask for addresses.
+    pub resolver: WorkerResolver,
+    /// Who is let in.
+    pub admission: Arc<Admission>,
+}
+
+/// A running worker, shared by its sessions.
+pub struct Worker {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The splice service of this thread.
+    pub splicer: Splicer,
+    /// Counters.
+    pub metrics: Arc<WorkerMetrics>,
+    /// Access log.
+    pub log: AccessLog,
+    /// Name resolution.
+    pub resolver: WorkerResolver,
+    /// Buffers for requests under way.
+    pub scratch: Rc<ScratchPool>,
+    /// Idle sessions.
+    pub idle: IdleSessions,
+    /// Idle connections of the forward jobs, by destination.
+    pub origins: crate::proxy::upstream::origins::Origins,
+    admission: Arc<Admission>,
+    live: RefCell<Rc<WorkerLive>>,
+    draining: Cell<bool>,
+    dismiss_idle: Cell<bool>,
+    sessions: Cell<usize>,
+    session_ended: Notify,
+}
+
+impl Worker {
+    /// The plan in force.
+    #[must_use]
+    pub fn live(&self) -> Rc<WorkerLive> {
+        Rc::clone(&self.live.borrow())
+    }
+
+    /// Whether clients are to be told that their connection will be closed.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Whether idle clients are to be closed now.
+    #[must_use]
+    pub fn dismisses_idle(&self) -> bool {
+        self.dismiss_idle.get()
+    }
+}
+
+/// Counts a session while it lives.
+struct SessionGuard(Rc<Worker>);
+
+impl SessionGuard {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.sessions.set(worker.sessions.get() + 1);
+        worker.metrics.connections_accepted.add(1);
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        self.0.sessions.set(self.0.sessions.get() - 1);
+        self.0.metrics.connections_closed.add(1);
+        self.0.session_ended.notify_one();
+    }
+}
+
+/// Runs a worker on this thread until it has drained.
+///
+/// # Errors
+/// When the runtime cannot be made (epoll, eventfd), or a listener cannot be registered.
+pub fn run(parts: WorkerParts) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(serve(parts))
+}
+
+async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
+    let first = parts.orders.borrow_and_update().clone();
+    let limits = carrick_splice::PoolLimits { pipes_max: first.live.plan.limits.pipes, ..Default::default() };
+    let worker = Rc::new(Worker {
+        number: parts.number,
+        splicer: Splicer::new(limits, Arc::clone(&parts.metrics.splice)),
+        metrics: parts.metrics,
+        log: parts.log,
+        resolver: parts.resolver,
+        scratch: Rc::default(),
+        idle: IdleSessions::default(),
+        origins: Default::default(),
+        admission: parts.admission,
+        live: RefCell::new(Rc::new(WorkerLive::new(Arc::clone(&first.live), parts.number, None))),
+        draining: Cell::new(first.draining),
+        dismiss_idle: Cell::new(false),
+        sessions: Cell::new(0),
+        session_ended: Notify::new(),
+    });
+    let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker)));
+    let mut accepting = HashMap::new();
+    listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
+    while !worker.draining.get() {
+        if parts.orders.changed().await.is_err() {
+            break;
+        }
+        let orders = parts.orders.borrow_and_update().clone();
+        worker.draining.set(orders.draining);
+        if orders.live.generation != worker.live().live.generation {
+            let next = WorkerLive::new(Arc::clone(&orders.live), worker.number, Some(&worker.live()));
+            worker.live.replace(Rc::new(next));
+            worker.origins.clear();
+            if let Err(error) = listen::adjust(&worker, &mut accepting, &orders.live, &mut HashMap::new()) {
+                tracing::error!(worker = worker.number, "{error}");
+            }
+        }
+    }
+    drain(&worker, accepting).await;
+    housekeeping.abort();
+    worker.log.flush();
+    Ok(())
+}
+
+/// Stops listening, lets sessions finish, at most for the plan's drain time.
+async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, AbortHandle>) {
+    let limit = worker.live().plan().timeouts.drain;
+    for accept in accepting.values() {
+        accept.abort();
+    }
+    drop(accepting);
+    let everybody_gone = async {
+        while worker.sessions.get() > 0 {
+            worker.session_ended.notified().await;
+        }
+    };
+    let dismissal = async {
+        tokio::time::sleep(DRAIN_GRACE_MAX.min(limit / 2)).await;
+        worker.dismiss_idle.set(true);
+        worker.idle.wake_all();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = everybody_gone => {}
+        () = dismissal => {}
+        () = tokio::time::sleep(limit) => {
+            worker.metrics.limit_reached.drain.add(1);
+            tracing::warn!(worker = worker.number, sessions = worker.sessions.get(), "drain time is over; what is left is cut off");
+        }
+    }
+}
+
+/// Small regular work: log lines out, idle upstream connections that are too old away.
+async fn keep_house(worker: Rc<Worker>) {
+    let mut ticks = tokio::time::interval(FLUSH_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut count = 0_u32;
+    loop {
+        ticks.tick().await;
+        worker.log.flush();
+        count = count.wrapping_add(1);
+        if count.is_multiple_of(5) {
+            close_stale_upstreams(&worker);
+        }
+    }
+}
+
+fn close_stale_upstreams(worker: &Worker) {
+    let live = worker.live();
+    let (now, age_max) = (Instant::now(), live.plan().timeouts.idle);
+    worker.origins.close_stale(now, age_max);
+    let mut idle = worker.origins.idle_count();
+    for group in &live.groups {
+        group.close_stale(now, age_max);
+        idle += group.idle_count();
+    }
+    worker.metrics.idle_upstream_connections.set(idle as u64);
+}
