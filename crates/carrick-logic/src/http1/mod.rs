@@ -1,14 +1,24 @@
 //! HTTP/1.1 messages: heads, the length of bodies, and how a head changes on its way through a proxy (RFC 9110, RFC 9112).
 
 mod chunked;
+mod error_response;
+mod fields;
 mod forward;
+mod forward_response;
+mod framing;
+mod lines;
 mod request;
+mod request_line;
 mod response;
+mod scan;
 mod span;
 mod syntax;
+mod trailers;
 
-pub use chunked::{Chunked, Piece};
-pub use forward::{Forwarded, RequestRewrite, ResponseRewrite, TargetForm, write_request, write_response};
+pub use chunked::{Chunked, LAST_CHUNK, Piece, write_chunk_size};
+pub use error_response::{ErrorResponse, reason_phrase, write_error_response};
+pub use forward::{Forwarded, RequestRewrite, TargetForm, write_request};
+pub use forward_response::{ResponseRewrite, write_response};
 pub use request::{BodyLength, Method, RequestHead, Target, Version};
 pub use response::{ResponseBody, ResponseHead};
 pub use span::{Field, FieldName, Span};
@@ -43,4 +53,27 @@ pub struct Refusal {
     pub reason: &'static str,
     /// A short stable word for metrics, such as `repeated_content_length`.
     pub label: &'static str,
+}
+
+impl Refusal {
+    pub(super) const fn new(status: u16, label: &'static str, reason: &'static str) -> Self {
+        Self {
+            status,
+            reason,
+            label,
+        }
+    }
+
+    pub(super) const fn bad(label: &'static str, reason: &'static str) -> Self {
+        Self::new(400, label, reason)
+    }
+
+    /// The same mistake, made by an upstream: the client is told that the gateway got a bad answer.
+    #[must_use]
+    pub const fn from_upstream(self) -> Self {
+        Self {
+            status: 502,
+            ..self
+        }
+    }
 }

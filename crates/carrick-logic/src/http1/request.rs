@@ -1,5 +1,7 @@
 //! A request's head.
-use super::{Field, HeadLimits, Progress, Refusal, Span};
+use super::framing::{Expect, Framing};
+use super::scan::{self, Scan};
+use super::{Field, FieldName, HeadLimits, Progress, Refusal, Span, fields, request_line, syntax};
 
 /// Methods that carrick treats differently (RFC 9110 section 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,10 @@ impl Method {
     /// RFC 9110 section 9.2.2: the effect of several such requests is that of one, so it may be sent again.
     #[must_use]
     pub fn is_idempotent(self) -> bool {
-        matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)
+        matches!(
+            self,
+            Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace
+        )
     }
 }
 
@@ -40,7 +45,11 @@ pub enum Target {
     /// `/where?q=now`
     Origin { path_and_query: Span },
     /// `http://host:port/where?q=now`; an empty `path_and_query` stands for `/`.
-    Absolute { scheme: Span, authority: Span, path_and_query: Span },
+    Absolute {
+        scheme: Span,
+        authority: Span,
+        path_and_query: Span,
+    },
     /// `host:port`, only with `CONNECT`.
     Authority { authority: Span },
     /// `*`, only with `OPTIONS`.
@@ -89,42 +98,257 @@ pub struct RequestHead {
     pub expects_continue: bool,
     /// `Connection: upgrade` with an `Upgrade` field, HTTP/1.1 only.
     pub wants_upgrade: bool,
+    /// `Connection` names fields that are for this hop only.
+    pub(super) connection_names_fields: bool,
+    /// What `Host` says to the next hop: the target's authority, else the value of `Host`.
+    pub(super) host_and_port: Span,
+    scan: Scan,
 }
+
+/// Most empty lines before a request line that are skipped at once.
+const EMPTY_LINES_MAX: usize = 4;
 
 impl RequestHead {
     /// An empty head, to be filled by [`parse`](Self::parse).
     #[must_use]
     pub fn new() -> Self {
-        todo!()
+        Self {
+            head_bytes: 0,
+            method: Method::Other,
+            method_text: Span::default(),
+            target: Target::Asterisk,
+            path: Span::default(),
+            query: None,
+            version: Version::Http11,
+            host: Span::default(),
+            port: None,
+            fields: Vec::new(),
+            body: BodyLength::None,
+            keep_alive: false,
+            expects_continue: false,
+            wants_upgrade: false,
+            connection_names_fields: false,
+            host_and_port: Span::default(),
+            scan: Scan::default(),
+        }
     }
 
     /// Parses the head at the start of `bytes`. Empty lines before it must have been skipped with [`leading_empty_lines`](Self::leading_empty_lines).
     ///
+    /// `bytes` always begins at the head's first byte. After [`Progress::Partial`] the next call has the same bytes and more;
+    /// no byte is searched twice, however small the reads. After [`Progress::Complete`] or a refusal the next call begins a
+    /// new head; to give up a partial head before that, call [`restart`](Self::restart). The other members are only
+    /// meaningful after [`Progress::Complete`], and their spans only with the buffer that was parsed.
+    ///
     /// # Errors
     /// A [`Refusal`] as soon as what is there cannot become a head that carrick passes on; the connection is to be closed.
     pub fn parse(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Progress, Refusal> {
-        let _ = (bytes, limits);
-        todo!()
+        if self.scan.is_new_for(bytes) {
+            self.restart();
+        }
+        let result = self.advance(bytes, limits);
+        if result != Ok(Progress::Partial) {
+            self.scan = Scan::default();
+        }
+        result
+    }
+
+    /// Forgets a partial head: the next [`parse`](Self::parse) begins a new one.
+    pub fn restart(&mut self) {
+        self.scan = Scan::default();
+        self.fields.clear();
+    }
+
+    fn advance(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Progress, Refusal> {
+        let (window, full) = scan::window(bytes, limits);
+        if !self.scan.has_first_line() {
+            if window == b"\r" && !full {
+                // Perhaps an empty line, which the caller skips when it is whole.
+                return Ok(Progress::Partial);
+            }
+            let method_bytes = request_line::method_bytes(window)?;
+            match (self.scan.first_line(window)?, method_bytes) {
+                (Some(line_bytes), Some(method_bytes)) => {
+                    self.read_first_line(&window[..line_bytes], method_bytes)?
+                }
+                _ if full => {
+                    return Err(Refusal::new(
+                        414,
+                        "request_line_too_long",
+                        "the request line is too long",
+                    ));
+                }
+                _ => return Ok(Progress::Partial),
+            }
+        }
+        match self.scan.fields(window, limits.fields_max)? {
+            Some(head_bytes) => self
+                .read_fields(bytes, head_bytes)
+                .map(|()| Progress::Complete),
+            None if full => Err(Refusal::new(
+                431,
+                "head_too_long",
+                "the request's head is too long",
+            )),
+            None => Ok(Progress::Partial),
+        }
+    }
+
+    fn read_first_line(&mut self, line: &[u8], method_bytes: usize) -> Result<(), Refusal> {
+        self.method_text = Span::new(0, method_bytes);
+        self.method = request_line::method(&line[..method_bytes]);
+        let parts = request_line::parse(line, method_bytes, self.method)?;
+        self.target = parts.target;
+        self.path = parts.path;
+        self.query = parts.query;
+        self.version = parts.version;
+        let authority = parts.authority.unwrap_or_default();
+        self.host = authority.host;
+        self.port = authority.port;
+        self.head_bytes = line.len() + 2;
+        Ok(())
+    }
+
+    fn read_fields(&mut self, bytes: &[u8], head_bytes: usize) -> Result<(), Refusal> {
+        // Until here `head_bytes` was the length of the request line.
+        let block = self.head_bytes..head_bytes;
+        self.head_bytes = head_bytes;
+        fields::parse(bytes, block, self.scan.field_lines(), &mut self.fields)?;
+        let framing = Framing::read(bytes, &self.fields)?;
+        self.read_host(bytes, framing.host)?;
+        self.body = self.body_length(&framing)?;
+        let is_http11 = self.version == Version::Http11;
+        self.keep_alive = wants_keep_alive(self.version, &framing);
+        self.wants_upgrade = is_http11 && framing.connection.upgrade && framing.upgrade;
+        self.connection_names_fields = framing.connection.names_fields;
+        // RFC 9110 section 10.1.1: expectations of HTTP/1.0 clients are ignored, and so are those of requests without a body.
+        if is_http11 && framing.expect == Expect::Unknown {
+            return Err(Refusal::new(
+                417,
+                "unknown_expectation",
+                "the only expectation that is known is `100-continue`",
+            ));
+        }
+        self.expects_continue =
+            is_http11 && framing.expect == Expect::Continue && self.body != BodyLength::None;
+        Ok(())
+    }
+
+    /// RFC 9112 section 3.2: one valid `Host`; section 3.2.2: the target's authority goes before it.
+    fn read_host(&mut self, bytes: &[u8], value: Option<Span>) -> Result<(), Refusal> {
+        let needed = self.version == Version::Http11;
+        let from_field = match value {
+            None if needed => {
+                return Err(Refusal::bad(
+                    "no_host",
+                    "the request has no Host; HTTP/1.1 requires it",
+                ));
+            }
+            None => request_line::Authority::default(),
+            Some(value) if value.is_empty() && !needed => request_line::Authority::default(),
+            Some(value) => request_line::authority(bytes, value)?,
+        };
+        self.host_and_port = match self.target {
+            Target::Absolute { authority, .. } | Target::Authority { authority } => authority,
+            Target::Origin { .. } | Target::Asterisk => {
+                self.host = from_field.host;
+                self.port = from_field.port;
+                value.unwrap_or_default()
+            }
+        };
+        Ok(())
+    }
+
+    /// RFC 9112 section 6.3, for requests.
+    fn body_length(&self, framing: &Framing) -> Result<BodyLength, Refusal> {
+        let body = match (framing.chunked, framing.content_length) {
+            (true, _) if self.version == Version::Http10 => {
+                // RFC 9112 section 6.1: treated as faulty framing.
+                return Err(Refusal::bad(
+                    "chunked_http10",
+                    "Transfer-Encoding is unknown to HTTP/1.0",
+                ));
+            }
+            (true, _) => BodyLength::Chunked,
+            (false, None | Some(0)) => BodyLength::None,
+            (false, Some(bytes)) => BodyLength::Bytes(bytes),
+        };
+        // RFC 9110 sections 9.3.6 and 9.3.8: content has no meaning there, and after CONNECT it looks like the tunnel's bytes.
+        if body != BodyLength::None && matches!(self.method, Method::Connect | Method::Trace) {
+            return Err(Refusal::bad(
+                "unexpected_body",
+                "a request with this method has no body",
+            ));
+        }
+        Ok(body)
     }
 
     /// How many bytes of empty lines stand before a request line (RFC 9112 section 2.2: at least one is to be ignored; at most 4 are here).
+    ///
+    /// Only whole empty lines count; of a lone CR nothing is known yet, and [`parse`](Self::parse) waits for more.
     #[must_use]
     pub fn leading_empty_lines(bytes: &[u8]) -> usize {
-        let _ = bytes;
-        todo!()
+        let lines = bytes
+            .chunks_exact(2)
+            .take(EMPTY_LINES_MAX)
+            .take_while(|&line| line == b"\r\n");
+        2 * lines.count()
     }
 
     /// The value of the first field with this name (lower-case), if any.
     #[must_use]
     pub fn field<'b>(&self, bytes: &'b [u8], name_lower: &str) -> Option<&'b [u8]> {
-        let _ = (bytes, name_lower);
-        todo!()
+        fields::first(&self.fields, bytes, name_lower)
     }
 
-    /// The value of the cookie with this name, from any `Cookie` field (RFC 6265 section 5.4).
+    /// The value of the cookie with this name, from any `Cookie` field (RFC 6265 section 5.4). Quotes around it are kept.
     #[must_use]
     pub fn cookie<'b>(&self, bytes: &'b [u8], name: &str) -> Option<&'b [u8]> {
-        let _ = (bytes, name);
-        todo!()
+        let cookies = self
+            .fields
+            .iter()
+            .filter(|field| field.known == FieldName::Cookie);
+        let mut pairs = cookies.flat_map(|field| field.value.of(bytes).split(|&byte| byte == b';'));
+        pairs.find_map(|pair| {
+            let equals = memchr::memchr(b'=', pair)?;
+            (syntax::trim(&pair[..equals]) == name.as_bytes())
+                .then(|| syntax::trim(&pair[equals + 1..]))
+        })
+    }
+
+    /// `Max-Forwards` of `TRACE` or `OPTIONS` (RFC 9110 section 7.6.2): at 0 the proxy answers itself; else
+    /// [`write_request`](super::write_request) writes one less. Other methods, and what is no number, have none.
+    #[must_use]
+    pub fn max_forwards(&self, bytes: &[u8]) -> Option<u64> {
+        if !matches!(self.method, Method::Trace | Method::Options) {
+            return None;
+        }
+        let field = self
+            .fields
+            .iter()
+            .find(|field| field.known == FieldName::MaxForwards)?;
+        syntax::decimal(field.value.of(bytes))
     }
 }
+
+impl Default for RequestHead {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// RFC 9112 section 9.3. `close` wins over everything.
+fn wants_keep_alive(version: Version, framing: &Framing) -> bool {
+    let (connection, proxy_connection) = (framing.connection, framing.proxy_connection);
+    match version {
+        Version::Http11 => !connection.close,
+        Version::Http10 => {
+            !connection.close
+                && !proxy_connection.close
+                && (connection.keep_alive || proxy_connection.keep_alive)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

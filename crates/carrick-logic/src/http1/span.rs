@@ -10,11 +10,23 @@ pub struct Span {
 }
 
 impl Span {
+    /// The span from `start` to `end`; head buffers are far smaller than 4 GB.
+    #[inline]
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        debug_assert!(start <= end && u32::try_from(end).is_ok());
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
     /// The bytes of this span in `buffer`; empty when the span does not fit (never the case for the buffer it was made from).
     #[inline]
     #[must_use]
     pub fn of<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
-        buffer.get(self.start as usize..self.end as usize).unwrap_or_default()
+        buffer
+            .get(self.start as usize..self.end as usize)
+            .unwrap_or_default()
     }
 
     /// Whether the span has no bytes.
@@ -37,7 +49,10 @@ pub struct Field {
 
 /// The field names that carrick acts on; everything else is `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the field of that name in RFC 9110, 9112, 7239 or RFC 6265")]
+#[expect(
+    missing_docs,
+    reason = "each is the field of that name in RFC 9110, 9112, 7239 or RFC 6265"
+)]
 pub enum FieldName {
     Connection,
     ContentLength,
@@ -46,6 +61,7 @@ pub enum FieldName {
     Forwarded,
     Host,
     KeepAlive,
+    MaxForwards,
     ProxyAuthenticate,
     ProxyAuthorization,
     ProxyConnection,

@@ -1,1 +1,102 @@
 //! Character classes of RFC 9110 section 5.6 and RFC 9112.
+
+/// `token` bytes of RFC 9110 section 5.6.2.
+const TOKEN_BYTES: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
+
+/// Bytes of a host name. Narrower than `reg-name` of RFC 3986: escapes, commas and other delimiters are in no host name
+/// that resolves, and parsers disagree on them.
+const HOST_NAME_BYTES: [bool; 256] = table(b"-._");
+
+/// Letters, digits, and `extra`.
+const fn table(extra: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut index = 0;
+    while index < extra.len() {
+        table[extra[index] as usize] = true;
+        index += 1;
+    }
+    table
+}
+
+#[inline]
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[byte as usize]
+}
+
+/// Whether `text` is a token: at least one byte, all of them token bytes.
+pub(super) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
+}
+
+pub(super) fn is_host_name(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|&byte| HOST_NAME_BYTES[byte as usize])
+}
+
+/// Whether all of `text` may stand in a request target: visible ASCII. No early exit, so that it is vectorised.
+pub(super) fn is_visible_text(text: &[u8]) -> bool {
+    text.iter()
+        .fold(true, |good, &byte| good & (byte > b' ') & (byte < 0x7f))
+}
+
+/// Whether `byte` may stand in a field value or a reason phrase (RFC 9110 section 5.5): HTAB, SP, visible, obs-text.
+#[inline]
+pub(super) fn is_text_byte(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+pub(super) fn is_text(text: &[u8]) -> bool {
+    text.iter()
+        .fold(true, |good, &byte| good & is_text_byte(byte))
+}
+
+/// `text` without the SP and HTAB around it (OWS, RFC 9110 section 5.6.3).
+pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = text {
+        text = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// The elements of a comma-separated list of tokens (RFC 9110 section 5.6.1); empty ones are left out.
+pub(super) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b',')
+        .map(trim)
+        .filter(|element| !element.is_empty())
+}
+
+/// A decimal number of at most 18 digits, which always fits; only digits.
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |number, &byte| {
+        byte.is_ascii_digit()
+            .then(|| number * 10 + u64::from(byte - b'0'))
+    })
+}
+
+/// Whether every quoted string in `text` (RFC 9110 section 5.6.4) ends in it.
+pub(super) fn has_closed_quotes(text: &[u8]) -> bool {
+    let mut in_quotes = false;
+    let mut escaped = false;
+    for &byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_quotes => escaped = true,
+            b'"' => in_quotes = !in_quotes,
+            _ => {}
+        }
+    }
+    !in_quotes
+}
+
+#[cfg(test)]
+mod tests;

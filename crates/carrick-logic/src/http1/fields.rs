@@ -1,0 +1,156 @@
+//! Field lines: `httparse` reads them, and what it refuses is named; the names that carrick acts on are recognised.
+use super::{Field, FieldName, Refusal, Span, syntax};
+use std::ops::Range;
+
+/// The most that [`HeadLimits::fields_max`](super::HeadLimits::fields_max) is taken for: `httparse` fills an array on the stack.
+pub(super) const FIELDS_CAP: usize = 512;
+
+/// Parses the field lines in `block`, the empty line at its end included. The caller has counted the lines and seen that
+/// each ends with CR LF, which `httparse` alone would not insist on.
+pub(super) fn parse(
+    bytes: &[u8],
+    block: Range<usize>,
+    lines: usize,
+    fields: &mut Vec<Field>,
+) -> Result<(), Refusal> {
+    match lines {
+        0..=16 => fill::<16>(bytes, block, fields),
+        17..=48 => fill::<48>(bytes, block, fields),
+        _ => fill_many(bytes, block, fields),
+    }
+}
+
+/// Apart, so that the rare large array does not make the common call's stack frame large.
+#[inline(never)]
+fn fill_many(bytes: &[u8], block: Range<usize>, fields: &mut Vec<Field>) -> Result<(), Refusal> {
+    fill::<FIELDS_CAP>(bytes, block, fields)
+}
+
+fn fill<const LINES: usize>(
+    bytes: &[u8],
+    block: Range<usize>,
+    fields: &mut Vec<Field>,
+) -> Result<(), Refusal> {
+    let text = bytes.get(block).unwrap_or_default();
+    let mut headers = [httparse::EMPTY_HEADER; LINES];
+    let Ok(httparse::Status::Complete((used, headers))) =
+        httparse::parse_headers(text, &mut headers)
+    else {
+        return Err(name_the_mistake(text));
+    };
+    if used != text.len() {
+        return Err(MALFORMED);
+    }
+    fields.extend(headers.iter().map(|header| Field {
+        name: span_within(bytes, header.name.as_bytes()),
+        value: span_within(bytes, header.value),
+        known: recognise(header.name.as_bytes()),
+    }));
+    Ok(())
+}
+
+/// Where `part`, a slice of `bytes`, lies in it.
+fn span_within(bytes: &[u8], part: &[u8]) -> Span {
+    let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+    debug_assert!(start + part.len() <= bytes.len());
+    Span::new(start, start + part.len())
+}
+
+/// Which of the names that carrick acts on `name` is; names are compared without case (RFC 9110 section 5.1).
+pub(super) fn recognise(name: &[u8]) -> FieldName {
+    use FieldName as F;
+    let candidates: &[(&[u8], FieldName)] = match name.len() {
+        2 => &[(b"te", F::Te)],
+        3 => &[(b"via", F::Via)],
+        4 => &[(b"host", F::Host)],
+        6 => &[(b"cookie", F::Cookie), (b"expect", F::Expect)],
+        7 => &[(b"upgrade", F::Upgrade), (b"trailer", F::Trailer)],
+        9 => &[(b"forwarded", F::Forwarded)],
+        10 => &[
+            (b"connection", F::Connection),
+            (b"keep-alive", F::KeepAlive),
+        ],
+        12 => &[(b"max-forwards", F::MaxForwards)],
+        14 => &[(b"content-length", F::ContentLength)],
+        15 => &[(b"x-forwarded-for", F::XForwardedFor)],
+        16 => &[
+            (b"proxy-connection", F::ProxyConnection),
+            (b"x-forwarded-host", F::XForwardedHost),
+        ],
+        17 => &[
+            (b"transfer-encoding", F::TransferEncoding),
+            (b"x-forwarded-proto", F::XForwardedProto),
+        ],
+        18 => &[(b"proxy-authenticate", F::ProxyAuthenticate)],
+        19 => &[(b"proxy-authorization", F::ProxyAuthorization)],
+        _ => &[],
+    };
+    candidates
+        .iter()
+        .find(|(known, _)| name.eq_ignore_ascii_case(known))
+        .map_or(F::Other, |&(_, field)| field)
+}
+
+/// The value of the first field with this name.
+pub(super) fn first<'b>(fields: &[Field], bytes: &'b [u8], name: &str) -> Option<&'b [u8]> {
+    fields
+        .iter()
+        .find(|field| field.name.of(bytes).eq_ignore_ascii_case(name.as_bytes()))
+        .map(|field| field.value.of(bytes))
+}
+
+const MALFORMED: Refusal = Refusal::bad(
+    "malformed_field",
+    "a field line is malformed; it is `name: value`",
+);
+
+/// Says which rule the lines in `text` break, given that `httparse` refuses them.
+#[cold]
+fn name_the_mistake(text: &[u8]) -> Refusal {
+    text.split_inclusive(|&byte| byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r\n").unwrap_or(line))
+        .take_while(|line| !line.is_empty())
+        .find_map(mistake_in_line)
+        .unwrap_or(MALFORMED)
+}
+
+fn mistake_in_line(line: &[u8]) -> Option<Refusal> {
+    if matches!(line, [b' ' | b'\t', ..]) {
+        return Some(Refusal::bad(
+            "line_folding",
+            "a field line begins with white space; a field has one line (RFC 9112 section 5.2)",
+        ));
+    }
+    let Some(colon) = memchr::memchr(b':', line) else {
+        return Some(Refusal::bad(
+            "missing_colon",
+            "a field line has no colon; it is `name: value`",
+        ));
+    };
+    let (name, value) = line.split_at(colon);
+    if name.is_empty() {
+        return Some(Refusal::bad(
+            "empty_field_name",
+            "a field line has no name before its colon",
+        ));
+    }
+    if name.ends_with(b" ") || name.ends_with(b"\t") {
+        return Some(Refusal::bad(
+            "space_before_colon",
+            "white space stands between a field's name and its colon (RFC 9112 section 5.1)",
+        ));
+    }
+    if !syntax::is_token(name) {
+        return Some(Refusal::bad(
+            "bad_field_name",
+            "a field's name has a byte that no name may have",
+        ));
+    }
+    if value.contains(&b'\r') {
+        return Some(Refusal::bad("bare_cr", "a field's value has CR without LF"));
+    }
+    (!syntax::is_text(value)).then_some(Refusal::bad(
+        "control_byte",
+        "a field's value has a control byte",
+    ))
+}

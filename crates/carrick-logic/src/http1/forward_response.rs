@@ -1,0 +1,100 @@
+//! How a response's head changes on its way through (RFC 9110 section 7.6).
+use super::forward::write_via;
+use super::lines::{self, LineWriter};
+use super::{Field, FieldName, ResponseBody, ResponseHead, Version};
+
+/// How a response's head is to be changed.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseRewrite<'a> {
+    /// Name in `Via`; empty: no `Via`.
+    pub via: &'a str,
+    /// The client's version: HTTP/1.0 gets `Connection: keep-alive` when kept, and no `Transfer-Encoding`.
+    pub client_version: Version,
+    /// Whether the client's connection stays open after this response; else `Connection: close` is added.
+    pub keep_alive: bool,
+    /// Whether the client gets the body chunked although the upstream sent it until close (HTTP/1.1 clients only).
+    pub add_chunked: bool,
+    /// Whether `Connection: upgrade` and `Upgrade` are kept (101, or 426).
+    pub pass_upgrade: bool,
+}
+
+/// Appends the response head for the client to `out`: status line with HTTP/1.1, hop-by-hop fields removed, order otherwise kept.
+///
+/// An HTTP/1.0 client does not know the chunked coding: it gets the head without `Transfer-Encoding`, the caller sends only the
+/// [`Data`](super::Piece::Data) of the body, and the connection's end is the body's, as
+/// [`ends_at_close`](ResponseHead::ends_at_close) says. `Connection: close` is then written whatever `keep_alive` says.
+/// `bytes` is the buffer that `head` was parsed from.
+pub fn write_response(
+    out: &mut Vec<u8>,
+    bytes: &[u8],
+    head: &ResponseHead,
+    how: &ResponseRewrite<'_>,
+) {
+    out.reserve(head.head_bytes + how.via.len() + 128);
+    let mut lines = LineWriter::new(out, bytes);
+    write_status_line(&mut lines, bytes, head);
+    for field in &head.fields {
+        if is_kept(bytes, head, how, field) {
+            lines.keep(field);
+        }
+    }
+    let is_http11 = how.client_version == Version::Http11;
+    let adds_chunked = how.add_chunked && head.body == ResponseBody::UntilClose;
+    if is_http11 && (adds_chunked || has_length(head) && head.is_chunked) {
+        lines.put(&[b"Transfer-Encoding: chunked\r\n"]);
+    }
+    write_connection(&mut lines, head, how);
+    write_via(&mut lines, head.version, how.via);
+    lines.finish();
+}
+
+fn write_status_line(lines: &mut LineWriter<'_>, bytes: &[u8], head: &ResponseHead) {
+    let digit = |divisor: u16| b'0' + (head.status / divisor % 10) as u8;
+    let code = [digit(100), digit(10), digit(1)];
+    lines.put(&[b"HTTP/1.1 ", &code, b" ", head.reason.of(bytes), b"\r\n"]);
+}
+
+/// Whether the response may say how long its body is: RFC 9110 section 8.6, RFC 9112 section 6.1.
+fn has_length(head: &ResponseHead) -> bool {
+    head.body != ResponseBody::Tunnel && !matches!(head.status, 100..200 | 204)
+}
+
+fn is_kept(bytes: &[u8], head: &ResponseHead, how: &ResponseRewrite<'_>, field: &Field) -> bool {
+    match field.known {
+        FieldName::Connection
+        | FieldName::KeepAlive
+        | FieldName::ProxyConnection
+        | FieldName::Te
+        | FieldName::TransferEncoding => false,
+        FieldName::ContentLength => has_length(head),
+        FieldName::Upgrade => how.pass_upgrade && matches!(head.status, 101 | 426),
+        // RFC 9110 section 11.7.1: it is for the next client only, which is ours when the parent's 407 is passed on.
+        FieldName::ProxyAuthenticate => head.status == 407,
+        FieldName::Trailer => head.is_chunked && how.client_version == Version::Http11,
+        FieldName::Other => {
+            !head.connection_names_fields || !lines::is_for_this_hop(bytes, &head.fields, field)
+        }
+        _ => true,
+    }
+}
+
+/// Interim responses and tunnels say nothing of the connection.
+fn write_connection(lines: &mut LineWriter<'_>, head: &ResponseHead, how: &ResponseRewrite<'_>) {
+    let passes_upgrade = how.pass_upgrade && matches!(head.status, 101 | 426);
+    let is_final = head.body != ResponseBody::Tunnel && !head.is_interim();
+    let keep_alive = how.keep_alive && !head.ends_at_close(how.client_version, how.add_chunked);
+    let line: &[u8] = match (is_final, keep_alive, passes_upgrade) {
+        (false, _, true) | (true, true, true) => b"Connection: Upgrade\r\n",
+        (false, _, false) => return,
+        (true, false, true) => b"Connection: close, Upgrade\r\n",
+        (true, false, false) => b"Connection: close\r\n",
+        (true, true, false) if how.client_version == Version::Http10 => {
+            b"Connection: keep-alive\r\n"
+        }
+        (true, true, false) => return,
+    };
+    lines.put(&[line]);
+}
+
+#[cfg(test)]
+mod tests;

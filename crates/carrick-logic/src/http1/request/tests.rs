@@ -1,0 +1,866 @@
+//! Tests of request heads: what is refused and how, what is accepted and what it means.
+use super::*;
+use crate::http1::Method as M;
+
+const LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 8192,
+    fields_max: 100,
+};
+
+/// Parses `text`, and checks on the way that every split into two reads, and single bytes, say the same.
+fn parse(text: &[u8]) -> Result<(RequestHead, Progress), Refusal> {
+    let mut head = RequestHead::new();
+    let whole = head.parse(text, &LIMITS);
+    let mut trickled = RequestHead::new();
+    let mut last = Ok(Progress::Partial);
+    for length in 1..=text.len() {
+        last = trickled.parse(&text[..length], &LIMITS);
+        if last != Ok(Progress::Partial) {
+            break;
+        }
+    }
+    assert_eq!(last, whole, "byte by byte: {}", text.escape_ascii());
+    whole.map(|progress| (head, progress))
+}
+
+fn accepted(text: &str) -> RequestHead {
+    match parse(text.as_bytes()) {
+        Ok((head, Progress::Complete)) => head,
+        other => panic!("{text:?}: {other:?}"),
+    }
+}
+
+fn refused(text: &[u8]) -> (u16, &'static str) {
+    match parse(text) {
+        Err(refusal) => (refusal.status, refusal.label),
+        other => panic!("{}: {other:?}", text.escape_ascii()),
+    }
+}
+
+#[test]
+fn request_lines_that_are_refused() {
+    let table: [(&[u8], u16, &str); 48] = [
+        (b"\x16\x03\x01\x02\x00\x01", 400, "tls_on_plain_port"),
+        (b"\r\nGET / HTTP/1.1\r\n", 400, "empty_lines"),
+        (b"\nGET / HTTP/1.1\r\n", 400, "empty_lines"),
+        (b" GET / HTTP/1.1\r\n", 400, "bad_method"),
+        (b"\x00", 400, "bad_method"),
+        (b"SSH-2.0-OpenSSH_9.6 (x\r\n", 400, "no_version"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", 400, "malformed_request_line"),
+        (b"G<T / HTTP/1.1\r\n", 400, "bad_method"),
+        (b"GET\t/ HTTP/1.1\r\n", 400, "bad_method"),
+        (b"G\xc3\x89T / HTTP/1.1\r\n", 400, "bad_method"),
+        (b"GET\r\n", 400, "malformed_request_line"),
+        (b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG", 501, "method_too_long"),
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            505,
+            "unsupported_version",
+        ),
+        (b"GET / HTTP/2.0\r\n", 505, "unsupported_version"),
+        (b"GET / HTTP/0.9\r\n", 505, "unsupported_version"),
+        (b"GET /\r\n", 400, "no_version"),
+        (b"GET / \r\n", 400, "malformed_request_line"),
+        (b"GET / HTTP/1\r\n", 400, "malformed_request_line"),
+        (b"GET / HTTP/1.10\r\n", 400, "malformed_request_line"),
+        (b"GET / http/1.1\r\n", 400, "malformed_request_line"),
+        (b"GET / HTTP/1.1 \r\n", 400, "malformed_request_line"),
+        (b"GET / HTTP/1.x\r\n", 400, "malformed_request_line"),
+        (b"GET  / HTTP/1.1\r\n", 400, "malformed_request_line"),
+        (b"GET /  HTTP/1.1\r\n", 400, "malformed_request_line"),
+        (b"GET /a b HTTP/1.1\r\n", 400, "malformed_request_line"),
+        (b"GET / HTTP/1.1\n", 400, "bare_lf"),
+        (b"GET / HTTP/1.1\r\r\n", 400, "malformed_request_line"),
+        (b"GET /\r HTTP/1.1\r\n", 400, "bad_target_byte"),
+        (b"GET /\t HTTP/1.1\r\n", 400, "bad_target_byte"),
+        (b"GET /\x00 HTTP/1.1\r\n", 400, "bad_target_byte"),
+        (b"GET /\x7f HTTP/1.1\r\n", 400, "bad_target_byte"),
+        (b"GET /\xc3\xa9 HTTP/1.1\r\n", 400, "bad_target_byte"),
+        (b"GET /a#b HTTP/1.1\r\n", 400, "fragment_in_target"),
+        (b"GET * HTTP/1.1\r\n", 400, "asterisk_target"),
+        (b"GET a HTTP/1.1\r\n", 400, "bad_target"),
+        (b"GET example.org:80 HTTP/1.1\r\n", 400, "bad_target"),
+        (b"GET http:/example.org HTTP/1.1\r\n", 400, "bad_target"),
+        (b"GET 1ttp://example.org HTTP/1.1\r\n", 400, "bad_target"),
+        (
+            b"GET https://example.org/ HTTP/1.1\r\n",
+            400,
+            "unsupported_scheme",
+        ),
+        (
+            b"GET ftp://example.org/ HTTP/1.1\r\n",
+            400,
+            "unsupported_scheme",
+        ),
+        (b"GET http:///path HTTP/1.1\r\n", 400, "bad_host"),
+        (b"GET http://u@example.org/ HTTP/1.1\r\n", 400, "bad_host"),
+        (
+            b"GET http://a.example\\@b.example/ HTTP/1.1\r\n",
+            400,
+            "bad_host",
+        ),
+        (b"GET http://example.org:0/ HTTP/1.1\r\n", 400, "bad_port"),
+        (
+            b"CONNECT example.org HTTP/1.1\r\n",
+            400,
+            "bad_connect_target",
+        ),
+        (b"CONNECT /path HTTP/1.1\r\n", 400, "bad_connect_target"),
+        (
+            b"CONNECT http://example.org:443 HTTP/1.1\r\n",
+            400,
+            "bad_connect_target",
+        ),
+        (
+            b"CONNECT example.org:65536 HTTP/1.1\r\n",
+            400,
+            "bad_connect_target",
+        ),
+    ];
+    for (text, status, label) in table {
+        assert_eq!(refused(text), (status, label), "{}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn fields_that_are_refused() {
+    let table: [(&[u8], u16, &str); 57] = [
+        (b"Host: a\nB: c\r\n", 400, "bare_lf"),
+        (b"Host: a\r\n\nB: c\r\n", 400, "bare_lf"),
+        (b"Host: a\rB: c\r\n", 400, "bare_cr"),
+        (b"Host: a\r\nB: c\r\r\n", 400, "bare_cr"),
+        (b"Host: a\r\nB : c\r\n", 400, "space_before_colon"),
+        (
+            b"Host: a\r\nContent-Length\t: 5\r\n",
+            400,
+            "space_before_colon",
+        ),
+        (b"Host: a\r\n: c\r\n", 400, "empty_field_name"),
+        (b"Host: a\r\nB\r\n", 400, "missing_colon"),
+        (b" Host: a\r\n", 400, "line_folding"),
+        (b"Host: a\r\nB: c\r\n d\r\n", 400, "line_folding"),
+        (b"Host: a\r\nB: c\r\n\t\r\n", 400, "line_folding"),
+        (b"Host: a\r\nB(: c\r\n", 400, "bad_field_name"),
+        (b"Host: a\r\nB\x00: c\r\n", 400, "bad_field_name"),
+        (b"Host: a\r\nB\xc3\xa9: c\r\n", 400, "bad_field_name"),
+        (b"Host: a\r\nB: \x00\r\n", 400, "control_byte"),
+        (b"Host: a\r\nB: a\x0bb\r\n", 400, "control_byte"),
+        (b"Host: a\r\nB: a\x7fb\r\n", 400, "control_byte"),
+        (b"", 400, "no_host"),
+        (b"X: y\r\n", 400, "no_host"),
+        (b"Host: a\r\nHost: a\r\n", 400, "repeated_host"),
+        (b"Host:\r\n", 400, "bad_host"),
+        (b"Host: u@a\r\n", 400, "bad_host"),
+        (b"Host: a, b\r\n", 400, "bad_host"),
+        (b"Host: a b\r\n", 400, "bad_host"),
+        (b"Host: a/b\r\n", 400, "bad_host"),
+        (b"Host: a%2eb\r\n", 400, "bad_host"),
+        (b"Host: http://a\r\n", 400, "bad_port"),
+        (b"Host: [::1\r\n", 400, "bad_host"),
+        (b"Host: [::1]x\r\n", 400, "bad_host"),
+        (b"Host: [fe80::1%25eth0]\r\n", 400, "bad_host"),
+        (b"Host: ::1\r\n", 400, "bad_host"),
+        (b"Host: a:\r\n", 400, "bad_port"),
+        (b"Host: a:80:80\r\n", 400, "bad_port"),
+        (b"Host: a:+80\r\n", 400, "bad_port"),
+        (b"Host: a:080\r\n", 400, "bad_port"),
+        (b"Host: a:99999\r\n", 400, "bad_port"),
+        (
+            b"Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            400,
+            "both_lengths",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+            400,
+            "both_lengths",
+        ),
+        (
+            b"Host: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n",
+            400,
+            "repeated_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: +5\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: -5\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: 5, 5\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: 5x\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: 0x5\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (
+            b"Host: a\r\nContent-Length: 010\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (b"Host: a\r\nContent-Length:\r\n", 400, "bad_content_length"),
+        (
+            b"Host: a\r\nContent-Length: 9223372036854775808\r\n",
+            400,
+            "bad_content_length",
+        ),
+        (b"Host: a\r\nContent_Length: 5\r\n", 400, "lookalike_field"),
+        (
+            b"Host: a\r\nTransfer_Encoding: chunked\r\n",
+            400,
+            "lookalike_field",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: gzip\r\n",
+            501,
+            "unknown_transfer_coding",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: gzip, chunked\r\n",
+            501,
+            "unknown_transfer_coding",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: chunked, gzip\r\n",
+            400,
+            "chunked_not_last",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: chunked, chunked\r\n",
+            400,
+            "chunked_not_last",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding: chunked,\r\n",
+            400,
+            "bad_transfer_encoding",
+        ),
+        (
+            b"Host: a\r\nTransfer-Encoding:\r\n",
+            400,
+            "bad_transfer_encoding",
+        ),
+        (b"Host: a\r\nExpect: 200-ok\r\n", 417, "unknown_expectation"),
+        (
+            b"Host: a\r\nConnection: \"close\"\r\n",
+            400,
+            "bad_connection",
+        ),
+    ];
+    for (fields, status, label) in table {
+        let text = [b"GET / HTTP/1.1\r\n", fields, b"\r\n"].concat();
+        assert_eq!(refused(&text), (status, label), "{}", fields.escape_ascii());
+    }
+}
+
+#[test]
+fn transfer_encoding_games_are_refused() {
+    for value in [
+        "xchunked",
+        "chunked2",
+        "identity",
+        "chunked\u{b}",
+        "\"chunked\"",
+        "chunked;q=1",
+        "chunked chunked",
+    ] {
+        let text = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {value}\r\n\r\n");
+        refused(text.as_bytes());
+    }
+    let twice = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(refused(twice), (400, "repeated_transfer_encoding"));
+    let after_unknown =
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n";
+    assert_eq!(refused(after_unknown), (400, "repeated_transfer_encoding"));
+    let old = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(refused(old), (400, "chunked_http10"));
+}
+
+#[test]
+fn bodies_of_connect_and_trace_are_refused() {
+    for first in ["CONNECT a:443", "TRACE /"] {
+        for length in ["Content-Length: 1", "Transfer-Encoding: chunked"] {
+            let text = format!("{first} HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n");
+            assert_eq!(
+                refused(text.as_bytes()),
+                (400, "unexpected_body"),
+                "{text:?}"
+            );
+        }
+        let empty = accepted(&format!(
+            "{first} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+        ));
+        assert_eq!(empty.body, BodyLength::None);
+    }
+}
+
+#[test]
+fn targets_and_hosts_that_are_accepted() {
+    let long_method = "M".repeat(32);
+    // Request line, host field, host, port, path, query.
+    let table: [(&str, &str, &str, Option<u16>, &str, Option<&str>); 16] = [
+        (
+            "GET / HTTP/1.1",
+            "example.org",
+            "example.org",
+            None,
+            "/",
+            None,
+        ),
+        (
+            "GET /a/b?c=d?e HTTP/1.1",
+            "Example.ORG:8080",
+            "Example.ORG",
+            Some(8080),
+            "/a/b",
+            Some("c=d?e"),
+        ),
+        (
+            "GET //a HTTP/1.1",
+            "a_b.example.",
+            "a_b.example.",
+            None,
+            "//a",
+            None,
+        ),
+        (
+            "GET /? HTTP/1.1",
+            "[2001:db8::1]:80",
+            "2001:db8::1",
+            Some(80),
+            "/",
+            Some(""),
+        ),
+        (
+            "GET /|{}^\"\\ HTTP/1.2",
+            "[::ffff:1.2.3.4]",
+            "::ffff:1.2.3.4",
+            None,
+            "/|{}^\"\\",
+            None,
+        ),
+        (
+            "GET http://example.org HTTP/1.1",
+            "other",
+            "example.org",
+            None,
+            "",
+            None,
+        ),
+        (
+            "GET HTTP://example.org:8080/x?y HTTP/1.1",
+            "other",
+            "example.org",
+            Some(8080),
+            "/x",
+            Some("y"),
+        ),
+        (
+            "GET http://example.org?y HTTP/1.1",
+            "other",
+            "example.org",
+            None,
+            "",
+            Some("y"),
+        ),
+        (
+            "GET http://[::1]:81/ HTTP/1.1",
+            "other",
+            "::1",
+            Some(81),
+            "/",
+            None,
+        ),
+        (
+            "GET http://a/http://b/ HTTP/1.1",
+            "other",
+            "a",
+            None,
+            "/http://b/",
+            None,
+        ),
+        (
+            "CONNECT example.org:443 HTTP/1.1",
+            "example.org",
+            "example.org",
+            Some(443),
+            "",
+            None,
+        ),
+        (
+            "CONNECT [::1]:65535 HTTP/1.1",
+            "x:443",
+            "::1",
+            Some(65535),
+            "",
+            None,
+        ),
+        (
+            "CONNECT 10.0.0.1:1 HTTP/1.1",
+            "x",
+            "10.0.0.1",
+            Some(1),
+            "",
+            None,
+        ),
+        ("OPTIONS * HTTP/1.1", "x", "x", None, "", None),
+        ("OPTIONS http://a:1 HTTP/1.1", "x", "a", Some(1), "", None),
+        (
+            &format!("{long_method} / HTTP/1.1"),
+            "x",
+            "x",
+            None,
+            "/",
+            None,
+        ),
+    ];
+    for (line, field, host, port, path, query) in table {
+        let text = format!("{line}\r\nHost: {field}\r\n\r\n");
+        let head = accepted(&text);
+        let bytes = text.as_bytes();
+        let query_text = head.query.map(|query| query.of(bytes));
+        assert_eq!(head.head_bytes, text.len());
+        assert_eq!(head.host.of(bytes), host.as_bytes(), "{line}");
+        assert_eq!(
+            (head.port, head.path.of(bytes)),
+            (port, path.as_bytes()),
+            "{line}"
+        );
+        assert_eq!(query_text, query.map(str::as_bytes), "{line}");
+        assert_eq!(head.version, Version::Http11);
+    }
+}
+
+#[test]
+fn methods_are_told_apart() {
+    use Method as M;
+    let table = [
+        ("GET", M::Get),
+        ("HEAD", M::Head),
+        ("POST", M::Post),
+        ("PUT", M::Put),
+        ("DELETE", M::Delete),
+        ("OPTIONS", M::Options),
+        ("TRACE", M::Trace),
+        ("PATCH", M::Patch),
+        ("get", M::Other),
+        ("PROPFIND", M::Other),
+        ("M-SEARCH", M::Other),
+    ];
+    for (name, method) in table {
+        let text = format!("{name} / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = accepted(&text);
+        assert_eq!(head.method, method);
+        assert_eq!(head.method_text.of(text.as_bytes()), name.as_bytes());
+    }
+    assert_eq!(accepted("CONNECT a:1 HTTP/1.0\r\n\r\n").method, M::Connect);
+}
+
+#[test]
+fn what_fields_mean() {
+    // Version, fields, body, keep-alive, expects continue, wants upgrade.
+    let table: [(&str, &str, BodyLength, bool, bool, bool); 27] = [
+        ("1.1", "", BodyLength::None, true, false, false),
+        (
+            "1.1",
+            "Content-Length: 0",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "content-LENGTH:5",
+            BodyLength::Bytes(5),
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Content-Length: \t5 \t",
+            BodyLength::Bytes(5),
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Transfer-Encoding: CHUNKED",
+            BodyLength::Chunked,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: close",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: x, Close",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: keep-alive\r\nConnection: close",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: , ,",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Proxy-Connection: close",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        ("1.0", "", BodyLength::None, false, false, false),
+        (
+            "1.0",
+            "Connection: Keep-Alive",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Proxy-Connection: keep-alive",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Connection: close\r\nProxy-Connection: keep-alive",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Connection: keep-alive, close",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Content-Length: 7",
+            BodyLength::Bytes(7),
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Expect: 100-Continue\r\nContent-Length: 1",
+            BodyLength::Bytes(1),
+            true,
+            true,
+            false,
+        ),
+        (
+            "1.1",
+            "Expect: 100-continue",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Expect: 100-continue\r\nContent-Length: 1",
+            BodyLength::Bytes(1),
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Expect: something",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: Upgrade\r\nUpgrade: websocket",
+            BodyLength::None,
+            true,
+            false,
+            true,
+        ),
+        (
+            "1.1",
+            "Connection: keep-alive, upgrade\r\nUpgrade: a/1, b",
+            BodyLength::None,
+            true,
+            false,
+            true,
+        ),
+        (
+            "1.1",
+            "Upgrade: websocket",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: Upgrade",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.0",
+            "Connection: Upgrade\r\nUpgrade: websocket",
+            BodyLength::None,
+            false,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: Upgrade\r\nUpgrade: h2c",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+        (
+            "1.1",
+            "Connection: Upgrade\r\nUpgrade: websocket, HTTP/2.0",
+            BodyLength::None,
+            true,
+            false,
+            false,
+        ),
+    ];
+    for (version, fields, body, keep_alive, expects_continue, wants_upgrade) in table {
+        let separator = if fields.is_empty() { "" } else { "\r\n" };
+        let head = accepted(&format!(
+            "POST / HTTP/{version}\r\nHost: a\r\n{fields}{separator}\r\n"
+        ));
+        let seen = (
+            head.body,
+            head.keep_alive,
+            head.expects_continue,
+            head.wants_upgrade,
+        );
+        assert_eq!(
+            seen,
+            (body, keep_alive, expects_continue, wants_upgrade),
+            "{version} {fields:?}"
+        );
+    }
+}
+
+#[test]
+fn http10_may_have_no_host() {
+    assert!(accepted("GET / HTTP/1.0\r\n\r\n").host.is_empty());
+    assert!(accepted("GET / HTTP/1.0\r\nHost:\r\n\r\n").host.is_empty());
+    assert_eq!(
+        refused(b"GET / HTTP/1.0\r\nHost: a b\r\n\r\n"),
+        (400, "bad_host")
+    );
+}
+
+#[test]
+fn limits_hold_exactly() {
+    let limits = HeadLimits {
+        head_bytes_max: 64,
+        fields_max: 3,
+    };
+    let parse = |text: &[u8]| {
+        RequestHead::new()
+            .parse(text, &limits)
+            .map_err(|refusal| (refusal.status, refusal.label))
+    };
+    let padded = |length: usize| {
+        let start = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+        format!("{start}{}\r\n\r\n", "x".repeat(length - start.len() - 4)).into_bytes()
+    };
+    assert_eq!(parse(&padded(64)), Ok(Progress::Complete));
+    assert_eq!(parse(&padded(65)), Err((431, "head_too_long")));
+    assert_eq!(parse(&padded(65)[..63]), Ok(Progress::Partial));
+    assert_eq!(parse(&padded(65)[..64]), Err((431, "head_too_long")));
+    assert_eq!(
+        parse(format!("GET /{}", "x".repeat(58)).as_bytes()),
+        Ok(Progress::Partial)
+    );
+    assert_eq!(
+        parse(format!("GET /{}", "x".repeat(59)).as_bytes()),
+        Err((414, "request_line_too_long"))
+    );
+    assert_eq!(
+        parse(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nC: d\r\n\r\n"),
+        Ok(Progress::Complete)
+    );
+    assert_eq!(
+        parse(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nC: d\r\nE:"),
+        Ok(Progress::Partial)
+    );
+    assert_eq!(
+        parse(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nC: d\r\nE: f\r\n"),
+        Err((431, "too_many_fields"))
+    );
+}
+
+#[test]
+fn any_number_of_fields_up_to_the_cap() {
+    let limits = HeadLimits {
+        head_bytes_max: 1 << 20,
+        fields_max: usize::MAX,
+    };
+    for count in [1, 15, 16, 17, 47, 48, 49, 511, 512] {
+        let mut text = "GET / HTTP/1.1\r\nHost: a\r\n".to_owned();
+        (1..count).for_each(|index| text.push_str(&format!("x-{index}: {index}\r\n")));
+        text.push_str("\r\n");
+        let mut head = RequestHead::new();
+        assert_eq!(
+            head.parse(text.as_bytes(), &limits),
+            Ok(Progress::Complete),
+            "{count}"
+        );
+        assert_eq!(head.fields.len(), count);
+        let more = text.replace("Host", "y: z\r\nHost");
+        let result = head.parse(more.as_bytes(), &limits);
+        assert_eq!(result.is_ok(), count < 512, "{count}");
+    }
+}
+
+#[test]
+fn a_head_can_be_filled_again_and_given_up() {
+    let mut head = RequestHead::new();
+    let first = b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: x\r\n\r\n";
+    assert_eq!(head.parse(first, &LIMITS), Ok(Progress::Complete));
+    let second = b"GET /2 HTTP/1.1\r\nHost: bb\r\n\r\nGET /3";
+    assert_eq!(head.parse(&second[..20], &LIMITS), Ok(Progress::Partial));
+    head.restart();
+    assert_eq!(head.parse(second, &LIMITS), Ok(Progress::Complete));
+    assert_eq!(head.head_bytes, second.len() - 6);
+    assert_eq!(
+        (head.fields.len(), head.body, head.keep_alive),
+        (1, BodyLength::None, true)
+    );
+    assert!(!head.connection_names_fields);
+    assert_eq!(
+        head.parse(b"nonsense\r\n", &LIMITS)
+            .map_err(|refusal| refusal.status),
+        Err(400)
+    );
+    assert_eq!(head.parse(second, &LIMITS), Ok(Progress::Complete));
+    assert_eq!(head.path.of(second), b"/2");
+}
+
+#[test]
+fn empty_lines_before_a_request() {
+    let table: [(&[u8], usize); 7] = [
+        (b"", 0),
+        (b"GET", 0),
+        (b"\r", 0),
+        (b"\r\nGET", 2),
+        (b"\r\n\r\n\r", 4),
+        (b"\r\n\r\n\r\n\r\n\r\n", 8),
+        (b"\n\r\n", 0),
+    ];
+    for (bytes, skipped) in table {
+        assert_eq!(
+            RequestHead::leading_empty_lines(bytes),
+            skipped,
+            "{}",
+            bytes.escape_ascii()
+        );
+    }
+    // A lone CR may become an empty line.
+    let mut head = RequestHead::new();
+    assert_eq!(head.parse(b"\r", &LIMITS), Ok(Progress::Partial));
+    assert_eq!(
+        head.parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &LIMITS),
+        Ok(Progress::Complete)
+    );
+}
+
+#[test]
+fn fields_and_cookies_are_found() {
+    let text = "GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a: 2\r\nEmpty:\r\nCookie: session=\"q\"; b = c ;d\r\nCookie: e==f\r\n\r\n";
+    let head = accepted(text);
+    let bytes = text.as_bytes();
+    assert_eq!(head.field(bytes, "x-a"), Some(&b"1"[..]));
+    assert_eq!(head.field(bytes, "empty"), Some(&b""[..]));
+    assert_eq!(head.field(bytes, "x-b"), None);
+    let table: [(&str, Option<&[u8]>); 6] = [
+        ("session", Some(b"\"q\"")),
+        ("b", Some(b"c")),
+        ("d", None),
+        ("e", Some(b"=f")),
+        ("Session", None),
+        ("", None),
+    ];
+    for (name, value) in table {
+        assert_eq!(head.cookie(bytes, name), value, "{name}");
+    }
+}
+
+#[test]
+fn max_forwards_is_for_trace_and_options() {
+    let table = [
+        ("TRACE", "0", Some(0)),
+        ("OPTIONS", "12", Some(12)),
+        ("OPTIONS", "x", None),
+        ("GET", "3", None),
+    ];
+    for (method, value, number) in table {
+        let text = format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {value}\r\n\r\n");
+        assert_eq!(
+            accepted(&text).max_forwards(text.as_bytes()),
+            number,
+            "{method} {value}"
+        );
+    }
+}
+
+#[test]
+fn idempotent_methods() {
+    assert!(M::Get.is_idempotent() && M::Delete.is_idempotent());
+    assert!(!M::Post.is_idempotent() && !M::Patch.is_idempotent() && !M::Connect.is_idempotent());
+}
