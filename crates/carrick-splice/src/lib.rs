@@ -10,13 +10,12 @@
 //! | [`Engine::Pipe`] | socket, pipe, socket by `splice(2)`; `tee(2)` for the local copy | bulk |
 
 mod choice;
-mod copy;
 mod counters;
 mod exchange;
 mod outcome;
-mod pipe;
 mod pool;
 pub mod probe;
+pub mod tcp;
 mod transfer;
 
 pub use choice::{Choice, Reason};
@@ -24,7 +23,7 @@ pub use counters::{Counter, Counters};
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
-pub use transfer::{End, LocalCopy, Order, Transfer};
+pub use transfer::{End, LocalCopy, Order, RateMin, Transfer};
 
 /// How bytes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,60 @@
+//! How a transfer ended: as agreed, by a fault, or taken back by its owner.
+
+use crate::Engine;
+use std::io;
+
+/// How a transfer ended without a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ended {
+    /// The agreed number of bytes was written to the receiver.
+    Bytes,
+    /// The sender closed its side, and everything before that was written to the receiver.
+    EndOfStream,
+    /// The receiver sent something (`stop_on_input`). Bytes may be in flight: `unsplice` gives them back.
+    Input,
+    /// No byte moved for as long as `idle` says.
+    Idle,
+    /// Fewer bytes moved than `rate_min` asks for.
+    TooSlow,
+}
+
+/// One end of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The connection that bytes are read from.
+    From,
+    /// The connection that bytes are written to.
+    To,
+}
+
+/// A connection failed during a transfer.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} failed at the {}", match side { Side::From => "sender", Side::To => "receiver" })]
+pub struct Fault {
+    /// Whose connection failed: the sender's, or the receiver's, which usually went away.
+    pub side: Side,
+    /// The system call that told.
+    pub call: &'static str,
+    /// What it told.
+    pub source: io::Error,
+}
+
+/// What the owner gets back by `unsplice`: both connections stand exactly here.
+#[derive(Debug)]
+pub struct HandOver {
+    /// Bytes of the body that were written to the receiver. The prefix is not in it.
+    pub bytes: u64,
+    /// Bytes that were taken from the sender and not written to the receiver, in order. They belong before whatever the
+    /// sender's connection yields next.
+    pub unsent: Vec<u8>,
+    /// How many bytes at the end of the prefix were not written to the receiver. They belong before `unsent`.
+    pub prefix_unsent: usize,
+    /// The engine used last.
+    pub engine: Engine,
+    /// Bytes of the body that the local copy received.
+    pub copied_bytes: u64,
+    /// Whether the local copy reached the end of the body: also possible after the receiver went away, if
+    /// `keep_reading_bytes_max` allowed it. If so and the end is a byte count, the sender's connection stands at the
+    /// boundary.
+    pub copy_complete: bool,
+}
