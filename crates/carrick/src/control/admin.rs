@@ -1,0 +1,1 @@
+//! The admin server: metrics, health, status. Reads what workers count; cannot make them wait.

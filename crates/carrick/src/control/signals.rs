@@ -1,0 +1,48 @@
+//! Signals as orders to the program.
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalOrder {
+    /// SIGTERM, SIGINT: finish what is under way, then end. The second one ends at once.
+    Drain,
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGUSR1: open the access log anew.
+    ReopenLogs,
+}
+
+/// The signals that carrick obeys.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    user_1: Signal,
+}
+
+impl Signals {
+    /// Starts to catch them; needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The kernel refused a handler.
+    pub fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> SignalOrder {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalOrder::Drain,
+            _ = self.interrupt.recv() => SignalOrder::Drain,
+            _ = self.hang_up.recv() => SignalOrder::Reload,
+            _ = self.user_1.recv() => SignalOrder::ReopenLogs,
+        }
+    }
+}

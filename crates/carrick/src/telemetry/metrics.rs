@@ -1,0 +1,412 @@
+//! What a worker counts: plain loads and stores by one thread, read by the control thread whenever somebody asks.
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+pub use carrick_splice::{Counter, Counters};
+
+/// A listener's job, as metrics and the access log name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// Forward proxy.
+    Forward,
+    /// Layer-7 switch.
+    Switch,
+    /// TCP relay.
+    Tunnel,
+}
+
+impl Job {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Switch, Self::Tunnel];
+
+    /// Its name, as in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Switch => "switch",
+            Self::Tunnel => "tunnel",
+        }
+    }
+}
+
+impl From<&crate::config::plan::Mode> for Job {
+    fn from(mode: &crate::config::plan::Mode) -> Self {
+        use crate::config::plan::Mode;
+        match mode {
+            Mode::Forward(_) => Self::Forward,
+            Mode::Switch(_) => Self::Switch,
+            Mode::Tunnel(_) => Self::Tunnel,
+        }
+    }
+}
+
+/// What one worker counts. That worker is the only writer; it shares this as `Arc` with the control thread.
+#[derive(Debug, Default)]
+pub struct WorkerMetrics {
+    /// Client connections accepted.
+    pub connections_accepted: Counter,
+    /// Client connections closed; accepted less closed are open.
+    pub connections_closed: Counter,
+    /// What is counted for each job apart; see [`WorkerMetrics::job`].
+    pub jobs: [JobMetrics; 3],
+    /// From the start of connecting to an upstream until the connection stood (successful attempts).
+    pub connect_seconds: Histogram,
+    /// From the request's being sent until the first byte of the response's head.
+    pub first_byte_seconds: Histogram,
+    /// Bytes read from clients, heads included.
+    pub client_bytes_received: Counter,
+    /// Bytes written to clients, heads included.
+    pub client_bytes_sent: Counter,
+    /// Bytes read from upstreams, heads included.
+    pub upstream_bytes_received: Counter,
+    /// Bytes written to upstreams, heads included.
+    pub upstream_bytes_sent: Counter,
+    /// Connections to upstreams that were opened.
+    pub upstream_connections_opened: Counter,
+    /// Requests that went over a connection that was open already.
+    pub upstream_connections_reused: Counter,
+    /// Connections to upstreams that could not be opened.
+    pub upstream_connections_failed: Counter,
+    /// Connections to upstreams that were closed (opened less closed are open).
+    pub upstream_connections_closed: Counter,
+    /// Connections put aside for reuse.
+    pub upstream_idle_added: Counter,
+    /// Connections taken from the idle ones, to be used or closed; added less removed are idle.
+    pub upstream_idle_removed: Counter,
+    /// Requests that were sent again, to the same or another server.
+    pub retries: Counter,
+    /// Requests that were refused, by the label of the refusal.
+    pub refusals: LabelCounters,
+    /// How often each limit was reached.
+    pub limits: LimitCounters,
+    /// Names answered from the worker's own cache.
+    pub dns_hits: Counter,
+    /// Names that the control thread was asked for.
+    pub dns_misses: Counter,
+    /// What the splice service counts.
+    pub splice: Arc<Counters>,
+}
+
+impl WorkerMetrics {
+    /// Everything at zero; `splice` are the counters of the worker's splice service.
+    #[must_use]
+    pub fn new(splice: Arc<Counters>) -> Self {
+        Self {
+            splice,
+            ..Self::default()
+        }
+    }
+
+    /// The counters of one job.
+    #[must_use]
+    pub fn job(&self, job: Job) -> &JobMetrics {
+        let [forward, switch, tunnel] = &self.jobs;
+        match job {
+            Job::Forward => forward,
+            Job::Switch => switch,
+            Job::Tunnel => tunnel,
+        }
+    }
+
+    /// Client connections that are open now.
+    #[must_use]
+    pub fn connections_open(&self) -> u64 {
+        difference(&self.connections_accepted, &self.connections_closed)
+    }
+
+    /// Idle connections to upstreams.
+    #[must_use]
+    pub fn upstream_connections_idle(&self) -> u64 {
+        difference(&self.upstream_idle_added, &self.upstream_idle_removed)
+    }
+
+    /// Connections to upstreams that are open now, idle ones included.
+    #[must_use]
+    pub fn upstream_connections_open(&self) -> u64 {
+        difference(
+            &self.upstream_connections_opened,
+            &self.upstream_connections_closed,
+        )
+    }
+}
+
+/// What is counted for each job apart.
+#[derive(Debug, Default)]
+pub struct JobMetrics {
+    /// Responses sent, by status.
+    pub requests: StatusCounters,
+    /// From the first byte of a request to the last of its response.
+    pub request_seconds: Histogram,
+    /// Tunnels begun: `CONNECT`, upgrades, TCP.
+    pub tunnels_opened: Counter,
+    /// Tunnels ended.
+    pub tunnels_closed: Counter,
+    /// How long tunnels stood.
+    pub tunnel_seconds: Histogram,
+}
+
+impl JobMetrics {
+    /// Tunnels that stand now.
+    #[must_use]
+    pub fn tunnels_open(&self) -> u64 {
+        difference(&self.tunnels_opened, &self.tunnels_closed)
+    }
+}
+
+/// A gauge from two counters. The two are read one after the other while the worker goes on, so `ended` is read first and
+/// the result can be a little high, never negative.
+fn difference(begun: &Counter, ended: &Counter) -> u64 {
+    let ended = ended.get();
+    begun.get().saturating_sub(ended)
+}
+
+/// Counters by HTTP status.
+#[derive(Debug)]
+pub struct StatusCounters {
+    statuses: [Counter; Self::COUNT],
+    other: Counter,
+}
+
+impl StatusCounters {
+    const FIRST: u16 = 100;
+    const COUNT: usize = 500;
+
+    /// Counts one response; a status outside of 100 to 599 counts as `other`.
+    #[inline]
+    pub fn count(&self, status: u16) {
+        self.counter(status).add(1);
+    }
+
+    /// Responses with this status.
+    #[must_use]
+    pub fn get(&self, status: u16) -> u64 {
+        self.counter(status).get()
+    }
+
+    /// Responses with a status that does not exist.
+    #[must_use]
+    pub fn other(&self) -> u64 {
+        self.other.get()
+    }
+
+    /// Status and count of those that occurred, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        (Self::FIRST..)
+            .zip(&self.statuses)
+            .map(|(status, counter)| (status, counter.get()))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    fn counter(&self, status: u16) -> &Counter {
+        status
+            .checked_sub(Self::FIRST)
+            .and_then(|index| self.statuses.get(usize::from(index)))
+            .unwrap_or(&self.other)
+    }
+}
+
+impl Default for StatusCounters {
+    fn default() -> Self {
+        Self {
+            statuses: std::array::from_fn(|_| Counter::default()),
+            other: Counter::default(),
+        }
+    }
+}
+
+/// A limit that can be reached; each has a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// `limits.connections`: a client was turned away.
+    Connections,
+    /// `limits.connections_per_client`: a client was turned away.
+    ConnectionsPerClient,
+    /// `limits.request_head`: a head was too long.
+    HeadBytes,
+    /// `limits.headers`: a head had too many fields.
+    HeadFields,
+    /// `timeouts.head`: a head did not come in time.
+    HeadTimeout,
+    /// `timeouts.idle`: nothing came, or nothing was taken, for too long.
+    IdleTimeout,
+    /// `timeouts.connect`: an upstream did not answer in time.
+    ConnectTimeout,
+    /// `timeouts.tunnel_idle`: a tunnel without a byte.
+    TunnelIdleTimeout,
+    /// `limits.rate_min`: a client or upstream was too slow.
+    RateMin,
+    /// `limits.attempts`: a request could not be tried again.
+    Attempts,
+    /// `limits.log_queue`: an access log line was dropped.
+    LogQueue,
+    /// `limits.pipes`: a splice had to go without a pipe.
+    Pipes,
+    /// The process ran out of file descriptors.
+    Descriptors,
+    /// `timeouts.drain`: a connection was cut at the end of the drain.
+    Drain,
+}
+
+impl Limit {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 14] = [
+        Self::Connections,
+        Self::ConnectionsPerClient,
+        Self::HeadBytes,
+        Self::HeadFields,
+        Self::HeadTimeout,
+        Self::IdleTimeout,
+        Self::ConnectTimeout,
+        Self::TunnelIdleTimeout,
+        Self::RateMin,
+        Self::Attempts,
+        Self::LogQueue,
+        Self::Pipes,
+        Self::Descriptors,
+        Self::Drain,
+    ];
+
+    /// The label in metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::ConnectionsPerClient => "connections_per_client",
+            Self::HeadBytes => "head_bytes",
+            Self::HeadFields => "head_fields",
+            Self::HeadTimeout => "head_timeout",
+            Self::IdleTimeout => "idle_timeout",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::TunnelIdleTimeout => "tunnel_idle_timeout",
+            Self::RateMin => "rate_min",
+            Self::Attempts => "attempts",
+            Self::LogQueue => "log_queue",
+            Self::Pipes => "pipes",
+            Self::Descriptors => "descriptors",
+            Self::Drain => "drain",
+        }
+    }
+}
+
+/// How often each limit was reached.
+#[derive(Debug, Default)]
+pub struct LimitCounters {
+    counters: [Counter; Limit::ALL.len()],
+}
+
+impl LimitCounters {
+    /// A limit was reached once more.
+    #[inline]
+    pub fn reached(&self, limit: Limit) {
+        if let Some(counter) = self.counters.get(limit as usize) {
+            counter.add(1);
+        }
+    }
+
+    /// How often a limit was reached.
+    #[must_use]
+    pub fn get(&self, limit: Limit) -> u64 {
+        self.counters.get(limit as usize).map_or(0, Counter::get)
+    }
+}
+
+/// Counters by labels that are not known beforehand: the first [`LabelCounters::LABELS_MAX`] get a counter each, later ones share one.
+#[derive(Debug)]
+pub struct LabelCounters {
+    labels: [(OnceLock<&'static str>, Counter); Self::LABELS_MAX],
+    other: Counter,
+}
+
+impl LabelCounters {
+    /// Most labels with a counter of their own.
+    pub const LABELS_MAX: usize = 64;
+    /// The label of the shared counter.
+    pub const OTHER: &'static str = "other";
+
+    /// Counts one more of `label`.
+    pub fn count(&self, label: &'static str) {
+        for (slot, counter) in &self.labels {
+            if *slot.get_or_init(|| label) == label {
+                counter.add(1);
+                return;
+            }
+        }
+        self.other.add(1);
+    }
+
+    /// Label and count of those that occurred.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let labels = self
+            .labels
+            .iter()
+            .map_while(|(slot, counter)| Some((*slot.get()?, counter.get())));
+        labels
+            .chain(std::iter::once((Self::OTHER, self.other.get())).filter(|(_, count)| *count > 0))
+    }
+}
+
+impl Default for LabelCounters {
+    fn default() -> Self {
+        Self {
+            labels: std::array::from_fn(|_| (OnceLock::new(), Counter::default())),
+            other: Counter::default(),
+        }
+    }
+}
+
+/// Durations in fixed buckets.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [Counter; Self::BOUNDS_US.len() + 1],
+    sum_ns: Counter,
+}
+
+impl Histogram {
+    /// Upper bounds of the buckets in microseconds, each bound included; one more bucket holds what is longer.
+    pub const BOUNDS_US: [u64; 16] = [
+        500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+        2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+    ];
+
+    /// Counts one duration.
+    #[inline]
+    pub fn observe(&self, duration: Duration) {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        // Counting instead of searching: no branch that could be mispredicted.
+        let index = Self::BOUNDS_US
+            .iter()
+            .map(|bound_us| usize::from(ns > bound_us * 1_000))
+            .sum::<usize>();
+        if let Some(bucket) = self.buckets.get(index) {
+            bucket.add(1);
+        }
+        self.sum_ns.add(ns);
+    }
+
+    /// Adds what was counted here to `total`.
+    pub fn add_to(&self, total: &mut HistogramTotal) {
+        for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
+            *sum += bucket.get();
+        }
+        total.sum_seconds += Duration::from_nanos(self.sum_ns.get()).as_secs_f64();
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: std::array::from_fn(|_| Counter::default()),
+            sum_ns: Counter::default(),
+        }
+    }
+}
+
+/// Several workers' histograms added up.
+#[derive(Debug, Clone, Default)]
+pub struct HistogramTotal {
+    /// Not cumulative.
+    pub buckets: [u64; Histogram::BOUNDS_US.len() + 1],
+    /// Of all durations.
+    pub sum_seconds: f64,
+}

@@ -1,0 +1,1 @@
+//! What the kernel says of this process: memory, descriptors, start.
