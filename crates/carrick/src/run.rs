@@ -1,7 +1,7 @@
 //! `carrick run`: starts everything in order, follows signals, and ends cleanly.
 //!
 //! Order: configuration, descriptors, admin address, listening sockets, then threads. What can fail fails before a client is let in.
-use crate::config::{self, Source};
+use crate::config;
 use crate::config::plan::{ListenerPlan, Mode, Plan};
 use crate::control::signals::{SignalOrder, Signals};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
@@ -15,6 +15,7 @@ use carrick_splice::probe::{Feature, probe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
@@ -25,9 +26,9 @@ const DESCRIPTORS_RESERVED: u64 = 128;
 /// Why a run could not start or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The configuration has problems; they are ready to be shown.
+    /// The configuration has errors.
     #[error("{0}")]
-    Configuration(String),
+    Configuration(#[from] config::Rejected),
     /// The system refused something; the message says what and what to do.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -35,7 +36,7 @@ pub enum RunError {
 
 /// A running carrick, as its main thread sees it.
 struct Program {
-    source: Source,
+    source: Option<PathBuf>,
     state: Arc<ControlState>,
     control: ControlHandle,
     log: LogThread,
@@ -48,11 +49,9 @@ struct Program {
 ///
 /// # Errors
 /// See [`RunError`]; nothing is left running.
-pub fn run(source: Source) -> Result<(), RunError> {
-    let loaded = config::load(&source).map_err(|problems| RunError::Configuration(problems.to_string()))?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
+pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
+    let loaded = config::load(source.as_deref()).map_err(RunError::Configuration)?;
+    warn_of(&loaded.problems);
     let plan = Arc::new(loaded.plan);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -66,7 +65,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
 }
 
 impl Program {
-    fn start(source: Source, plan: Arc<Plan>) -> Result<Self, RunError> {
+    fn start(source: Option<PathBuf>, plan: Arc<Plan>) -> Result<Self, RunError> {
         let descriptors = raise_descriptor_limit();
         let features = probe();
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
@@ -116,10 +115,8 @@ impl Program {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let loaded = config::load(&self.source).map_err(|problems| problems.to_string())?;
-        for warning in &loaded.warnings {
-            tracing::warn!("{warning}");
-        }
+        let loaded = config::load(self.source.as_deref()).map_err(|problems| problems.to_string())?;
+        warn_of(&loaded.problems);
         let before = self.orders.borrow().live.clone();
         let mut plan = loaded.plan;
         if plan.workers != before.plan.workers {
@@ -176,6 +173,12 @@ impl Program {
         self.control.shutdown();
         self.log.stop();
         tracing::info!("ended");
+    }
+}
+
+fn warn_of(problems: &[config::problem::Problem]) {
+    for problem in problems {
+        tracing::warn!("{problem}");
     }
 }
 

@@ -151,20 +151,11 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     let parent = plan.parent.as_ref().filter(|parent| {
         parent.destinations.is_empty() || parent.destinations.iter().any(|pattern| pattern.matches(host))
     });
-    let literal = parse_ip_literal(host);
-    if let Literal::Odd = literal {
-        let detail = "The host looks like an IPv4 address in an unusual notation; write it as four decimal numbers.";
-        return Decision::Reply(Reply::new(400, "odd_address", detail));
-    }
-    let server = match (&literal, parent) {
+    let server = match (parse_ip_literal(host), parent) {
         (_, Some(parent)) => parent.proxy.clone(),
-        (Literal::Ip(ip), None) => ServerAddress::Ip(SocketAddr::new(*ip, port)),
+        (Literal::Ip(ip), None) => ServerAddress::Ip(SocketAddr::new(ip, port)),
         (_, None) => ServerAddress::Name { host: host_text.to_ascii_lowercase(), port },
     };
-    if let (Literal::Ip(ip), Err(denied)) = (&literal, literal_check(client, &literal)) {
-        tracing::debug!(%ip, "denied destination");
-        return Decision::Reply(refused(denied));
-    }
     let destination = Destination {
         place: Place::Origin { key: server.to_string().into_bytes().into(), server, parent: parent.is_some() },
         engine: plan.engine,
@@ -174,18 +165,12 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     if connect && parent.is_none() { Decision::Tunnel(destination) } else { Decision::Relay(destination) }
 }
 
-fn literal_check(client: &Client, literal: &Literal) -> Result<(), Denied> {
-    match literal {
-        Literal::Ip(ip) => client.listener.access.check_address(*ip),
-        Literal::Odd | Literal::Name => Ok(()),
-    }
-}
-
 fn refused(denied: Denied) -> Reply {
     let label = match denied {
         Denied::Port => "denied_port",
         Denied::Name => "denied_name",
         Denied::Address => "denied_address",
+        Denied::Form => "odd_address",
     };
     Reply::new(403, label, denied.to_string())
 }

@@ -1,7 +1,7 @@
 //! carrick's own answers: refusals and errors, in words that help.
 use super::arrival::Client;
 use crate::worker::io::{read_some, write_all};
-use carrick_logic::http1::{self, Method};
+use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use rustix::net::{Shutdown, shutdown};
 use std::time::{Duration, Instant};
 
@@ -31,12 +31,36 @@ impl Reply {
     }
 }
 
-/// Sends a reply; `keep_alive` says whether another request may follow on this connection. `false`: it could not be sent.
-pub async fn send(client: &mut Client, reply: &Reply, method: Method, keep_alive: bool) -> bool {
+/// What a reply must know of the request that it answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The method; `Other` if no request could be read.
+    pub method: Method,
+    /// The client's version.
+    pub version: Version,
+    /// Whether another request may follow on this connection.
+    pub keep_alive: bool,
+}
+
+impl Asked {
+    /// No request could be read: the connection ends.
+    pub const NOTHING: Self = Self { method: Method::Other, version: Version::Http11, keep_alive: false };
+}
+
+/// Sends a reply; `false`: it could not be sent.
+pub async fn send(client: &mut Client, reply: &Reply, asked: Asked) -> bool {
     client.worker.metrics.refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
-    let fields: &[(&str, &str)] = reply.field.as_slice();
-    http1::write_error_response(&mut out, reply.status, &reply.detail, keep_alive, fields, method == Method::Head);
+    let response = ErrorResponse {
+        status: reply.status,
+        detail: &reply.detail,
+        method: asked.method,
+        client_version: asked.version,
+        keep_alive: asked.keep_alive,
+        date: None,
+        extra_fields: reply.field.as_slice(),
+    };
+    http1::write_error_response(&mut out, &response);
     let limit = client.live.plan().timeouts.idle;
     let sent = client.timer.within(limit, write_all(&client.stream, &out)).await;
     matches!(sent, Ok(Ok(())))

@@ -5,14 +5,14 @@ use super::arrival::Client;
 use super::attempt::{self, Failure, Outcome};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
-use super::reply::{self, Reply};
+use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
 use crate::worker::scratch::{Lent, Scratch};
-use carrick_logic::http1::{BodyLength, Method, Refusal};
+use carrick_logic::http1::{BodyLength, Refusal};
 use std::future::poll_fn;
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ pub async fn run(mut client: Client, first: Vec<u8>) {
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
     let detail = format!("Your address, {}, is not among those that may use this listener.", client.address.ip());
-    if reply::send(client, &Reply::new(403, "client_not_allowed", detail), Method::Get, false).await {
+    if reply::send(client, &Reply::new(403, "client_not_allowed", detail), Asked::NOTHING).await {
         reply::close_gently(client).await;
     }
 }
@@ -143,7 +143,7 @@ async fn refuse_head(client: &mut Client, scratch: &Scratch, mut trace: Trace, n
         NoHead::Refused(refusal) => refused(client, refusal),
     };
     trace.status = reply.status;
-    let sent = reply::send(client, &reply, Method::Get, false).await;
+    let sent = reply::send(client, &reply, Asked::NOTHING).await;
     trace.finish(client, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
 }
@@ -162,7 +162,7 @@ async fn send_reply(client: &mut Client, scratch: &Scratch, trace: &mut Trace, r
     // A body that nobody reads would be taken for the next request.
     let keep_alive = head.keep_alive && head.body == BodyLength::None && !client.worker.is_draining();
     trace.status = reply.status;
-    if !reply::send(client, reply, head.method, keep_alive).await {
+    if !reply::send(client, reply, Asked { method: head.method, version: head.version, keep_alive }).await {
         trace.ended = "client_reset";
         return Next::Close;
     }

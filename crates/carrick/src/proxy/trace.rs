@@ -87,7 +87,7 @@ impl Trace {
         let field = |name| head.and_then(|head| head.field(bytes, name)).unwrap_or_default();
         self.write(client, job, total, RequestWords {
             method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
-            target: head.map_or_else(|| first_line(bytes), |head| head.target_text(bytes)),
+            target: head.map_or_else(|| first_line(bytes), |head| target_text(bytes, head)),
             version: match head.map(|head| head.version) {
                 Some(Version::Http11) => "HTTP/1.1",
                 Some(Version::Http10) => "HTTP/1.0",
@@ -156,6 +156,13 @@ pub fn engine_name(engine: Engine) -> &'static str {
         Engine::Copy => "copy",
         Engine::Pipe => "pipe",
     }
+}
+
+/// The request target as it was written: between the first and the last space of the request line.
+fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
+    let line = memchr::memchr(b'\r', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
+    let start = head.method_text.end as usize + 1;
+    memchr::memrchr(b' ', line).and_then(|end| line.get(start..end)).unwrap_or_default()
 }
 
 /// What to show of a request that could not be read: its first line, cut short.

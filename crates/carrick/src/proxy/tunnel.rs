@@ -1,7 +1,7 @@
 //! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
 use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
-use super::reply;
+use super::reply::{self, Asked};
 use super::session::{Next, unreachable_reply};
 use super::trace::Trace;
 use super::upstream::checkout::{Checkout, Wanted, checkout};
@@ -28,10 +28,10 @@ pub async fn run_connect(client: &mut Client, scratch: Lent, destination: Destin
             let reply = unreachable_reply(&unreachable);
             trace.status = reply.status;
             let head = &scratch.request_head;
-            let sent = reply::send(client, &reply, head.method, head.keep_alive).await;
-            trace.finish(client, &scratch.request, Some(head));
             // What came after the head was meant for the tunnel, not for us.
             let clean = scratch.request.len() == head.head_bytes;
+            let sent = reply::send(client, &reply, Asked { method: head.method, version: head.version, keep_alive: head.keep_alive && clean }).await;
+            trace.finish(client, &scratch.request, Some(head));
             return if sent && head.keep_alive && clean { Next::Request } else { Next::CloseGently };
         }
     };

@@ -3,6 +3,7 @@ use super::admission::Full;
 use super::{SessionGuard, Worker, live::Live};
 use crate::config::plan::Plan;
 use crate::proxy;
+use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
 use std::io;
@@ -92,7 +93,7 @@ async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr
     let mut complained = false;
     loop {
         if !worker.admission.has_room() {
-            worker.metrics.limit_reached.connections.add(1);
+            worker.metrics.limits.reached(Limit::Connections);
             tokio::time::sleep(PAUSE).await;
             continue;
         }
@@ -102,7 +103,7 @@ async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr
                 admit(&worker, client, peer, address);
             }
             Err(error) if is_shortage(&error) => {
-                worker.metrics.limit_reached.descriptors.add(1);
+                worker.metrics.limits.reached(Limit::Descriptors);
                 if !complained {
                     complained = true;
                     tracing::error!(
@@ -126,8 +127,8 @@ fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: Sock
         Ok(admitted) => admitted,
         Err(full) => {
             match full {
-                Full::Connections => worker.metrics.limit_reached.connections.add(1),
-                Full::PerClient => worker.metrics.limit_reached.connections_per_client.add(1),
+                Full::Connections => worker.metrics.limits.reached(Limit::Connections),
+                Full::PerClient => worker.metrics.limits.reached(Limit::ConnectionsPerClient),
             }
             return;
         }

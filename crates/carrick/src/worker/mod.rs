@@ -13,7 +13,7 @@ pub mod scratch;
 
 use crate::control::resolver::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
 use carrick_splice::Splicer;
 use idle::IdleSessions;
@@ -202,7 +202,7 @@ async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, AbortHandle>)
         () = everybody_gone => {}
         () = dismissal => {}
         () = tokio::time::sleep(limit) => {
-            worker.metrics.limit_reached.drain.add(1);
+            worker.metrics.limits.reached(Limit::Drain);
             tracing::warn!(worker = worker.number, sessions = worker.sessions.get(), "drain time is over; what is left is cut off");
         }
     }

@@ -1,6 +1,7 @@
 //! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
 use super::{Unreachable, Upstream};
 use crate::config::plan::ServerAddress;
+use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use carrick_logic::access::Access;
 use carrick_logic::eyeballs;
@@ -34,7 +35,7 @@ pub async fn dial(worker: &Worker, server: &ServerAddress, access: Option<&Acces
     match &result {
         Ok(_) => worker.metrics.upstream_connections_opened.add(1),
         Err(Unreachable::Shortage) => {
-            worker.metrics.limit_reached.descriptors.add(1);
+            worker.metrics.limits.reached(Limit::Descriptors);
             worker.metrics.upstream_connections_failed.add(1);
         }
         Err(_) => worker.metrics.upstream_connections_failed.add(1),
