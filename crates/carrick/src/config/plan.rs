@@ -196,6 +196,15 @@ pub enum ServerAddress {
     Name { host: String, port: u16 },
 }
 
+impl std::fmt::Display for ServerAddress {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ip(address) => write!(out, "{address}"),
+            Self::Name { host, port } => write!(out, "{host}:{port}"),
+        }
+    }
+}
+
 /// What `balance = "hash"` hashes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the configuration's")]

@@ -14,7 +14,7 @@ use crate::worker::deadline::{TimedOut, Timer};
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{
-    self, BodyLength, HeadLimits, Method, Progress, Refusal, RequestRewrite, ResponseBody, ResponseHead, ResponseRewrite, Version,
+    self, BodyLength, HeadLimits, Progress, Refusal, RequestRewrite, ResponseBody, ResponseHead, ResponseRewrite, Version,
 };
 use carrick_splice::{Engine, RateMin};
 use rustix::net::{RecvFlags, recv};

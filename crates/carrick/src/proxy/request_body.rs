@@ -15,7 +15,7 @@ pub const SPLICED_CHUNK_BYTES_MIN: u64 = 64 * 1024;
 const READ_BYTES_MIN: usize = 8 * 1024;
 
 /// How bodies are to be moved.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Means<'a> {
     /// The splice service.
     pub splicer: &'a Splicer,

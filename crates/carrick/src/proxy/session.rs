@@ -112,7 +112,10 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
     };
     trace.finish(client, &scratch.request, Some(&scratch.request_head));
     let rest = match next {
-        Next::Request => scratch.request.split_off(scratch.request_head.head_bytes.min(scratch.request.len())),
+        Next::Request => {
+            let end = scratch.request_head.head_bytes.min(scratch.request.len());
+            scratch.request.split_off(end)
+        }
         _ => Vec::new(),
     };
     (next, rest)

@@ -232,5 +232,8 @@ fn close_stale_upstreams(worker: &Worker) {
         group.close_stale(now, age_max);
         idle += group.idle_count();
     }
-    worker.metrics.idle_upstream_connections.set(idle as u64);
+    // Sampled: what is idle changes with every request, and nobody needs it to the moment.
+    let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
+    worker.metrics.upstream_idle_added.add(idle.saturating_sub(known));
+    worker.metrics.upstream_idle_removed.add(known.saturating_sub(idle));
 }

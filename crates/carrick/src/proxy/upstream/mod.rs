@@ -52,12 +52,12 @@ impl Unreachable {
     /// The status that the client gets (RFC 9110 section 15.6).
     #[must_use]
     pub fn status(&self) -> u16 {
-        use crate::control::resolver::ResolveError;
         match self {
             Self::NoServer | Self::Shortage => 503,
             Self::Denied(_) => 403,
-            Self::TimedOut | Self::Resolve(ResolveError::TimedOut) => 504,
-            Self::Resolve(_) | Self::Connect { .. } => 502,
+            Self::TimedOut => 504,
+            Self::Resolve(error) => error.status(),
+            Self::Connect { .. } => 502,
         }
     }
 }
