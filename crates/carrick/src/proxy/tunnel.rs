@@ -63,6 +63,8 @@ async fn relay(client: &mut Client, scratch: Lent, checkout: Checkout, engine: C
         .is_on()
         .then(|| (scratch.request.get(..head_bytes).unwrap_or_default().into(), scratch.request_head.clone()));
     drop(scratch);
+    trace.received += from_client.len() as u64;
+    trace.sent += from_upstream.len() as u64;
     let next = exchange(client, &checkout, engine, (from_client, from_upstream), &mut trace).await;
     let (bytes, head) = story.as_ref().map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
     trace.finish(client, bytes, head);
@@ -163,9 +165,8 @@ async fn tunnel_to(client: &Client, route: &RoutePlan, sni: Option<&[u8]>, first
     trace.status = 200;
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
-    let next = exchange(client, &checkout, destination.engine, (preamble, Vec::new()), trace).await;
-    trace.received = trace.received.saturating_sub(checkout.preamble.len() as u64);
-    next
+    trace.received += first.len() as u64;
+    exchange(client, &checkout, destination.engine, (preamble, Vec::new()), trace).await
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.

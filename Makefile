@@ -1,0 +1,51 @@
+# What one does with carrick. Each target installs what it lacks; see README.md.
+
+CARGO ?= cargo
+RELEASE = target/release/carrick
+
+# command=package; a service's package brings no running service (scripts/need).
+NEEDED_TO_BUILD = cc=gcc
+NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
+	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat
+NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk
+
+.PHONY: run build test lint deny bench man install clean need-rust
+
+run: build
+	$(RELEASE) run
+
+build: need-rust
+	@scripts/need $(NEEDED_TO_BUILD)
+	$(CARGO) build --release --locked -p carrick
+
+# Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they say that they are skipped.
+test: need-rust
+	@scripts/need $(NEEDED_TO_TEST)
+	$(CARGO) test --workspace --locked --all-targets
+	$(CARGO) test --workspace --locked --doc
+
+lint: need-rust
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
+
+# Licences, doubled and banned crates, sources. (Advisories need the network of their database: `cargo deny check advisories`.)
+deny: need-rust
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny@0.20.2
+	$(CARGO) deny --locked check bans licenses sources
+
+bench: build
+	@scripts/need $(NEEDED_TO_BENCH)
+	$(CARGO) build --release --locked -p carrick-lab
+	target/release/carrick-bench $(BENCH)
+
+man: build
+	@mkdir -p target/man target/completions
+	$(RELEASE) generate man > target/man/carrick.1
+	for shell in bash zsh fish; do $(RELEASE) generate completions $$shell > target/completions/carrick.$$shell; done
+
+clean:
+	$(CARGO) clean
+
+need-rust:
+	@command -v $(CARGO) >/dev/null || { echo "Rust is needed: install rustup (package rustup, or the installer of the Rust project)." >&2; exit 1; }
