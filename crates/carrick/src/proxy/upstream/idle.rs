@@ -1,9 +1,12 @@
 //! Idle connections to one destination, the last used first.
 use super::Upstream;
+use rustix::net::{RecvFlags, recv};
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
@@ -32,7 +35,7 @@ impl IdleConnections {
 
     /// Keeps a connection on which nothing is under way, at most `max` of them; the oldest goes first.
     pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
-        if max == 0 {
+        if max == 0 || !is_quiet(&upstream.stream) {
             return;
         }
         while self.parked.len() >= max {
@@ -59,8 +62,16 @@ impl IdleConnections {
     }
 }
 
-/// Neither data nor an end has been seen on an idle connection; both would make it unusable. Costs no system call: the
-/// runtime's knowledge is asked. What has not been seen yet shows when the request is sent, and is retried where that is safe.
+/// Neither data nor an end has come on an idle connection; both would make it unusable.
+///
+/// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
+/// byte without finding the socket empty, the kernel is asked. What comes later and has not been noticed yet shows when
+/// the request is sent, and is retried where that is safe.
 fn is_quiet(stream: &TcpStream) -> bool {
-    stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+    if stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
+        return true;
+    }
+    let mut byte = [0];
+    let peeked = stream.try_io(Interest::READABLE, || Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?));
+    peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
