@@ -70,7 +70,9 @@ fn is_kept(bytes: &[u8], head: &ResponseHead, how: &ResponseRewrite<'_>, field: 
         FieldName::Upgrade => how.pass_upgrade && matches!(head.status, 101 | 426),
         // RFC 9110 section 11.7.1: it is for the next client only, which is ours when the parent's 407 is passed on.
         FieldName::ProxyAuthenticate => head.status == 407,
-        FieldName::Trailer => head.is_chunked && how.client_version == Version::Http11,
+        FieldName::Trailer => {
+            has_length(head) && head.is_chunked && how.client_version == Version::Http11
+        }
         FieldName::Other => {
             !head.connection_names_fields || !lines::is_for_this_hop(bytes, &head.fields, field)
         }

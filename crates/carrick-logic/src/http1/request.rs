@@ -68,7 +68,7 @@ pub enum BodyLength {
 }
 
 /// A parsed request head; made once per connection and filled again for each request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// Length of the head in the buffer, its empty line included.
     pub head_bytes: usize,

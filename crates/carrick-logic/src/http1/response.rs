@@ -19,7 +19,7 @@ pub enum ResponseBody {
 }
 
 /// A parsed response head; made once per connection and filled again for each response.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
     /// Length of the head in the buffer, its empty line included.
     pub head_bytes: usize,

@@ -11,7 +11,7 @@ const BARE_LF: Refusal = Refusal::bad(
 
 /// How far the search for the head's end came. Lines end with CR LF and nothing else: RFC 9112 section 2.2 allows
 /// a bare LF to be taken for a line end, but then two parsers can see different fields.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Scan {
     looked_at: usize,
     line_start: usize,

@@ -1,1 +1,219 @@
-//! Tests.
+//! Tests of the chunked coding: grammar, limits, and that reads may end anywhere.
+use super::*;
+
+/// Reads `body` in pieces of at most `step` bytes: the content, and how many bytes the body had.
+fn read(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), &'static str> {
+    let mut chunked = Chunked::new();
+    let (mut content, mut position) = (Vec::new(), 0);
+    while position < body.len() {
+        let bytes = &body[position..body.len().min(position.saturating_add(step))];
+        match chunked.next(bytes).map_err(|refusal| refusal.label)? {
+            Piece::Framing(length) => position += length,
+            Piece::Data(length) => {
+                content.extend_from_slice(&bytes[..length]);
+                position += length;
+            }
+            Piece::End(length) => return Ok((content, Some(position + length))),
+            Piece::NeedMore => panic!("the buffer was not empty"),
+        }
+    }
+    Ok((content, None))
+}
+
+/// Reads in pieces of every size, which must all say the same.
+fn read_all_ways(body: &[u8]) -> Result<(Vec<u8>, Option<usize>), &'static str> {
+    let whole = read(body, usize::MAX);
+    for step in 1..=body.len().min(40) {
+        assert_eq!(
+            read(body, step),
+            whole,
+            "{} in steps of {step}",
+            body.escape_ascii()
+        );
+    }
+    whole
+}
+
+#[test]
+fn bodies_that_are_accepted() {
+    let long_line = format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(252));
+    let table: [(&[u8], &[u8]); 15] = [
+        (b"0\r\n\r\n", b""),
+        (b"0000000000000000\r\n\r\n", b""),
+        (b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
+        (b"05\r\nhello\r\n0\r\n\r\n", b"hello"),
+        (
+            b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n",
+            b"01234567890123456789",
+        ),
+        (b"2\r\n\r\n\r\n0\r\n\r\n", b"\r\n"),
+        (b"1;a\r\nx\r\n0;b=c\r\n\r\n", b"x"),
+        (b"1 ; a = b\t;c\r\nx\r\n0\r\n\r\n", b"x"),
+        (b"1;a=\"b;\\\"\\\\ c\xff\";d\r\nx\r\n0\r\n\r\n", b"x"),
+        (b"0\r\nA: b\r\nEmpty:\r\nC:d \r\n\r\n", b""),
+        (b"0\r\nHos: a\r\nHosts: b\r\nX-Host: c\r\n\r\n", b""),
+        (b"0\r\nT: a\r\nTEE: b\r\nETag: c\r\n\r\n", b""),
+        (b"0\r\nServer-Timing: \xe9\tx\r\n\r\n", b""),
+        (long_line.as_bytes(), b"x"),
+        (b"000000000000001\r\nx\r\n0\r\n\r\n", b"x"),
+    ];
+    for (body, content) in table {
+        let with_rest = [body, b"GET / HTTP/1.1\r\n"].concat();
+        assert_eq!(
+            read_all_ways(&with_rest),
+            Ok((content.to_vec(), Some(body.len()))),
+            "{}",
+            body.escape_ascii()
+        );
+        for end in 0..body.len() {
+            let (_, length) = read(&body[..end], usize::MAX).unwrap();
+            assert_eq!(length, None, "{} is not over at {end}", body.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn bodies_that_are_refused() {
+    let too_long_line = format!("1;{}\r\nx", "e".repeat(253));
+    let too_long_trailers = format!("0\r\nA: {}", "x".repeat(8190));
+    let many_trailers = format!("0\r\n{}", "a: b\r\n".repeat(2000));
+    let table: [(&[u8], &str); 49] = [
+        (b"\r\n", "bad_chunk_size"),
+        (b" 5\r\n", "bad_chunk_size"),
+        (b";a\r\n", "bad_chunk_size"),
+        (b"+5\r\n", "bad_chunk_size"),
+        (b"-5\r\n", "bad_chunk_size"),
+        (b"0x5\r\n", "bad_chunk_size"),
+        (b"5h\r\n", "bad_chunk_size"),
+        (b"5_0\r\n", "bad_chunk_size"),
+        (b"g\r\n", "bad_chunk_size"),
+        (b"5\n", "bad_chunk_size"),
+        (b"5\x00\r\n", "bad_chunk_size"),
+        (b"5 \r\n", "bad_chunk_extension"),
+        (b"5 5\r\n", "bad_chunk_extension"),
+        (b"5\r5", "bare_cr"),
+        (b"5\r\r\n", "bare_cr"),
+        (b"00000000000000005\r\n", "chunk_size_too_large"),
+        (b"1000000000000001\r\n", "chunk_size_too_large"),
+        (b"ffffffffffffffff\r\n", "chunk_size_too_large"),
+        (b"10000000000000000\r\n", "chunk_size_too_large"),
+        (b"5;\r\n", "bad_chunk_extension"),
+        (b"5;;\r\n", "bad_chunk_extension"),
+        (b"5;a\n", "bad_chunk_extension"),
+        (b"5;\n", "bad_chunk_extension"),
+        (b"5;a\rb", "bare_cr"),
+        (b"5;=b\r\n", "bad_chunk_extension"),
+        (b"5;a=\r\n", "bad_chunk_extension"),
+        (b"5;a=b=c\r\n", "bad_chunk_extension"),
+        (b"5;a b\r\n", "bad_chunk_extension"),
+        (b"5;a \r\n", "bad_chunk_extension"),
+        (b"5;a=\"b\r\n", "bad_chunk_extension"),
+        (b"5;a=\"b\"c\r\n", "bad_chunk_extension"),
+        (b"5;a=\"\\\r\"\r\n", "bad_chunk_extension"),
+        (b"5;a=\"\n\"\r\n", "bad_chunk_extension"),
+        (too_long_line.as_bytes(), "chunk_line_too_long"),
+        (b"1\r\nxy\r\n", "bad_chunk_end"),
+        (b"1\r\nx\n0\r\n", "bad_chunk_end"),
+        (b"1\r\nx\rz", "bad_chunk_end"),
+        (b"1\r\nx0\r\n\r\n", "bad_chunk_end"),
+        (b"0\r\n\n", "bad_trailer"),
+        (b"0\r\n\rx", "bad_trailer"),
+        (b"0\r\nA: b\n\r\n", "bad_trailer"),
+        (b"0\r\nA: b\rc", "bad_trailer"),
+        (b"0\r\nA : b\r\n", "bad_trailer"),
+        (b"0\r\n: b\r\n", "bad_trailer"),
+        (b"0\r\n A: b\r\n", "bad_trailer"),
+        (b"0\r\nA: b\r\n c\r\n", "bad_trailer"),
+        (b"0\r\nA: \x00\r\n", "bad_trailer"),
+        (too_long_trailers.as_bytes(), "trailers_too_long"),
+        (many_trailers.as_bytes(), "trailers_too_long"),
+    ];
+    for (body, label) in table {
+        assert_eq!(read_all_ways(body), Err(label), "{}", body.escape_ascii());
+    }
+}
+
+#[test]
+fn trailers_that_change_framing_or_routing_are_refused() {
+    let names = [
+        "Transfer-Encoding",
+        "content-length",
+        "HOST",
+        "Connection",
+        "Te",
+        "Trailer",
+        "Upgrade",
+        "Cookie",
+        "Set-Cookie",
+        "Authorization",
+        "Proxy-Authorization",
+        "Content-Type",
+        "Content-Encoding",
+        "Content-Range",
+        "Expect",
+        "Max-Forwards",
+        "Cache-Control",
+        "Range",
+        "X-Forwarded-For",
+        "Forwarded",
+        "Location",
+        "WWW-Authenticate",
+    ];
+    for name in names {
+        let body = format!("0\r\nx-good: a\r\n{name}: b\r\n\r\n");
+        assert_eq!(
+            read_all_ways(body.as_bytes()),
+            Err("forbidden_trailer"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn content_can_go_by_unseen() {
+    let mut chunked = Chunked::new();
+    assert_eq!(chunked.data_left(), 0);
+    assert_eq!(
+        chunked.next(b"1000000000000000\r\nabc"),
+        Ok(Piece::Framing(18))
+    );
+    assert_eq!(chunked.data_left(), 1 << 60);
+    assert_eq!(chunked.next(b"abc"), Ok(Piece::Data(3)));
+    chunked.skip_data((1 << 60) - 4);
+    assert_eq!(chunked.data_left(), 1);
+    assert_eq!(chunked.next(b""), Ok(Piece::NeedMore));
+    assert_eq!(chunked.next(b"x\r\n"), Ok(Piece::Data(1)));
+    assert_eq!(chunked.data_left(), 0);
+    assert_eq!(chunked.next(b"\r\n2\r\nab\r\n"), Ok(Piece::Framing(5)));
+    chunked.skip_data(2);
+    assert_eq!(chunked.next(b"\r\n0\r\n\r\nmore"), Ok(Piece::End(7)));
+    assert_eq!(chunked.next(b"more"), Ok(Piece::End(0)));
+}
+
+#[test]
+fn a_refused_body_stays_refused() {
+    let mut chunked = Chunked::new();
+    assert_eq!(
+        chunked.next(b"xyz").map_err(|refusal| refusal.label),
+        Err("bad_chunk_size")
+    );
+    for _ in 0..1000 {
+        assert_eq!(
+            chunked.next(b"0\r\n\r\n").map_err(|refusal| refusal.status),
+            Err(400)
+        );
+    }
+}
+
+#[test]
+fn sizes_that_are_written_are_read_again() {
+    for bytes in [1, 9, 10, 15, 16, 255, 256, 65_535, 1 << 20, CHUNK_BYTES_MAX] {
+        let mut out = Vec::new();
+        write_chunk_size(&mut out, bytes);
+        assert_eq!(out, format!("{bytes:x}\r\n").into_bytes());
+        let mut chunked = Chunked::new();
+        assert_eq!(chunked.next(&out), Ok(Piece::Framing(out.len())));
+        assert_eq!(chunked.data_left(), bytes);
+    }
+    assert_eq!(Chunked::new().next(LAST_CHUNK), Ok(Piece::End(5)));
+}
