@@ -206,7 +206,8 @@ fn take_turn(
 
 /// Who has less under way for its weight.
 fn by_load(a: &ServerView, b: &ServerView) -> Ordering {
-    (i64::from(a.active) * b.weight()).cmp(&(i64::from(b.active) * a.weight()))
+    let times = |active: u32, weight: u32| u64::from(active) * u64::from(weight.max(1));
+    times(a.active, b.weight).cmp(&times(b.active, a.weight))
 }
 
 /// `SipHash` 1-3 of `bytes`: the same for all workers, versions and machines.

@@ -123,7 +123,7 @@ fn fault(name: &str) -> String {
             .to_owned();
     }
     if let Some((host, port)) = name.rsplit_once(':')
-        && !host.contains(':')
+        && (!host.contains(':') || host.ends_with(']'))
         && port.bytes().all(|byte| byte.is_ascii_digit())
     {
         return "has a port; leave it out, names match on every port".to_owned();
