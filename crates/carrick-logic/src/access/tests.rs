@@ -458,7 +458,7 @@ fn some_pattern() -> impl Strategy<Value = NamePattern> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn covering_is_never_claimed_falsely(wide in some_pattern(), narrow in some_pattern(), names in prop::collection::vec(some_name(), 1..20)) {

@@ -245,7 +245,8 @@ pub fn is_unreachable(earlier: &[&Conditions], later: &Conditions) -> bool {
                 cgi: Some(cgi),
                 ..later.clone()
             };
-            half.never_matches().is_some() || is_unreachable(earlier, &half)
+            let is_impossible = !cgi && half.has_cgi_path();
+            is_impossible || is_unreachable(earlier, &half)
         });
     }
     if later.cookie.is_some() {
