@@ -1,28 +1,17 @@
 //! Who may ask, and for what: clients by network, destinations by port, name and address.
-use ipnet::IpNet;
+
+mod embedded;
+mod literal;
+mod name;
+#[cfg(test)]
+mod tests;
+
+pub use literal::{Literal, parse_ip_literal};
+pub use name::NamePattern;
+
+use embedded::{EmbeddedAddresses, loopback_of_unspecified};
+use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
-
-/// A name pattern as configurations write it: `www.example.org`, `*.example.org` (any depth below, not the name itself), or `*`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamePattern {}
-
-impl NamePattern {
-    /// Parses a pattern; names are compared without case, a final dot is ignored.
-    ///
-    /// # Errors
-    /// Says in words what is wrong with the pattern and what would be right.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let _ = text;
-        todo!()
-    }
-
-    /// Whether `name` matches.
-    #[must_use]
-    pub fn matches(&self, name: &[u8]) -> bool {
-        let _ = name;
-        todo!()
-    }
-}
 
 /// Why a destination is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +23,10 @@ pub enum Denied {
     Name,
     #[error("this destination's address is not allowed here")]
     Address,
+    #[error(
+        "this is neither a host name nor an address in its usual form; write 192.0.2.1 or [2001:db8::1]"
+    )]
+    Form,
 }
 
 /// The access rules of a forward listener.
@@ -53,25 +46,68 @@ impl Access {
     /// Whether a client at this address may use the listener. IPv4-mapped IPv6 addresses count as IPv4.
     #[must_use]
     pub fn allows_client(&self, client: IpAddr) -> bool {
-        let _ = client;
-        todo!()
+        self.clients.is_empty() || contains(&self.clients, client.to_canonical())
     }
 
     /// Checks what is known before resolution: the port (only for `CONNECT`) and the name.
     ///
+    /// An address literal is checked as [`check_address`](Self::check_address) does. What is neither a literal in its
+    /// usual form nor a host name ([`Literal::Odd`]) is always refused: resolvers and clients read such forms
+    /// differently, and a rule that one of them sidesteps is none.
+    ///
     /// # Errors
     /// Why it is denied.
     pub fn check_name(&self, host: &[u8], port: u16, connect: bool) -> Result<(), Denied> {
-        let _ = (host, port, connect);
-        todo!()
+        if connect && !self.connect_ports.is_empty() && !self.connect_ports.contains(&port) {
+            return Err(Denied::Port);
+        }
+        match parse_ip_literal(host) {
+            Literal::Odd => return Err(Denied::Form),
+            Literal::Ip(address) => self.check_address(address)?,
+            Literal::Name => {}
+        }
+        if self.deny_names.iter().any(|pattern| pattern.matches(host)) {
+            return Err(Denied::Name);
+        }
+        Ok(())
     }
 
-    /// Checks one resolved address. IPv4-mapped, NAT64 (`64:ff9b::/96`) and 6to4 forms of a denied IPv4 address are denied, too.
+    /// Checks one resolved address.
+    ///
+    /// Denied is also what leads to a denied address by another way: IPv4-mapped, IPv4-compatible and IPv4-translated
+    /// forms, NAT64 (`64:ff9b::/96`, and `64:ff9b:1::/48` in each way that RFC 6052 section 2.2 lets it be read), 6to4
+    /// and Teredo addresses that embed a denied IPv4 address; and `0.0.0.0` and `::`, which Linux connects to loopback.
     ///
     /// # Errors
     /// Why it is denied.
     pub fn check_address(&self, address: IpAddr) -> Result<(), Denied> {
-        let _ = address;
-        todo!()
+        let denied = |address| contains(&self.deny_networks, address);
+        let leads_to =
+            |address| denied(address) || loopback_of_unspecified(address).is_some_and(denied);
+        let embedded = match address {
+            IpAddr::V4(_) => EmbeddedAddresses::default(),
+            IpAddr::V6(address) => EmbeddedAddresses::of(address),
+        };
+        if leads_to(address) || embedded.iter().any(|address| leads_to(IpAddr::V4(address))) {
+            return Err(Denied::Address);
+        }
+        Ok(())
     }
+}
+
+/// Whether one of `networks` holds `address`; a network written as `::ffff:10.0.0.0/104` is the IPv4 network that it maps.
+fn contains(networks: &[IpNet], address: IpAddr) -> bool {
+    networks.iter().any(|network| match (network, address) {
+        (IpNet::V6(mapped), IpAddr::V4(address)) => {
+            let first = mapped.network().to_ipv4_mapped();
+            let prefix = mapped.prefix_len().checked_sub(96);
+            match (first, prefix) {
+                (Some(first), Some(prefix)) => {
+                    Ipv4Net::new(first, prefix).is_ok_and(|network| network.contains(&address))
+                }
+                _ => false,
+            }
+        }
+        _ => network.contains(&address),
+    })
 }

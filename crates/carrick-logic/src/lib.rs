@@ -8,6 +8,7 @@ pub mod access;
 pub mod balance;
 pub mod client_hello;
 pub mod credentials;
+mod cursor;
 pub mod eyeballs;
 pub mod http1;
 pub mod proxy_protocol;

@@ -1,0 +1,69 @@
+//! IPv4 addresses inside IPv6 addresses, which a packet to the IPv6 address may end up at.
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Most IPv4 addresses that one IPv6 address can be read as: the four layouts of a local-use NAT64 prefix.
+const READINGS_MAX: usize = 4;
+
+/// The IPv4 addresses that an IPv6 address may lead to.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct EmbeddedAddresses([Option<Ipv4Addr>; READINGS_MAX]);
+
+impl EmbeddedAddresses {
+    /// Reads `address` by the prefixes that embed IPv4 addresses.
+    pub(super) fn of(address: Ipv6Addr) -> Self {
+        let octets = address.octets();
+        let pick = |places: [usize; 4]| Some(Ipv4Addr::from(places.map(|place| octets[place])));
+        let last = pick([12, 13, 14, 15]);
+        match address.segments() {
+            // `::` and `::1` are no IPv4-compatible addresses (RFC 4291 section 2.5.5.1).
+            [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Self::default(),
+            // IPv4-compatible, IPv4-mapped (RFC 4291 section 2.5.5) and IPv4-translated (RFC 2765 section 2.1).
+            [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Self::one(last),
+            // NAT64, the well-known prefix (RFC 6052 section 2.1).
+            [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Self::one(last),
+            // NAT64, local use (RFC 8215): the operator may have chosen any prefix length from 48 on, and the octets
+            // around the address are ignored by translators, so nothing here says which layout it is.
+            [0x64, 0xff9b, 1, _, _, _, _, _] => Self([
+                pick([6, 7, 9, 10]),
+                pick([7, 9, 10, 11]),
+                pick([9, 10, 11, 12]),
+                last,
+            ])
+            .without_this_network(),
+            // 6to4 (RFC 3056 section 2).
+            [0x2002, _, _, _, _, _, _, _] => Self::one(pick([2, 3, 4, 5])),
+            // Teredo: the client's address, every bit inverted (RFC 4380 section 4).
+            [0x2001, 0, _, _, _, _, _, _] => {
+                Self::one(last.map(|address| Ipv4Addr::from(!u32::from(address))))
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.0.iter().flatten().copied()
+    }
+
+    fn one(address: Option<Ipv4Addr>) -> Self {
+        Self([address, None, None, None])
+    }
+
+    /// Leaves out readings in `0.0.0.0/8`, where no translator sends anything: the zeros of one layout are read as such
+    /// addresses in the others, and would deny the whole prefix to those who deny `0.0.0.0/8`.
+    fn without_this_network(self) -> Self {
+        Self(
+            self.0
+                .map(|reading| reading.filter(|address| address.octets()[0] != 0)),
+        )
+    }
+}
+
+/// Where Linux connects to when it is told the unspecified address (`ip_route_output_key_hash_rcu`, `tcp_v6_connect`).
+pub(super) fn loopback_of_unspecified(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        _ => None,
+    }
+}
