@@ -1,4 +1,18 @@
-//! Chooses the engine: which one is asked for, which one is used next, and why.
+//! Chooses the engine: which one is asked for, which one is used next, and why. Decides only; moves nothing.
+
+use crate::Engine;
+
+/// A body of at least so many bytes goes by pipe from its first byte.
+pub(crate) const LARGE_BODY_BYTES: u64 = 16 << 10;
+
+/// A burst of at least so many bytes, or one that fills the copy buffer, makes a direction go on with a pipe.
+pub(crate) const LARGE_BURST_BYTES: usize = 16 << 10;
+
+/// A burst of at most so many bytes is cheaper to copy.
+pub(crate) const SMALL_BURST_BYTES: usize = 8 << 10;
+
+/// So many small bursts in a row make a direction go back to copying.
+pub(crate) const SMALL_BURSTS: u8 = 4;
 
 /// Which engine is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -61,3 +75,78 @@ impl Reason {
         }
     }
 }
+
+/// Chooses for one direction, burst by burst. A burst is what one read finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chooser {
+    engine: Engine,
+    adapts: bool,
+    small_bursts: u8,
+}
+
+impl Chooser {
+    /// The first choice, and why. `length` is the number of bytes to come, if known; `copy_to_process`: the process
+    /// wants to see the bytes.
+    pub(crate) fn new(
+        choice: Choice,
+        length: Option<u64>,
+        copy_to_process: bool,
+    ) -> (Chooser, Reason) {
+        let (engine, adapts, reason) = match (choice, length) {
+            (Choice::Copy, _) => (Engine::Copy, false, Reason::Forced),
+            (Choice::Pipe, _) => (Engine::Pipe, false, Reason::Forced),
+            (Choice::Auto, _) if copy_to_process => (Engine::Copy, false, Reason::LocalCopy),
+            (Choice::Auto, Some(length)) if length < LARGE_BODY_BYTES => {
+                (Engine::Copy, false, Reason::SmallBody)
+            }
+            (Choice::Auto, Some(_)) => (Engine::Pipe, true, Reason::LargeBody),
+            (Choice::Auto, None) => (Engine::Copy, true, Reason::UnknownLength),
+        };
+        (
+            Chooser {
+                engine,
+                adapts,
+                small_bursts: 0,
+            },
+            reason,
+        )
+    }
+
+    /// The engine for the next burst, of which at most `bytes_max` will be taken.
+    #[inline]
+    pub(crate) fn engine(&self, bytes_max: u64) -> Engine {
+        if self.adapts && bytes_max <= SMALL_BURST_BYTES as u64 {
+            Engine::Copy
+        } else {
+            self.engine
+        }
+    }
+
+    /// Takes note of a burst of `bytes`; `filled`: there was no room for more. Gives the reason if that changes the
+    /// engine.
+    #[inline]
+    pub(crate) fn observe(&mut self, bytes: usize, filled: bool) -> Option<Reason> {
+        if !self.adapts {
+            return None;
+        }
+        if bytes > SMALL_BURST_BYTES || filled {
+            self.small_bursts = 0;
+        } else {
+            self.small_bursts = self.small_bursts.saturating_add(1);
+        }
+        match self.engine {
+            Engine::Copy if bytes >= LARGE_BURST_BYTES || filled => {
+                self.engine = Engine::Pipe;
+                Some(Reason::BurstLarge)
+            }
+            Engine::Pipe if self.small_bursts >= SMALL_BURSTS => {
+                self.engine = Engine::Copy;
+                Some(Reason::BurstSmall)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

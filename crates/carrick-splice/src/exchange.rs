@@ -1,8 +1,17 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
-use crate::{Choice, Engine, Fault, HandOver, Splicer};
+use crate::flow::{Ends, Flow, Step};
+use crate::local_copy::Sink;
+use crate::watch::{Alarm, ErrorWatch, Watch};
+use crate::{Choice, End, Engine, Fault, HandOver, Side, Splicer};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+
+/// After one connection failed, the other direction may go on delivering as long as it moves; so long without a byte,
+/// and it is over.
+const LAST_BYTES_IDLE: Duration = Duration::from_secs(5);
 
 /// What an [`Exchange`] is asked to do.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +61,17 @@ pub struct Exchange<'a> {
     splicer: Splicer,
     a: &'a TcpStream,
     b: &'a TcpStream,
-    order: ExchangeOrder<'a>,
+    a_prefix: &'a [u8],
+    b_prefix: &'a [u8],
+    idle: Duration,
+    a_to_b: Flow,
+    b_to_a: Flow,
+    /// What failed first; the other direction goes on for a while.
+    failed: Option<(bool, Fault)>,
+    is_over: bool,
+    watch: Watch,
+    a_errors: ErrorWatch<'a>,
+    b_errors: ErrorWatch<'a>,
 }
 
 impl<'a> Exchange<'a> {
@@ -62,42 +81,208 @@ impl<'a> Exchange<'a> {
         b: &'a TcpStream,
         order: ExchangeOrder<'a>,
     ) -> Self {
+        splicer.counters().exchanges.add(1);
+        let flow = || {
+            let mut flow = Flow::new(
+                &splicer,
+                order.choice,
+                End::EndOfStream,
+                None,
+                &Sink::none(),
+            );
+            flow.set_pass_end(true);
+            flow
+        };
         Exchange {
-            splicer,
             a,
             b,
-            order,
+            a_prefix: order.a_prefix,
+            b_prefix: order.b_prefix,
+            idle: order.idle,
+            a_to_b: flow(),
+            b_to_a: flow(),
+            failed: None,
+            is_over: false,
+            watch: Watch::default(),
+            a_errors: ErrorWatch::default(),
+            b_errors: ErrorWatch::default(),
+            splicer,
         }
     }
 
     /// Moves bytes both ways until both directions have ended, a connection fails, or nothing moves for too long. It may
     /// be dropped at any moment and called again: the state lives in the exchange.
     pub async fn run(&mut self) -> ExchangeEnd {
-        unimplemented!()
+        poll_fn(|cx| self.poll_run(cx)).await
+    }
+
+    /// [`run`](Exchange::run), for those who poll themselves.
+    pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
+        loop {
+            let a_to_b = self.poll_flow(cx, true);
+            let b_to_a = self.poll_flow(cx, false);
+            if let Some(end) = self.end() {
+                return Poll::Ready(end);
+            }
+            if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
+                return Poll::Pending;
+            }
+            if self.poll_errors(cx, &a_to_b, &b_to_a) {
+                continue;
+            }
+            let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
+            let idle = if self.failed.is_some() {
+                self.idle.min(LAST_BYTES_IDLE)
+            } else {
+                self.idle
+            };
+            match self.watch.poll(cx, moved_bytes, idle, None) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Alarm::Quiet) => {
+                    self.a_to_b.look_anyway();
+                    self.b_to_a.look_anyway();
+                }
+                Poll::Ready(Alarm::Ended(_)) => return Poll::Ready(self.stalled()),
+            }
+        }
+    }
+
+    /// Moves what can be moved in one direction, unless that has ended or failed.
+    fn poll_flow(&mut self, cx: &mut Context<'_>, a_to_b: bool) -> Step {
+        if matches!(self.failed, Some((failed_a_to_b, _)) if failed_a_to_b == a_to_b) {
+            return Step::Blocked(Side::To);
+        }
+        let (flow, from, to, prefix) = if a_to_b {
+            (&mut self.a_to_b, self.a, self.b, self.a_prefix)
+        } else {
+            (&mut self.b_to_a, self.b, self.a, self.b_prefix)
+        };
+        let step = flow.poll(
+            cx,
+            &Ends {
+                splicer: &self.splicer,
+                from,
+                to,
+                prefix,
+            },
+            &mut Sink::none(),
+        );
+        match step {
+            Step::Fault(fault) => {
+                self.fail(a_to_b, fault);
+                Step::Blocked(Side::To)
+            }
+            step => step,
+        }
+    }
+
+    /// Takes note of what failed first. If that is a receiver, the other direction goes on for what its sender's queue
+    /// still holds, but does not pass the end of its stream on: that would make a broken stream look whole. If it is a
+    /// sender, everything it sent is delivered already, and nothing can be delivered to it.
+    fn fail(&mut self, a_to_b: bool, fault: Fault) {
+        if self.failed.is_some() {
+            self.is_over = true;
+            return;
+        }
+        match fault.side {
+            Side::From => self.splicer.counters().faults_from.add(1),
+            Side::To => self.splicer.counters().faults_to.add(1),
+        }
+        self.is_over = fault.side == Side::From;
+        self.a_to_b.set_pass_end(false);
+        self.b_to_a.set_pass_end(false);
+        self.failed = Some((a_to_b, fault));
+        self.watch.disarm();
+    }
+
+    /// Watches a connection that nobody reads at the moment and that somebody means to write to. True if one has failed.
+    fn poll_errors(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let fault = |source| Fault {
+            side: Side::To,
+            call: "poll",
+            source,
+        };
+        if !self.b_to_a.is_ended()
+            && !matches!(a_to_b, Step::Blocked(Side::From))
+            && let Poll::Ready(error) = self.a_errors.poll(cx, self.a)
+        {
+            self.fail(false, fault(error));
+            return true;
+        }
+        if !self.a_to_b.is_ended()
+            && !matches!(b_to_a, Step::Blocked(Side::From))
+            && let Poll::Ready(error) = self.b_errors.poll(cx, self.b)
+        {
+            self.fail(true, fault(error));
+            return true;
+        }
+        false
+    }
+
+    /// How it ended, if it did.
+    fn end(&mut self) -> Option<ExchangeEnd> {
+        match &self.failed {
+            None if self.a_to_b.is_ended() && self.b_to_a.is_ended() => Some(ExchangeEnd::Closed),
+            None => None,
+            Some((a_to_b, _)) => {
+                let other = if *a_to_b { &self.b_to_a } else { &self.a_to_b };
+                if self.is_over || other.is_ended() {
+                    self.take_fault()
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    fn take_fault(&mut self) -> Option<ExchangeEnd> {
+        self.failed
+            .take()
+            .map(|(a_to_b, fault)| ExchangeEnd::Fault { a_to_b, fault })
+    }
+
+    /// Nothing moved for too long.
+    fn stalled(&mut self) -> ExchangeEnd {
+        self.take_fault().unwrap_or_else(|| {
+            self.splicer.counters().idle_ends.add(1);
+            ExchangeEnd::Idle
+        })
     }
 
     /// Bytes read from `a`'s connection and written to `b` so far, the prefix not counted.
     #[must_use]
     pub fn a_to_b_bytes(&self) -> u64 {
-        unimplemented!()
+        self.a_to_b.written_bytes()
     }
 
     /// Bytes read from `b`'s connection and written to `a` so far, the prefix not counted.
     #[must_use]
     pub fn b_to_a_bytes(&self) -> u64 {
-        unimplemented!()
+        self.b_to_a.written_bytes()
     }
 
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.
     #[must_use]
     pub fn engines(&self) -> (Engine, Engine) {
-        unimplemented!()
+        (self.a_to_b.engine(), self.b_to_a.engine())
     }
 
     /// Takes the connections back: what was taken from one side and not written to the other comes back, in order. First
     /// what belongs from `a` to `b`, then from `b` to `a`.
     #[must_use]
-    pub fn unsplice(self) -> (HandOver, HandOver) {
-        unimplemented!()
+    pub fn unsplice(mut self) -> (HandOver, HandOver) {
+        let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
+        let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
+        (a_to_b, b_to_a)
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.a_to_b.release(&self.splicer);
+        self.b_to_a.release(&self.splicer);
     }
 }

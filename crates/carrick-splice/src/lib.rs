@@ -12,18 +12,24 @@
 mod choice;
 mod counters;
 mod exchange;
+mod flow;
+mod local_copy;
 mod outcome;
+mod pipe;
 mod pool;
 pub mod probe;
+mod sys;
 pub mod tcp;
 mod transfer;
+mod watch;
 
 pub use choice::{Choice, Reason};
 pub use counters::{Counter, Counters};
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
+pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
-pub use transfer::{End, LocalCopy, Order, RateMin, Transfer};
+pub use transfer::{End, Order, RateMin, Transfer};
 
 /// How bytes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,9 +1,14 @@
 //! The pools of pipes and copy buffers of one thread, and the handle that makes transfers and exchanges.
 
+use crate::pipe::Pipe;
 use crate::{Counters, Exchange, ExchangeOrder, Order, Transfer};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::net::TcpStream;
+
+/// After the kernel refused a pipe, so many more requests are refused without asking it.
+const REQUESTS_BEFORE_RETRY: u32 = 64;
 
 /// Bounds on what one [`Splicer`] holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +44,27 @@ pub struct Splicer(Rc<Pools>);
 struct Pools {
     limits: PoolLimits,
     counters: Arc<Counters>,
+    pipes: RefCell<Vec<Pipe>>,
+    pipes_open: Cell<usize>,
+    refusals_left: Cell<u32>,
+    buffers: RefCell<Vec<Box<[u8]>>>,
 }
 
 impl Splicer {
     /// A splicer with empty pools.
     #[must_use]
     pub fn new(limits: PoolLimits, counters: Arc<Counters>) -> Splicer {
-        Splicer(Rc::new(Pools { limits, counters }))
+        Splicer(Rc::new(Pools {
+            limits: PoolLimits {
+                copy_buffer_bytes: limits.copy_buffer_bytes.max(1),
+                ..limits
+            },
+            counters,
+            pipes: RefCell::default(),
+            pipes_open: Cell::new(0),
+            refusals_left: Cell::new(0),
+            buffers: RefCell::default(),
+        }))
     }
 
     /// What this splicer did so far.
@@ -61,6 +80,7 @@ impl Splicer {
     }
 
     /// A transfer one way. Nothing happens before [`Transfer::run`].
+    #[must_use]
     pub fn transfer<'a>(
         &self,
         from: &'a TcpStream,
@@ -71,6 +91,7 @@ impl Splicer {
     }
 
     /// A transfer both ways. Nothing happens before [`Exchange::run`].
+    #[must_use]
     pub fn exchange<'a>(
         &self,
         a: &'a TcpStream,
@@ -78,5 +99,98 @@ impl Splicer {
         order: ExchangeOrder<'a>,
     ) -> Exchange<'a> {
         Exchange::new(self.clone(), a, b, order)
+    }
+
+    /// An empty pipe, if one can be had.
+    pub(crate) fn take_pipe(&self) -> Option<Pipe> {
+        let pools = &*self.0;
+        if let Some(pipe) = pools.pipes.borrow_mut().pop() {
+            pools.counters.pipes_pooled.sub(1);
+            return Some(pipe);
+        }
+        let opened = self.open_pipe();
+        if opened.is_none() {
+            pools.counters.pipes_refused.add(1);
+        }
+        opened
+    }
+
+    fn open_pipe(&self) -> Option<Pipe> {
+        let pools = &*self.0;
+        if pools.pipes_open.get() >= pools.limits.pipes_max {
+            return None;
+        }
+        if pools.refusals_left.get() > 0 {
+            pools.refusals_left.set(pools.refusals_left.get() - 1);
+            return None;
+        }
+        match Pipe::open(pools.limits.pipe_bytes) {
+            Ok(pipe) => {
+                pools.pipes_open.set(pools.pipes_open.get() + 1);
+                pools.counters.pipes_open.add(1);
+                if pipe.size_bytes() < pools.limits.pipe_bytes {
+                    pools.counters.pipes_small.add(1);
+                }
+                Some(pipe)
+            }
+            Err(_) => {
+                pools.refusals_left.set(REQUESTS_BEFORE_RETRY);
+                None
+            }
+        }
+    }
+
+    /// Gives a pipe back. Only one that is known to be empty is used again: what is left in it would surface in
+    /// somebody else's connection.
+    pub(crate) fn put_pipe(&self, pipe: Pipe, left_bytes: usize) {
+        let pools = &*self.0;
+        let mut pipes = pools.pipes.borrow_mut();
+        if left_bytes == 0 && pipes.len() < pools.limits.pipes_idle_max {
+            pipes.push(pipe);
+            pools.counters.pipes_pooled.add(1);
+        } else {
+            pools
+                .pipes_open
+                .set(pools.pipes_open.get().saturating_sub(1));
+            pools.counters.pipes_open.sub(1);
+            pools.counters.pipes_closed.add(1);
+        }
+    }
+
+    /// A copy buffer.
+    #[inline]
+    pub(crate) fn take_buffer(&self) -> Box<[u8]> {
+        let pools = &*self.0;
+        pools.counters.buffers_in_use.add(1);
+        match pools.buffers.borrow_mut().pop() {
+            Some(buffer) => {
+                pools.counters.buffers_pooled.sub(1);
+                buffer
+            }
+            None => vec![0; pools.limits.copy_buffer_bytes].into_boxed_slice(),
+        }
+    }
+
+    /// Gives a copy buffer back.
+    #[inline]
+    pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
+        let pools = &*self.0;
+        pools.counters.buffers_in_use.sub(1);
+        let mut buffers = pools.buffers.borrow_mut();
+        if buffers.len() < pools.limits.buffers_idle_max {
+            buffers.push(buffer);
+            pools.counters.buffers_pooled.add(1);
+        }
+    }
+}
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        let pooled = self.pipes.borrow().len() as u64;
+        self.counters.pipes_pooled.sub(pooled);
+        self.counters.pipes_open.sub(pooled);
+        self.counters
+            .buffers_pooled
+            .sub(self.buffers.borrow().len() as u64);
     }
 }

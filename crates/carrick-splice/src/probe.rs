@@ -1,5 +1,18 @@
 //! Tries each engine and kernel feature on this machine and says which can be used, and why not.
 
+use crate::pipe::Pipe;
+use rustix::pipe::SpliceFlags;
+use std::fs::read_to_string;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// What is sent through each feature; long enough to need several segments and pages.
+const SAMPLE_BYTES: usize = 24 << 10;
+
+/// Loopback answers at once; a feature that does not is broken.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// One engine or kernel feature, tried on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
@@ -10,7 +23,133 @@ pub struct Feature {
 }
 
 /// Tries everything, on loopback connections of its own. Takes a few milliseconds; blocks.
+///
+/// ```
+/// for feature in carrick_splice::probe::probe() {
+///     match feature.usable {
+///         Ok(detail) => println!("{}: {detail}", feature.name),
+///         Err(because) => println!("{}: not supported, because {because}", feature.name),
+///     }
+/// }
+/// ```
 #[must_use]
 pub fn probe() -> Vec<Feature> {
-    unimplemented!()
+    probe_with(crate::PoolLimits::default().pipe_bytes)
 }
+
+/// Like [`probe`], for pipes of `pipe_bytes`.
+#[must_use]
+pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
+    let feature = |name, tried: io::Result<String>| Feature {
+        name,
+        usable: tried.map_err(|error| error.to_string()),
+    };
+    vec![
+        feature("engine copy", try_copy()),
+        feature("engine pipe", try_pipe(pipe_bytes)),
+        feature("pipe size", try_pipe_size(pipe_bytes)),
+        feature("local copy by tee", try_tee(pipe_bytes)),
+    ]
+}
+
+/// Bytes that show where something is missing, doubled or moved.
+fn sample() -> Vec<u8> {
+    (0..SAMPLE_BYTES as u32)
+        .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+fn verify(arrived: &[u8]) -> io::Result<()> {
+    if arrived == sample() {
+        Ok(())
+    } else {
+        Err(io::Error::other("other bytes arrived than were sent"))
+    }
+}
+
+/// Both ends of a TCP connection on loopback.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect_timeout(&listener.local_addr()?, PATIENCE)?;
+    // Somebody else may have connected to the port; only the connection that was made here counts.
+    let far = loop {
+        let (far, address) = listener.accept()?;
+        if address == near.local_addr()? {
+            break far;
+        }
+    };
+    for stream in [&near, &far] {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+    }
+    Ok((near, far))
+}
+
+fn try_copy() -> io::Result<String> {
+    let (mut near, mut far) = connection()?;
+    near.write_all(&sample())?;
+    let mut arrived = vec![0; SAMPLE_BYTES];
+    far.read_exact(&mut arrived)?;
+    verify(&arrived)?;
+    Ok("bytes go through the process".into())
+}
+
+fn try_pipe(pipe_bytes: usize) -> io::Result<String> {
+    let (mut client, from) = connection()?;
+    let (to, mut server) = connection()?;
+    let pipe = Pipe::open(pipe_bytes)?;
+    client.write_all(&sample())?;
+    let mut left = SAMPLE_BYTES;
+    while left > 0 {
+        let taken =
+            rustix::pipe::splice(&from, None, pipe.writer(), None, left, SpliceFlags::MOVE)?;
+        let mut in_pipe = taken;
+        while in_pipe > 0 {
+            in_pipe -=
+                rustix::pipe::splice(pipe.reader(), None, &to, None, in_pipe, SpliceFlags::MOVE)?;
+        }
+        if taken == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= taken;
+    }
+    let mut arrived = vec![0; SAMPLE_BYTES];
+    server.read_exact(&mut arrived)?;
+    verify(&arrived)?;
+    Ok("splice(2) moves bytes between sockets without copying".into())
+}
+
+fn try_pipe_size(pipe_bytes: usize) -> io::Result<String> {
+    let pipe = Pipe::open(pipe_bytes)?;
+    let size_kb = pipe.size_bytes() >> 10;
+    if pipe.size_bytes() >= pipe_bytes {
+        return Ok(format!("{size_kb} KB, as wanted"));
+    }
+    let limit = |name| -> String {
+        read_to_string(format!("/proc/sys/fs/{name}"))
+            .map_or("unknown".into(), |text| text.trim().into())
+    };
+    Ok(format!(
+        "{size_kb} KB instead of {} KB: fs.pipe-max-size is {}, fs.pipe-user-pages-soft {}",
+        pipe_bytes >> 10,
+        limit("pipe-max-size"),
+        limit("pipe-user-pages-soft"),
+    ))
+}
+
+fn try_tee(pipe_bytes: usize) -> io::Result<String> {
+    let (first, second) = (Pipe::open(pipe_bytes)?, Pipe::open(pipe_bytes)?);
+    let sample = sample();
+    if first.write(&sample)? != SAMPLE_BYTES || first.tee(&second, SAMPLE_BYTES)? != SAMPLE_BYTES {
+        return Err(io::Error::other("tee(2) copied a part only"));
+    }
+    let mut copied = vec![0; SAMPLE_BYTES + 1];
+    for pipe in [&second, &first] {
+        let read = pipe.read(&mut copied)?;
+        verify(&copied[..read])?;
+    }
+    Ok("tee(2) copies by reference".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,35 +1,29 @@
 //! One way: bytes flow from one connection to the other until the agreed end.
 
-use crate::{Choice, Ended, Engine, Fault, HandOver, Splicer};
-use std::os::fd::BorrowedFd;
+use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
+use crate::local_copy::Sink;
+use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
+use crate::{Choice, Ended, Engine, Fault, HandOver, LocalCopy, Side, Splicer};
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Where a transfer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket.
+    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket. If the
+    /// sender closes before, the transfer ends with [`Ended::EndOfStream`].
     AfterBytes(u64),
     /// When the sender closes its side.
     EndOfStream,
 }
 
-/// Who gets a copy of the body.
-#[derive(Default)]
-pub enum LocalCopy<'a> {
-    /// Nobody.
-    #[default]
-    None,
-    /// This function, piece by piece, in order, without gaps.
-    To(&'a mut dyn FnMut(&[u8])),
-    /// This file, at its offset, which moves on. Writing to it may block the thread for as long as the disk takes.
-    File(BorrowedFd<'a>),
-}
-
 /// The least rate at which bytes must move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateMin {
-    /// Bytes per second, both sides taken together: what arrives and is passed on.
+    /// Bytes per second that are passed on. A slow sender and a slow receiver count alike.
     pub bytes_per_second: u64,
     /// The rate is looked at once per this interval, over this interval. The first one is thus the time of grace.
     pub grace: Duration,
@@ -46,11 +40,13 @@ pub struct Order<'a> {
     pub prefix: &'a [u8],
     /// End when the receiver sends something, with [`Ended::Input`]. That it closes its side does not count.
     pub stop_on_input: bool,
-    /// At the end of the stream: `shutdown(SHUT_WR)` on the receiver's connection once everything is written.
+    /// At the end of the stream: `shutdown(SHUT_WR)` on the receiver's connection once everything is written. Only with
+    /// [`End::EndOfStream`]: a body that ends before its agreed length is not passed off as a whole one.
     pub pass_end: bool,
     /// Who gets a copy of the body.
     pub local_copy: LocalCopy<'a>,
-    /// If the receiver goes away while a local copy is wanted, so many more bytes are read for the copy.
+    /// If the receiver goes away while a local copy is wanted, so many more bytes are read for the copy. The transfer
+    /// still ends with the receiver's [`Fault`]; whether the copy is complete is in the [`HandOver`].
     pub keep_reading_bytes_max: u64,
     /// End with [`Ended::Idle`] after no byte moved for so long. Noticed within a quarter of it.
     pub idle: Duration,
@@ -80,11 +76,23 @@ impl Order<'_> {
 }
 
 /// A transfer one way, made by [`Splicer::transfer`].
+///
+/// While it runs it uses the receiver's connection for writing and listens on it for input or a reset; nobody else should
+/// read from the receiver meanwhile.
 pub struct Transfer<'a> {
     splicer: Splicer,
     from: &'a TcpStream,
     to: &'a TcpStream,
-    order: Order<'a>,
+    prefix: &'a [u8],
+    flow: Flow,
+    sink: Sink<'a>,
+    keep_reading_bytes: u64,
+    receiver_fault: Option<Fault>,
+    idle: Duration,
+    rate_min: Option<RateMin>,
+    watch: Watch,
+    input: InputWatch,
+    errors: ErrorWatch<'a>,
 }
 
 impl<'a> Transfer<'a> {
@@ -94,37 +102,211 @@ impl<'a> Transfer<'a> {
         to: &'a TcpStream,
         order: Order<'a>,
     ) -> Self {
+        splicer.counters().transfers.add(1);
+        let sink = Sink::new(order.local_copy);
+        let mut flow = Flow::new(&splicer, order.choice, order.end, order.expected, &sink);
+        flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
+        let mut input = InputWatch::default();
+        if !order.stop_on_input {
+            input.ignore();
+        }
         Transfer {
             splicer,
             from,
             to,
-            order,
+            prefix: order.prefix,
+            flow,
+            sink,
+            keep_reading_bytes: order.keep_reading_bytes_max,
+            receiver_fault: None,
+            idle: order.idle,
+            rate_min: order.rate_min,
+            watch: Watch::default(),
+            input,
+            errors: ErrorWatch::default(),
         }
     }
 
-    /// Moves bytes until the end. It may be dropped at any moment and called again: the state lives in the transfer.
+    /// Moves bytes until the end. It may be dropped at any moment and called again: the state lives in the transfer. After
+    /// [`Ended::Input`], [`Ended::Idle`] and [`Ended::TooSlow`], another call goes on where this one stopped.
     ///
     /// # Errors
     /// A [`Fault`] when one of the connections fails.
     pub async fn run(&mut self) -> Result<Ended, Fault> {
-        unimplemented!()
+        poll_fn(|cx| self.poll_run(cx)).await
+    }
+
+    /// [`run`](Transfer::run), for those who poll themselves.
+    ///
+    /// # Errors
+    /// A [`Fault`] when one of the connections fails.
+    pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
+        loop {
+            if self.receiver_fault.is_some() {
+                return self.poll_copy_only(cx);
+            }
+            if !self.input.is_deaf() {
+                match self.input.poll(cx, self.to) {
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(Ended::Input)),
+                    Poll::Ready(Err(source)) => {
+                        self.receiver_failed(Fault {
+                            side: Side::To,
+                            call: "recv",
+                            source,
+                        });
+                        continue;
+                    }
+                    Poll::Pending => {}
+                }
+            }
+            let ends = Ends {
+                splicer: &self.splicer,
+                from: self.from,
+                to: self.to,
+                prefix: self.prefix,
+            };
+            match self.flow.poll(cx, &ends, &mut self.sink) {
+                Step::Ended(ended) => return Poll::Ready(Ok(ended)),
+                Step::Fault(fault) if fault.side == Side::To => self.receiver_failed(fault),
+                Step::Fault(fault) => {
+                    self.splicer.counters().faults_from.add(1);
+                    return Poll::Ready(Err(fault));
+                }
+                Step::Yield => return Poll::Pending,
+                Step::Blocked(side) => {
+                    if side == Side::From
+                        && let Poll::Ready(source) = self.errors.poll(cx, self.to)
+                    {
+                        self.receiver_failed(Fault {
+                            side: Side::To,
+                            call: "poll",
+                            source,
+                        });
+                        continue;
+                    }
+                    match self
+                        .watch
+                        .poll(cx, self.flow.moved_bytes(), self.idle, self.rate_min)
+                    {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Alarm::Quiet) => self.flow.look_anyway(),
+                        Poll::Ready(Alarm::Ended(ended)) => {
+                            self.count_slow_end(ended);
+                            return Poll::Ready(Ok(ended));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The receiver is gone. What is held goes to the local copy, and what comes, as far as the order allows.
+    fn receiver_failed(&mut self, fault: Fault) {
+        self.flow.abandon_receiver(&self.splicer, &mut self.sink);
+        self.receiver_fault = Some(fault);
+        self.watch.disarm();
+    }
+
+    fn poll_copy_only(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
+        let ends = Ends {
+            splicer: &self.splicer,
+            from: self.from,
+            to: self.to,
+            prefix: self.prefix,
+        };
+        let mut pieces = 0;
+        while self.sink.is_wanted() && self.keep_reading_bytes > 0 && !self.flow.is_all_taken() {
+            pieces += 1;
+            if pieces > TURN_BURSTS {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            match self
+                .flow
+                .poll_copy_only(cx, &ends, &mut self.sink, self.keep_reading_bytes)
+            {
+                Poll::Ready(Ok(bytes)) => self.keep_reading_bytes -= bytes as u64,
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => {
+                    match self
+                        .watch
+                        .poll(cx, self.sink.copied_bytes(), self.idle, self.rate_min)
+                    {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Alarm::Quiet) => {}
+                        Poll::Ready(Alarm::Ended(_)) => break,
+                    }
+                }
+            }
+        }
+        self.keep_reading_bytes = 0;
+        self.splicer.counters().faults_to.add(1);
+        let gone = || Fault {
+            side: Side::To,
+            call: "poll",
+            source: io::ErrorKind::NotConnected.into(),
+        };
+        Poll::Ready(Err(self
+            .receiver_fault
+            .replace(gone())
+            .unwrap_or_else(gone)))
+    }
+
+    fn count_slow_end(&self, ended: Ended) {
+        match ended {
+            Ended::TooSlow => self.splicer.counters().slow_ends.add(1),
+            _ => self.splicer.counters().idle_ends.add(1),
+        }
+    }
+
+    /// From now on, what the receiver sends does not end the transfer.
+    pub fn ignore_input(&mut self) {
+        self.input.ignore();
     }
 
     /// Bytes of the body written to the receiver so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        unimplemented!()
+        self.flow.written_bytes()
+    }
+
+    /// Bytes of the body that the local copy received so far.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        self.sink.copied_bytes()
+    }
+
+    /// What ended the local copy early, if its file failed. The transfer itself goes on.
+    #[must_use]
+    pub fn copy_error(&self) -> Option<&io::Error> {
+        self.sink.fault()
     }
 
     /// The engine in use, or used last.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        unimplemented!()
+        self.flow.engine()
     }
 
     /// Takes the connections back: what was taken from the sender and not written comes back, in order.
     #[must_use]
-    pub fn unsplice(self) -> HandOver {
-        unimplemented!()
+    pub fn unsplice(mut self) -> HandOver {
+        let hand_over = self.flow.hand_over(&self.splicer, self.prefix.len());
+        HandOver {
+            copied_bytes: self.sink.copied_bytes(),
+            copy_complete: self.sink.is_wanted()
+                && self.flow.is_copy_complete(self.sink.copied_bytes()),
+            ..hand_over
+        }
+    }
+}
+
+impl Drop for Transfer<'_> {
+    fn drop(&mut self) {
+        self.flow.release(&self.splicer);
+        self.splicer
+            .counters()
+            .local_copy_bytes
+            .add(self.sink.copied_bytes());
     }
 }

@@ -1,0 +1,124 @@
+//! The system calls that move bytes, each together with what it tells about the readiness of the socket.
+//!
+//! tokio registers sockets edge-triggered: readiness stays set until a call says that it is gone. A read that returns
+//! less than was asked for has emptied the socket's queue, and a write that takes less than was offered has filled it
+//! (epoll(7), question 9), so that both clear the readiness here and the call that would say `EAGAIN` is saved.
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use std::io::{self, ErrorKind, IoSlice};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Runs `call`, which tells how much it moved and whether the readiness is used up with that.
+#[inline]
+fn with_readiness(
+    stream: &TcpStream,
+    interest: Interest,
+    call: impl FnOnce() -> Result<(usize, bool), Errno>,
+) -> io::Result<usize> {
+    let mut moved = None;
+    let result = stream.try_io(interest, || {
+        let (bytes, used_up) = call()?;
+        moved = Some(bytes);
+        if used_up {
+            Err(ErrorKind::WouldBlock.into())
+        } else {
+            Ok(())
+        }
+    });
+    match (moved, result) {
+        (Some(bytes), _) => Ok(bytes),
+        (None, Err(error)) => Err(error),
+        (None, Ok(())) => Err(ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// Reads into `buffer`, if the socket is known to be readable. 0 is the end of the stream.
+#[inline]
+pub(crate) fn receive(from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let asked = buffer.len();
+    with_readiness(from, Interest::READABLE, || {
+        let (_, received) =
+            retry_on_intr(|| rustix::net::recv(from, &mut *buffer, RecvFlags::empty()))?;
+        Ok((received, 0 < received && received < asked))
+    })
+}
+
+/// Reads into `buffer` whether or not the socket is known to be readable, and leaves the readiness as it is.
+pub(crate) fn receive_anyway(from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let (_, received) =
+        retry_on_intr(|| rustix::net::recv(from, &mut *buffer, RecvFlags::DONTWAIT))?;
+    Ok(received)
+}
+
+/// Looks whether there is something to be read, without reading it. `Ok(false)` is the end of the stream.
+pub(crate) fn has_input(stream: &TcpStream) -> io::Result<bool> {
+    let mut byte = [0; 1];
+    with_readiness(stream, Interest::READABLE, || {
+        let (_, peeked) = retry_on_intr(|| rustix::net::recv(stream, &mut byte, RecvFlags::PEEK))?;
+        Ok((peeked, false))
+    })
+    .map(|peeked| peeked > 0)
+}
+
+/// Writes `head`, then `body`, as one. `more`: bytes follow at once, a last partial segment may wait for them.
+#[inline]
+pub(crate) fn send(to: &TcpStream, head: &[u8], body: &[u8], more: bool) -> io::Result<usize> {
+    let flags = if more {
+        SendFlags::NOSIGNAL | SendFlags::MORE
+    } else {
+        SendFlags::NOSIGNAL
+    };
+    let offered = head.len() + body.len();
+    with_readiness(to, Interest::WRITABLE, || {
+        let sent = if head.is_empty() {
+            retry_on_intr(|| rustix::net::send(to, body, flags))?
+        } else if body.is_empty() {
+            retry_on_intr(|| rustix::net::send(to, head, flags))?
+        } else {
+            let parts = [IoSlice::new(head), IoSlice::new(body)];
+            retry_on_intr(|| {
+                rustix::net::sendmsg(to, &parts, &mut SendAncillaryBuffer::default(), flags)
+            })?
+        };
+        Ok((sent, sent < offered))
+    })
+}
+
+/// Runs `splice` from a socket; it returns how many bytes went and whether the socket is known to be empty then.
+#[inline]
+pub(crate) fn splice_from(
+    from: &TcpStream,
+    splice: impl FnOnce() -> Result<(usize, bool), Errno>,
+) -> io::Result<usize> {
+    with_readiness(from, Interest::READABLE, splice)
+}
+
+/// Runs `splice` to a socket, which is offered so many bytes.
+#[inline]
+pub(crate) fn splice_to(
+    to: &TcpStream,
+    offered: usize,
+    splice: impl FnOnce() -> Result<usize, Errno>,
+) -> io::Result<usize> {
+    with_readiness(to, Interest::WRITABLE, || {
+        splice().map(|sent| (sent, sent < offered))
+    })
+}
+
+/// Tells the receiver that nothing more will come.
+pub(crate) fn shutdown_write(to: &TcpStream) -> io::Result<()> {
+    Ok(rustix::net::shutdown(to, rustix::net::Shutdown::Write)?)
+}
+
+/// Whether the connection is gone altogether, in both directions (`POLLHUP`).
+pub(crate) fn is_hung_up(stream: &TcpStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut descriptors, Some(&now)).is_ok() && descriptors[0].revents().contains(PollFlags::HUP)
+}
