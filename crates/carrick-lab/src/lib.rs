@@ -1,1 +1,11 @@
-//! The laboratory of carrick: test bed, benchmarks.
+//! The laboratory of carrick: a test bed of network namespaces, the peers, side-by-side benchmarks, and their report.
+//!
+//! Invariants: traffic stays inside namespaces that the test bed made itself; every namespace and file of a run bears
+//! the run's name, so that a run that was killed can be cleaned up by the next; nothing is reported that was not measured.
+
+pub mod bench;
+pub mod load;
+pub mod origin;
+pub mod peers;
+pub mod report;
+pub mod testbed;

@@ -1,0 +1,91 @@
+//! How far the meter of busy time can be trusted: an idle core, and spinners that use a known share of it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::load::spin::spin;
+use crate::testbed::busy::{BusyMeter, Source};
+use crate::testbed::cores::{self, CorePair};
+
+/// The shares that are tried.
+const SHARES: [f64; 3] = [0.05, 0.3, 0.9];
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Where idle time is read from.
+    pub source: Source,
+    /// Seconds of each measurement.
+    pub seconds: f64,
+    /// The proxy's core with nothing to do: its busy share. Everything above nought is others' work.
+    pub idle_busy_share: f64,
+    /// The hypervisor's share of that core meanwhile.
+    pub idle_stolen_share: f64,
+    /// The spinners.
+    pub spinners: Vec<Spinner>,
+}
+
+/// One spinner.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Spinner {
+    /// The share of the core that it used, by its own CPU clock.
+    pub used_share: f64,
+    /// The share that the meter saw.
+    pub metered_share: f64,
+}
+
+impl Calibration {
+    /// The largest difference between used and metered, in points of a hundred of the core.
+    #[must_use]
+    pub fn worst_error_percent(&self) -> f64 {
+        self.spinners
+            .iter()
+            .map(|spinner| (spinner.metered_share - spinner.used_share).abs() * 100.0)
+            .fold(0.0, f64::max)
+    }
+}
+
+/// Measures the idle core, then the spinners.
+///
+/// # Errors
+/// When the meter cannot be read or a thread not started.
+pub async fn calibrate(
+    meter: &BusyMeter,
+    pair: CorePair,
+    duration: Duration,
+) -> Result<Calibration> {
+    let before = meter.read()?;
+    tokio::time::sleep(duration).await;
+    let idle = meter.read()?.since(&before);
+
+    let mut spinners = Vec::new();
+    for share in SHARES {
+        let before = meter.read()?;
+        let (report, result) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new()
+            .name(String::from("spinner"))
+            .spawn(move || {
+                let outcome = cores::pin_this_thread(&[pair.proxy]).map(|()| spin(share, duration));
+                // The receiver is gone only when the benchmark was interrupted.
+                let _ = report.send(outcome);
+            })
+            .context("cannot start a thread")?;
+        let used = result
+            .await
+            .context("the spinner ended without a result")??;
+        let busy = meter.read()?.since(&before);
+        spinners.push(Spinner {
+            used_share: used.as_secs_f64() / busy.wall_seconds,
+            metered_share: busy.busy_seconds / busy.wall_seconds,
+        });
+    }
+    Ok(Calibration {
+        source: meter.source(),
+        seconds: duration.as_secs_f64(),
+        idle_busy_share: idle.busy_seconds / idle.wall_seconds,
+        idle_stolen_share: idle.stolen_seconds / idle.wall_seconds,
+        spinners,
+    })
+}

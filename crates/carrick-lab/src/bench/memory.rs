@@ -1,0 +1,210 @@
+//! Process memory per idle connection: thousands are opened, used once, and held.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::holder::{Holder, Request};
+use crate::bench::works::{KIB, target};
+use crate::peers::{Job, Peer, Programs};
+use crate::testbed::namespace::Namespace;
+use crate::testbed::{ORIGIN_ECHO, Testbed};
+
+/// The body of the one response that each keep-alive client has had.
+const BODY_BYTES: usize = KIB;
+/// Connections opened before the first reading, so that one-time costs are not divided among the clients.
+const WARM_UP_CONNECTIONS: usize = 16;
+/// Until allocators and closing connections have come to rest.
+const SETTLE: Duration = Duration::from_millis(1000);
+
+/// What the connections are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Keep-alive clients of a switch.
+    SwitchKeepAlive,
+    /// Keep-alive clients of a forward proxy.
+    ForwardKeepAlive,
+    /// Tunnels.
+    Tunnel,
+}
+
+impl MemoryKind {
+    /// All, in the order of reports.
+    pub const ALL: [Self; 3] = [Self::SwitchKeepAlive, Self::ForwardKeepAlive, Self::Tunnel];
+
+    /// What the proxy is used as.
+    #[must_use]
+    pub fn job(self) -> Job {
+        match self {
+            Self::SwitchKeepAlive => Job::Switch,
+            Self::ForwardKeepAlive => Job::Forward,
+            Self::Tunnel => Job::Tunnel,
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::SwitchKeepAlive => "idle keep-alive client of a switch",
+            Self::ForwardKeepAlive => "idle keep-alive client of a forward proxy",
+            Self::Tunnel => "idle tunnel",
+        }
+    }
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SwitchKeepAlive => "memory-switch",
+            Self::ForwardKeepAlive => "memory-forward",
+            Self::Tunnel => "memory-tunnel",
+        }
+    }
+}
+
+/// Memory of all processes of a proxy, in bytes (proc(5), `smaps_rollup`).
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Memory {
+    /// Proportional set size: private pages, and of shared pages the process's part. What is reported.
+    pub pss: u64,
+    /// Resident set size: counts pages shared by several processes several times.
+    pub rss: u64,
+    /// Pages of that process alone.
+    pub private: u64,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemoryRun {
+    /// What the connections are.
+    pub kind: MemoryKind,
+    /// The peer's name.
+    pub peer: String,
+    /// How many were held between the two readings.
+    pub connections: usize,
+    /// With the first few connections held.
+    pub before: Memory,
+    /// With all of them held.
+    pub after: Memory,
+    /// Why the run must not be used.
+    pub fault: Option<String>,
+}
+
+impl MemoryRun {
+    /// Growth of PSS for each connection.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
+    pub fn bytes_per_connection(&self) -> Option<f64> {
+        (self.fault.is_none() && self.connections > 0)
+            .then(|| (self.after.pss as f64 - self.before.pss as f64) / self.connections as f64)
+    }
+}
+
+/// Measures one peer; a failure of the peer is in the result.
+pub async fn measure(
+    testbed: &Testbed,
+    programs: &Programs,
+    peer: &Peer,
+    kind: MemoryKind,
+    connections: usize,
+) -> MemoryRun {
+    let mut run = MemoryRun {
+        kind,
+        peer: peer.name.to_owned(),
+        connections,
+        before: Memory::default(),
+        after: Memory::default(),
+        fault: None,
+    };
+    if let Err(error) = try_measure(testbed, programs, peer, kind, &mut run).await {
+        run.fault = Some(format!("{error:#}"));
+    }
+    run
+}
+
+async fn try_measure(
+    testbed: &Testbed,
+    programs: &Programs,
+    peer: &Peer,
+    kind: MemoryKind,
+    run: &mut MemoryRun,
+) -> Result<()> {
+    let mut service = peer
+        .start(kind.job(), &ORIGIN_ECHO.to_string(), testbed, programs)?
+        .context("routing has no process whose memory could be measured")?;
+    let target = target(kind.job(), BODY_BYTES, peer);
+    let request = match kind {
+        MemoryKind::Tunnel => Request::echo(&target.connect),
+        MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive => {
+            Request::http(&target, BODY_BYTES)
+        }
+    };
+    let client_cores = testbed.placement().other_cores();
+    let outcome = async {
+        let warm_up = Holder::open(
+            &testbed.client,
+            &client_cores,
+            &request,
+            WARM_UP_CONNECTIONS,
+        )
+        .await?;
+        tokio::time::sleep(SETTLE).await;
+        run.before = memory_of(&testbed.proxy)?;
+        let holder =
+            Holder::open(&testbed.client, &client_cores, &request, run.connections).await?;
+        tokio::time::sleep(SETTLE).await;
+        run.after = memory_of(&testbed.proxy)?;
+        service.check()?;
+        holder.close().await?;
+        warm_up.close().await
+    }
+    .await;
+    let outcome = outcome.with_context(|| format!("the proxy's log ends: {}", service.log_tail()));
+    service.stop().await;
+    outcome
+}
+
+fn memory_of(namespace: &Namespace) -> Result<Memory> {
+    let mut sum = Memory::default();
+    for pid in namespace.processes()? {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let memory = parse_rollup(&text).with_context(|| format!("{path} lacks a field"))?;
+        sum.pss += memory.pss;
+        sum.rss += memory.rss;
+        sum.private += memory.private;
+    }
+    if sum.rss == 0 {
+        bail!("the proxy has no process");
+    }
+    Ok(sum)
+}
+
+fn parse_rollup(text: &str) -> Option<Memory> {
+    let field = |name: &str| -> Option<u64> {
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(
+            value
+                .trim()
+                .strip_suffix("kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()?
+                * 1024,
+        )
+    };
+    Some(Memory {
+        pss: field("Pss")?,
+        rss: field("Rss")?,
+        private: field("Private_Clean")? + field("Private_Dirty")?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

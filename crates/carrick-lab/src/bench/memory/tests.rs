@@ -1,0 +1,37 @@
+//! Tests of reading memory.
+
+use super::*;
+
+const ROLLUP: &str = "55d0-7fff ---p 00000000 00:00 0 [rollup]\nRss:  100 kB\nPss:  60 kB\nPss_Dirty: 7 kB\n\
+Shared_Clean: 1 kB\nPrivate_Clean:  20 kB\nPrivate_Dirty:  30 kB\n";
+
+#[test]
+fn a_rollup_is_read_in_bytes() {
+    let memory = parse_rollup(ROLLUP).unwrap();
+    assert_eq!(
+        (memory.rss, memory.pss, memory.private),
+        (102_400, 61_440, 51_200)
+    );
+    assert!(parse_rollup("Rss: 1 kB\n").is_none());
+}
+
+#[test]
+fn growth_is_divided_and_faults_have_no_value() {
+    let mut run = MemoryRun {
+        kind: MemoryKind::Tunnel,
+        peer: "x".into(),
+        connections: 10,
+        before: Memory {
+            pss: 1000,
+            ..Memory::default()
+        },
+        after: Memory {
+            pss: 6000,
+            ..Memory::default()
+        },
+        fault: None,
+    };
+    assert_eq!(run.bytes_per_connection(), Some(500.0));
+    run.fault = Some("gone".into());
+    assert_eq!(run.bytes_per_connection(), None);
+}

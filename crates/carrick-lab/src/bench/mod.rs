@@ -1,0 +1,13 @@
+//! The side-by-side benchmark: every work on every peer, by two figures, in interleaved runs; then memory.
+
+pub mod calibration;
+pub mod congestion;
+pub mod holder;
+pub mod machine;
+pub mod memory;
+pub mod results;
+pub mod runner;
+pub mod statistics;
+pub mod targets;
+pub mod works;
+pub mod wrk;

@@ -1,0 +1,400 @@
+//! Runs the plan: within each repetition every peer takes its turn at every work, so that slow changes of the machine hit all alike.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::bench::calibration::calibrate;
+use crate::bench::congestion::{self, start_echo};
+use crate::bench::holder::{Holder, Request};
+use crate::bench::machine::Machine;
+use crate::bench::memory::{self, MemoryKind};
+use crate::bench::results::{Figure, Results, Run, Settings};
+use crate::bench::works::{WORKS, Work, target};
+use crate::bench::wrk;
+use crate::peers::{Family, Peer, Programs, start_origin};
+use crate::report;
+use crate::testbed::busy::BusyMeter;
+use crate::testbed::command::require;
+use crate::testbed::cores::{CorePair, Placement};
+use crate::testbed::service::{Connections, Service};
+use crate::testbed::{ORIGIN_ECHO, ORIGIN_HTTP, Testbed};
+
+/// With a new connection per request, at least this share of the requests must have come on one of their own.
+const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
+/// Memory hardly varies; more runs would only take time.
+const MEMORY_REPETITIONS_MAX: u32 = 3;
+/// The proxy's pools fill and its allocator warms up before the measured run.
+const WARM_UP_SECONDS: u64 = 1;
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The command line, for the report.
+    pub command: String,
+    /// The works.
+    pub works: Vec<Work>,
+    /// The peers.
+    pub peers: Vec<Peer>,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// The measurements of memory.
+    pub memory: Vec<MemoryKind>,
+    /// Idle connections for those.
+    pub memory_connections: usize,
+    /// Runs of each cell.
+    pub repetitions: u32,
+    /// Seconds of each run.
+    pub seconds: u64,
+    /// Whether each run is preceded by a short one that is not counted.
+    pub warm_up: bool,
+    /// Seconds of each step of the calibration.
+    pub calibration: Duration,
+    /// The cores.
+    pub cores: CorePair,
+    /// carrick's program.
+    pub carrick: PathBuf,
+    /// Where results are written to, as they come in.
+    pub out: PathBuf,
+}
+
+/// Measures everything in the plan.
+///
+/// # Errors
+/// When the test bed or a tool fails. A proxy that fails is no error: its cell says so.
+pub async fn run(plan: &Plan) -> Result<Results> {
+    let programs = Programs::locate(&plan.peers, &plan.carrick)?;
+    let wrk = require("wrk")?;
+    std::fs::create_dir_all(&plan.out)
+        .with_context(|| format!("cannot create {}", plan.out.display()))?;
+    let mut testbed = Testbed::create()?;
+    let sizes: Vec<usize> = WORKS
+        .iter()
+        .map(|work| work.body_bytes)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let mut origin = start_origin(&sizes, &testbed, &programs)?;
+    let mut echo = start_echo(&testbed, &testbed.server, &ORIGIN_ECHO.to_string())?;
+    congestion::verify(&testbed).await?;
+
+    let mut session = Session {
+        plan,
+        programs,
+        wrk,
+        results: Results {
+            complete: false,
+            started_unix_seconds: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+            settings: Settings {
+                command: plan.command.clone(),
+                repetitions: plan.repetitions,
+                seconds: plan.seconds,
+                cores: plan.cores,
+                congestion_control: String::from(congestion::WANTED),
+            },
+            machine: Machine::read(),
+            versions: std::collections::BTreeMap::new(),
+            calibration: None,
+            notes: Vec::new(),
+            runs: Vec::new(),
+            memory: Vec::new(),
+        },
+        progress: Progress {
+            started: Instant::now(),
+            done: 0,
+            total: 0,
+        },
+    };
+    session.results.versions = session.programs.versions();
+    session.measure(&mut testbed, &mut origin).await?;
+    origin.check()?;
+    echo.check()?;
+    session.results.complete = true;
+    session.save()?;
+    Ok(session.results)
+}
+
+struct Session<'a> {
+    plan: &'a Plan,
+    programs: Programs,
+    wrk: PathBuf,
+    results: Results,
+    progress: Progress,
+}
+
+impl Session<'_> {
+    async fn measure(&mut self, testbed: &mut Testbed, origin: &mut Service) -> Result<()> {
+        let cells = self.cells();
+        let memory_cells = self.memory_cells();
+        let figures = self.plan.figures.len();
+        let memory_repetitions = self.plan.repetitions.min(MEMORY_REPETITIONS_MAX);
+        self.progress.total = cells.len() * figures * self.plan.repetitions as usize
+            + memory_cells.len() * memory_repetitions as usize;
+
+        if self.plan.figures.contains(&Figure::Cpu) {
+            progress_line("checking the meter of busy time against an idle core and spinners");
+            testbed.place(Placement::Separate(self.plan.cores))?;
+            let meter = BusyMeter::new(self.plan.cores.proxy)?;
+            self.results.calibration =
+                Some(calibrate(&meter, self.plan.cores, self.plan.calibration).await?);
+        }
+        for repetition in 1..=self.plan.repetitions {
+            for figure in self.plan.figures.clone() {
+                testbed.place(match figure {
+                    Figure::Rate => Placement::Shared,
+                    Figure::Cpu => Placement::Separate(self.plan.cores),
+                })?;
+                for (work, peer) in &cells {
+                    self.one_run(testbed, origin, repetition, figure, work, peer)
+                        .await?;
+                }
+                self.save()?;
+            }
+        }
+        testbed.place(Placement::Shared)?;
+        for repetition in 1..=memory_repetitions {
+            for (kind, peer) in &memory_cells {
+                let connections = self.plan.memory_connections;
+                let run = memory::measure(testbed, &self.programs, peer, *kind, connections).await;
+                let value = run
+                    .bytes_per_connection()
+                    .map(|bytes| format!("{bytes:.0} bytes each"));
+                let said = value.or_else(|| run.fault.clone()).unwrap_or_default();
+                self.results.memory.push(run);
+                self.progress.step(&format!(
+                    "{repetition}/{memory_repetitions} memory, {connections} x {}, {}: {said}",
+                    kind.title(),
+                    peer.name
+                ));
+            }
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// What is possible of works x peers; what is not is noted once.
+    fn cells(&mut self) -> Vec<(Work, Peer)> {
+        let mut cells = Vec::new();
+        for work in &self.plan.works {
+            for peer in self
+                .plan
+                .peers
+                .iter()
+                .filter(|peer| peer.jobs.contains(&work.job))
+            {
+                match self.programs.why_not(peer, work.job) {
+                    None => cells.push((*work, *peer)),
+                    Some(reason) => note(&mut self.results.notes, reason),
+                }
+            }
+        }
+        cells
+    }
+
+    fn memory_cells(&mut self) -> Vec<(MemoryKind, Peer)> {
+        let mut cells = Vec::new();
+        for kind in &self.plan.memory {
+            for peer in self
+                .plan
+                .peers
+                .iter()
+                .filter(|peer| peer.family != Family::Routed && peer.jobs.contains(&kind.job()))
+            {
+                match self.programs.why_not(peer, kind.job()) {
+                    None => cells.push((*kind, *peer)),
+                    Some(reason) => note(&mut self.results.notes, reason),
+                }
+            }
+        }
+        cells
+    }
+
+    async fn one_run(
+        &mut self,
+        testbed: &Testbed,
+        origin: &mut Service,
+        repetition: u32,
+        figure: Figure,
+        work: &Work,
+        peer: &Peer,
+    ) -> Result<()> {
+        let is_same =
+            |run: &Run| run.work == work.name && run.peer == peer.name && run.figure == figure;
+        if self
+            .results
+            .runs
+            .iter()
+            .any(|run| is_same(run) && run.fault.is_some())
+        {
+            // The cell has failed for good: another run would not mend it.
+            self.progress
+                .step(&format!("{} {}: failed before", work.name, peer.name));
+            return Ok(());
+        }
+        let mut run = Run {
+            repetition,
+            work: work.name.to_owned(),
+            peer: peer.name.to_owned(),
+            figure,
+            measured: None,
+            busy: None,
+            connections: None,
+            fault: None,
+        };
+        if let Err(error) = self.try_run(testbed, origin, work, peer, &mut run).await {
+            run.fault = Some(format!("{error:#}"));
+        }
+        // A fault of the origin would be taken for one of the proxies.
+        origin.check()?;
+        let said = match (run.value(), figure) {
+            (Some(value), Figure::Rate) => format!("{value:.0} requests/s"),
+            (Some(value), Figure::Cpu) => format!("{value:.1} us of CPU per request"),
+            (None, _) => format!("FAILED: {}", run.fault.as_deref().unwrap_or("no value")),
+        };
+        self.results.runs.push(run);
+        self.progress.step(&format!(
+            "{repetition}/{} {} {}: {said}",
+            self.plan.repetitions, work.name, peer.name
+        ));
+        Ok(())
+    }
+
+    async fn try_run(
+        &self,
+        testbed: &Testbed,
+        origin: &Service,
+        work: &Work,
+        peer: &Peer,
+        run: &mut Run,
+    ) -> Result<()> {
+        let mut service =
+            peer.start(work.job, &ORIGIN_HTTP.to_string(), testbed, &self.programs)?;
+        let outcome = self
+            .load(testbed, origin, service.as_ref(), work, peer, run)
+            .await;
+        let outcome = match &mut service {
+            // A proxy that has died explains more than what wrk or the first client make of it.
+            Some(service) => service.check().and(outcome),
+            None => outcome,
+        };
+        if let Some(service) = service {
+            service.stop().await;
+        }
+        outcome
+    }
+
+    async fn load(
+        &self,
+        testbed: &Testbed,
+        origin: &Service,
+        service: Option<&Service>,
+        work: &Work,
+        peer: &Peer,
+        run: &mut Run,
+    ) -> Result<()> {
+        let target = target(work.job, work.body_bytes, peer);
+        let request = Request::http(&target, work.body_bytes);
+        let on = testbed.placement().other_cores();
+        Holder::open(&testbed.client, &on, &request, 1)
+            .await
+            .context("the first request")?
+            .close()
+            .await?;
+        if self.plan.warm_up {
+            wrk::run(testbed, &self.wrk, work, &target, WARM_UP_SECONDS).await?;
+        }
+
+        let counted = service.unwrap_or(origin);
+        let meter = match run.figure {
+            Figure::Rate => None,
+            Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
+        };
+        let connections_before = counted.connections()?;
+        let busy_before = meter.as_ref().map(BusyMeter::read).transpose()?;
+        let measured = wrk::run(testbed, &self.wrk, work, &target, self.plan.seconds).await?;
+        if let (Some(meter), Some(before)) = (meter, busy_before) {
+            run.busy = Some(meter.read()?.since(&before));
+        }
+        let after = counted.connections()?;
+        let connections = Connections {
+            opened: after.opened - connections_before.opened,
+            accepted: after.accepted - connections_before.accepted,
+        };
+        run.connections = Some(connections);
+        let fault = measured
+            .fault(work)
+            .or_else(|| connection_fault(work, measured.requests, connections));
+        run.measured = Some(measured);
+        if let Some(fault) = fault {
+            bail!("{fault}");
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> Result<()> {
+        report::save_json(&self.results, &self.plan.out)
+    }
+}
+
+/// A peer that kept its client's connection would have an easier job than asked.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a run has far fewer than 2^52 requests"
+)]
+fn connection_fault(work: &Work, requests: u64, connections: Connections) -> Option<String> {
+    let enough = connections.accepted as f64 >= requests as f64 * NEW_CONNECTIONS_SHARE_MIN;
+    (work.close && !enough).then(|| {
+        format!(
+            "{requests} requests came on only {} new connections",
+            connections.accepted
+        )
+    })
+}
+
+fn note(notes: &mut Vec<String>, text: &str) {
+    if !notes.iter().any(|known| known == text) {
+        notes.push(text.to_owned());
+    }
+}
+
+struct Progress {
+    started: Instant,
+    done: usize,
+    total: usize,
+}
+
+impl Progress {
+    fn step(&mut self, what: &str) {
+        self.done += 1;
+        let left = self.total.saturating_sub(self.done);
+        let each = self
+            .started
+            .elapsed()
+            .checked_div(u32::try_from(self.done).unwrap_or(u32::MAX))
+            .unwrap_or_default();
+        let left_seconds = each.as_secs_f64() * f64::from(u32::try_from(left).unwrap_or(u32::MAX));
+        progress_line(&format!(
+            "[{}/{}, {:.0} min left] {what}",
+            self.done,
+            self.total,
+            (left_seconds / 60.0).ceil()
+        ));
+    }
+}
+
+fn progress_line(text: &str) {
+    // Progress that nobody can read is not worth an error.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// The default place of carrick's program, from the root of the repository.
+#[must_use]
+pub fn default_carrick() -> &'static Path {
+    Path::new("target/release/carrick")
+}

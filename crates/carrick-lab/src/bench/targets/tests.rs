@@ -1,0 +1,106 @@
+//! Tests of the judgement.
+
+use super::*;
+use crate::bench::results::{Run, Settings};
+use crate::bench::works::named;
+use crate::bench::wrk::{Errors, Latency, Measured};
+use crate::testbed::busy::Busy;
+use crate::testbed::cores::CorePair;
+
+pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
+    let (requests, busy_seconds) = match figure {
+        Figure::Rate => (value as u64, 0.0),
+        Figure::Cpu => (1_000_000, value),
+    };
+    Run {
+        repetition: 1,
+        work: work.into(),
+        peer: peer.into(),
+        figure,
+        measured: Some(Measured {
+            duration_us: 1_000_000,
+            requests,
+            bytes: requests * 2048,
+            errors: Errors::default(),
+            latency_us: Latency::default(),
+        }),
+        busy: Some(Busy {
+            wall_seconds: 1.0,
+            busy_seconds,
+            stolen_seconds: 0.0,
+        }),
+        connections: None,
+        fault: None,
+    }
+}
+
+pub(crate) fn results(runs: Vec<Run>) -> Results {
+    Results {
+        complete: true,
+        started_unix_seconds: 0,
+        settings: Settings {
+            command: String::new(),
+            repetitions: 1,
+            seconds: 1,
+            cores: CorePair { other: 0, proxy: 1 },
+            congestion_control: "cubic".into(),
+        },
+        machine: crate::bench::machine::Machine::default(),
+        versions: std::collections::BTreeMap::new(),
+        calibration: None,
+        notes: Vec::new(),
+        runs,
+        memory: Vec::new(),
+    }
+}
+
+#[test]
+fn each_peer_is_taken_in_its_best_mode() {
+    let results = results(vec![
+        run("switch-1m", JUDGED, Figure::Rate, 4000.0),
+        run("switch-1m", "haproxy", Figure::Rate, 1600.0),
+        run("switch-1m", "haproxy-splice", Figure::Rate, 4500.0),
+        run("switch-1m", "nginx", Figure::Rate, 2000.0),
+        run("switch-1m", JUDGED, Figure::Cpu, 200.0),
+        run("switch-1m", "haproxy", Figure::Cpu, 700.0),
+        run("switch-1m", "haproxy-splice", Figure::Cpu, 300.0),
+    ]);
+    let verdicts = judge(&results);
+    let summary: Vec<_> = verdicts
+        .iter()
+        .map(|verdict| (verdict.best_peer, verdict.figure, verdict.met))
+        .collect();
+    assert_eq!(
+        summary,
+        [
+            ("haproxy-splice", Figure::Rate, false),
+            ("nginx", Figure::Rate, true),
+            ("haproxy-splice", Figure::Cpu, true)
+        ]
+    );
+    assert!((verdicts[0].ratio - 4000.0 / 4500.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_failed_run_takes_the_cell_out_of_the_judgement() {
+    let mut failed = run("tunnel-1k", JUDGED, Figure::Rate, 1e6);
+    failed.fault = Some("3 read errors".into());
+    let results = results(vec![
+        run("tunnel-1k", JUDGED, Figure::Rate, 1e6),
+        failed,
+        run("tunnel-1k", "haproxy", Figure::Rate, 1.0),
+    ]);
+    assert!(judge(&results).is_empty());
+    assert!(results.has_faults());
+}
+
+#[test]
+fn every_target_names_a_work_that_runs_by_default() {
+    for target in TARGETS {
+        assert!(
+            named(target.work).is_some_and(|work| work.by_default),
+            "{}",
+            target.work
+        );
+    }
+}

@@ -1,0 +1,308 @@
+//! `carrick-bench`: carrick and its peers, side by side, in network namespaces of its own.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use carrick_lab::bench::memory::MemoryKind;
+use carrick_lab::bench::results::{Figure, Results};
+use carrick_lab::bench::runner::{self, Plan, default_carrick};
+use carrick_lab::bench::works::{WORKS, Work};
+use carrick_lab::load::hold::{self, Exchange};
+use carrick_lab::origin::echo;
+use carrick_lab::peers::{PEERS, Peer};
+use carrick_lab::report;
+use carrick_lab::testbed::cores::{self, CorePair};
+use clap::{Args, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Benchmarks carrick against HAProxy, nginx, Squid and plain routing (needs root)
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    tool: Option<Tool>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand)]
+enum Tool {
+    /// Draw the tables and plots of an earlier run again
+    Report {
+        /// The folder that holds results.json
+        directory: PathBuf,
+    },
+    /// Part of the benchmark: hold idle connections
+    #[command(hide = true)]
+    Hold(HoldOptions),
+    /// Part of the benchmark: send back what comes
+    #[command(hide = true)]
+    Echo {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+}
+
+#[derive(Args)]
+struct Options {
+    /// carrick's program
+    #[arg(long, default_value = default_carrick().as_os_str())]
+    carrick: PathBuf,
+    /// Where the table, JSON and plots go
+    #[arg(long, default_value = "bench-results")]
+    out: PathBuf,
+    /// One short run of each cell: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each cell, interleaved; medians are reported [default: 5; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Seconds of each run [default: 3; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or whole jobs: switch,tunnel,forward,memory (see --list)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Peers to run, as carrick-pipe,nginx or whole families: carrick,haproxy (see --list)
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Figures to take: rate (requests/s, shared cores), cpu (the proxy's CPU per request)
+    #[arg(long, value_delimiter = ',', default_values = ["rate", "cpu"])]
+    figures: Vec<String>,
+    /// Two cores: OTHER,PROXY. For the CPU figure the proxy and its packets have the second to themselves
+    #[arg(long, default_value = "0,1")]
+    cores: String,
+    /// Idle connections held for the memory figure
+    #[arg(long, default_value_t = 9000)]
+    idle_connections: usize,
+    /// List works and peers
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Args)]
+struct HoldOptions {
+    #[arg(long)]
+    connect: SocketAddr,
+    #[arg(long)]
+    count: usize,
+    #[arg(long)]
+    concurrency: usize,
+    #[arg(long)]
+    patience_seconds: u64,
+    /// Request target of a GET; without it, an echo is expected
+    #[arg(long, requires_all = ["host", "body_bytes"])]
+    target: Option<String>,
+    #[arg(long)]
+    host: Option<String>,
+    #[arg(long)]
+    body_bytes: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    // Before anything moves: which cores this process was given.
+    let _ = cores::online();
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            // With standard error gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "carrick-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    match cli.tool {
+        Some(Tool::Report { directory }) => show(&report::load_json(&directory)?, &directory),
+        Some(Tool::Hold(options)) => runtime
+            .block_on(hold_connections(options))
+            .map(|()| ExitCode::SUCCESS),
+        Some(Tool::Echo { listen }) => {
+            raise_descriptor_limit();
+            runtime
+                .block_on(echo::serve(listen))
+                .map(|()| ExitCode::SUCCESS)
+        }
+        None if cli.options.list => list(),
+        None => {
+            let plan = plan(cli.options)?;
+            raise_descriptor_limit();
+            let results = runtime.block_on(async {
+                // Dropping the run removes the namespaces and everything inside.
+                tokio::select! {
+                    results = runner::run(&plan) => results,
+                    name = interruption() => bail!("ended by {}; what was measured until then is in {}", name?, plan.out.display()),
+                }
+            })?;
+            show(&results, &plan.out)
+        }
+    }
+}
+
+fn show(results: &Results, out: &std::path::Path) -> Result<ExitCode> {
+    let table = report::write_all(results, out)?;
+    writeln!(std::io::stdout(), "{table}").context("cannot print the table")?;
+    Ok(if results.has_faults() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn list() -> Result<ExitCode> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "works (those in brackets only when named):").context("cannot print")?;
+    for work in WORKS {
+        let name = if work.by_default {
+            work.name.to_owned()
+        } else {
+            format!("[{}]", work.name)
+        };
+        writeln!(output, "  {name:<18} {}", work.title).context("cannot print")?;
+    }
+    for kind in MemoryKind::ALL {
+        writeln!(output, "  {:<18} memory per {}", kind.name(), kind.title())
+            .context("cannot print")?;
+    }
+    writeln!(output, "peers:").context("cannot print")?;
+    for peer in PEERS {
+        let jobs: Vec<&str> = peer.jobs.iter().map(|job| job.name()).collect();
+        writeln!(output, "  {:<18} {}", peer.name, jobs.join(", ")).context("cannot print")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(options: Options) -> Result<Plan> {
+    let (works, memory) = choose_works(&options.only)?;
+    let figures = options
+        .figures
+        .iter()
+        .map(|name| match name.as_str() {
+            "rate" => Ok(Figure::Rate),
+            "cpu" => Ok(Figure::Cpu),
+            other => bail!("there is no figure `{other}`: rate, cpu"),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Plan {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        works,
+        peers: choose_peers(&options.peers)?,
+        figures,
+        memory,
+        memory_connections: options.idle_connections,
+        repetitions: options
+            .repetitions
+            .unwrap_or(if options.quick { 1 } else { 5 }),
+        seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 3 }),
+        warm_up: !options.quick,
+        calibration: Duration::from_secs(if options.quick { 1 } else { 3 }),
+        cores: CorePair::parse(&options.cores).context("--cores")?,
+        carrick: options.carrick,
+        out: options.out,
+    })
+}
+
+fn choose_works(only: &[String]) -> Result<(Vec<Work>, Vec<MemoryKind>)> {
+    if only.is_empty() {
+        return Ok((
+            WORKS.into_iter().filter(|work| work.by_default).collect(),
+            MemoryKind::ALL.to_vec(),
+        ));
+    }
+    let picks_work =
+        |name: &str, work: &Work| work.name == name || (work.job.name() == name && work.by_default);
+    let picks_memory = |name: &str, kind: MemoryKind| kind.name() == name || name == "memory";
+    for name in only {
+        if !WORKS.iter().any(|work| picks_work(name, work))
+            && !MemoryKind::ALL.iter().any(|kind| picks_memory(name, *kind))
+        {
+            bail!("there is no work `{name}`: see --list");
+        }
+    }
+    let works = WORKS
+        .into_iter()
+        .filter(|work| only.iter().any(|name| picks_work(name, work)))
+        .collect();
+    let memory = MemoryKind::ALL
+        .into_iter()
+        .filter(|kind| only.iter().any(|name| picks_memory(name, *kind)))
+        .collect();
+    Ok((works, memory))
+}
+
+fn choose_peers(names: &[String]) -> Result<Vec<Peer>> {
+    let picks = |name: &str, peer: &Peer| peer.name == name || peer.family.name() == name;
+    for name in names {
+        if !PEERS.iter().any(|peer| picks(name, peer)) {
+            bail!("there is no peer `{name}`: see --list");
+        }
+    }
+    Ok(PEERS
+        .into_iter()
+        .filter(|peer| names.is_empty() || names.iter().any(|name| picks(name, peer)))
+        .collect())
+}
+
+async fn interruption() -> Result<&'static str> {
+    let listen = |kind, name| signal(kind).with_context(|| format!("cannot listen for {name}"));
+    let mut interrupt = listen(SignalKind::interrupt(), "SIGINT")?;
+    let mut terminate = listen(SignalKind::terminate(), "SIGTERM")?;
+    let mut hang_up = listen(SignalKind::hangup(), "SIGHUP")?;
+    Ok(tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+        _ = hang_up.recv() => "SIGHUP",
+    })
+}
+
+async fn hold_connections(options: HoldOptions) -> Result<()> {
+    raise_descriptor_limit();
+    let exchange = match (options.target, options.host, options.body_bytes) {
+        (Some(target), Some(host), Some(body_bytes)) => Exchange::Http {
+            target,
+            host,
+            body_bytes,
+        },
+        _ => Exchange::Echo,
+    };
+    let patience = Duration::from_secs(options.patience_seconds);
+    let held = hold::open(
+        options.connect,
+        &exchange,
+        options.count,
+        options.concurrency,
+        patience,
+    )
+    .await?;
+    writeln!(std::io::stdout(), "held {}", held.len()).context("cannot report")?;
+    // The benchmark writes a line when it wants to know how many are left, and closes the pipe to end this.
+    for line in std::io::stdin().lines() {
+        line.context("cannot read standard input")?;
+        // Lets the runtime learn what happened to the sockets while this thread waited for the line.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        writeln!(std::io::stdout(), "open {}", hold::count_open(&held)).context("cannot report")?;
+    }
+    Ok(())
+}
+
+/// Thousands of connections need descriptors; children inherit the limit. What is missing shows when it is reached.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}

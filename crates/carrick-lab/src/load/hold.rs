@@ -1,0 +1,171 @@
+//! Opens many connections, uses each once, and holds them idle: what does an idle client cost a proxy?
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Longest response that is read; the held requests are for small files.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// For one connection's connect and exchange together.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a refused connection is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// What is sent and expected on each connection.
+#[derive(Clone, Debug)]
+pub enum Exchange {
+    /// A GET for `target`, answered by 200 with a body of this length.
+    Http {
+        /// The request target, absolute for a forward proxy.
+        target: String,
+        /// The `Host` field.
+        host: String,
+        /// The expected length of the body.
+        body_bytes: usize,
+    },
+    /// Sixteen bytes, sent back as they are.
+    Echo,
+}
+
+/// Opens `count` connections to `address`, at most `concurrency` at a time, and completes one exchange on each.
+/// A failed connection is tried again until `patience` is over (counted from the start of the call).
+///
+/// # Errors
+/// When a connection or an exchange fails for good.
+pub async fn open(
+    address: SocketAddr,
+    exchange: &Exchange,
+    count: usize,
+    concurrency: usize,
+    patience: Duration,
+) -> Result<Vec<TcpStream>> {
+    let deadline = Instant::now() + patience;
+    let mut held = Vec::with_capacity(count);
+    let mut under_way = JoinSet::new();
+    let mut started = 0;
+    while held.len() < count {
+        while started < count && under_way.len() < concurrency.max(1) {
+            let exchange = exchange.clone();
+            under_way.spawn(async move { open_patiently(address, &exchange, deadline).await });
+            started += 1;
+        }
+        let Some(joined) = under_way.join_next().await else {
+            break;
+        };
+        let stream = joined
+            .context("a task of the holder failed")?
+            .with_context(|| format!("connection {} of {count}", held.len() + 1))?;
+        held.push(stream);
+    }
+    Ok(held)
+}
+
+/// How many of the held connections are still open, and silent.
+#[must_use]
+pub fn count_open(held: &[TcpStream]) -> usize {
+    let mut byte = [0; 1];
+    held.iter()
+        .filter(|stream| matches!(stream.try_read(&mut byte), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock))
+        .count()
+}
+
+async fn open_patiently(
+    address: SocketAddr,
+    exchange: &Exchange,
+    deadline: Instant,
+) -> Result<TcpStream> {
+    loop {
+        let attempt = tokio::time::timeout(EXCHANGE_TIMEOUT, open_one(address, exchange)).await;
+        match attempt
+            .map_err(anyhow::Error::from)
+            .and_then(|result| result)
+        {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
+        }
+    }
+}
+
+async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)
+        .await
+        .with_context(|| format!("cannot connect to {address}"))?;
+    match exchange {
+        Exchange::Http {
+            target,
+            host,
+            body_bytes,
+        } => {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            stream
+                .write_all(request.as_bytes())
+                .await
+                .context("cannot send the request")?;
+            read_response(&mut stream, *body_bytes).await?;
+        }
+        Exchange::Echo => {
+            let sent = *b"carrick-holds-on";
+            let mut received = [0; 16];
+            stream.write_all(&sent).await.context("cannot send")?;
+            stream
+                .read_exact(&mut received)
+                .await
+                .context("nothing came back")?;
+            if received != sent {
+                bail!("other bytes came back than were sent");
+            }
+        }
+    }
+    Ok(stream)
+}
+
+async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> {
+    let mut response = Vec::with_capacity(2048);
+    loop {
+        if let Some(head_bytes) = find_head_end(&response) {
+            if !response.starts_with(b"HTTP/1.1 200") && !response.starts_with(b"HTTP/1.0 200") {
+                let line = response
+                    .split(|byte| *byte == b'\r')
+                    .next()
+                    .unwrap_or_default();
+                bail!("the answer was `{}`", String::from_utf8_lossy(line));
+            }
+            let have = response.len() - head_bytes;
+            if have == body_bytes {
+                return Ok(());
+            }
+            if have > body_bytes {
+                bail!("the body has at least {have} bytes instead of {body_bytes}");
+            }
+        }
+        if response.len() > RESPONSE_BYTES_MAX {
+            bail!("the response is longer than {RESPONSE_BYTES_MAX} bytes");
+        }
+        if stream
+            .read_buf(&mut response)
+            .await
+            .context("cannot read the response")?
+            == 0
+        {
+            bail!(
+                "the connection was closed within the response, after {} bytes",
+                response.len()
+            );
+        }
+    }
+}
+
+fn find_head_end(response: &[u8]) -> Option<usize> {
+    response
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .map(|position| position + 4)
+}
+
+#[cfg(test)]
+mod tests;

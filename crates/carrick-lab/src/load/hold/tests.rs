@@ -1,0 +1,81 @@
+//! The holder against the echo server, and against servers that answer wrongly.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_millis(200);
+
+async fn serve_once(answer: &'static [u8]) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(answer).await;
+            if answer.ends_with(b"!") {
+                drop(stream);
+            } else {
+                // Held open, as a keep-alive server does.
+                tokio::spawn(
+                    async move { while matches!(stream.read(&mut [0; 64]).await, Ok(1..)) {} },
+                );
+            }
+        }
+    });
+    address
+}
+
+fn get_five_bytes() -> Exchange {
+    Exchange::Http {
+        target: "/5".into(),
+        host: "h".into(),
+        body_bytes: 5,
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn echoed_connections_are_held_open() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    tokio::spawn(crate::origin::echo::serve(address));
+    let held = open(address, &Exchange::Echo, 20, 4, Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(held.len(), 20);
+    assert_eq!(count_open(&held), 20);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_right_response_is_held() {
+    let address = serve_once(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await;
+    let held = open(address, &get_five_bytes(), 3, 2, PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(count_open(&held), 3);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn wrong_answers_are_named() {
+    for (answer, part) in [
+        (&b"HTTP/1.1 503 Busy\r\n\r\n"[..], "503"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello, too long", "instead of 5"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhi!", "closed within"),
+    ] {
+        let address = serve_once(answer).await;
+        let error = open(address, &get_five_bytes(), 1, 1, PATIENCE)
+            .await
+            .unwrap_err();
+        assert!(format!("{error:#}").contains(part), "{error:#}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn connections_closed_while_idle_are_noticed() {
+    let address = serve_once(b"HTTP/1.1 200 OK\r\n\r\nhell!").await;
+    let held = open(address, &get_five_bytes(), 2, 2, PATIENCE)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(count_open(&held), 0);
+}

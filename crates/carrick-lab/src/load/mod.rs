@@ -1,0 +1,4 @@
+//! Load of the laboratory that is not wrk.
+
+pub mod hold;
+pub mod spin;

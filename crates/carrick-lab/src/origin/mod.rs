@@ -1,0 +1,3 @@
+//! Origins of the laboratory that are not nginx.
+
+pub mod echo;

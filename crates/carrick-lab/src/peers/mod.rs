@@ -1,0 +1,387 @@
+//! Who is compared: carrick with each engine, its peers in their best modes, and routing without any proxy.
+
+pub mod template;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::peers::template::render;
+use crate::testbed::command::{find, require};
+use crate::testbed::cores;
+use crate::testbed::service::Service;
+use crate::testbed::{CLIENT_SUBNET, ORIGIN_HTTP, PROXY, Testbed};
+
+/// Where Debian's `libnginx-mod-stream` puts its module.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+
+/// What a proxy is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Requests with a path, to servers that the proxy chooses.
+    Switch,
+    /// Bytes, whatever they are.
+    Tunnel,
+    /// Requests with an absolute target.
+    Forward,
+}
+
+impl Job {
+    /// The port on which every proxy serves this job.
+    #[must_use]
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Switch => 8080,
+            Self::Tunnel => 8443,
+            Self::Forward => 3128,
+        }
+    }
+
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Tunnel => "tunnel",
+            Self::Forward => "forward",
+        }
+    }
+}
+
+/// The program behind one or more rows of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// No proxy: the kernel routes the packets.
+    Routed,
+    /// carrick.
+    Carrick,
+    /// HAProxy.
+    Haproxy,
+    /// nginx.
+    Nginx,
+    /// Squid.
+    Squid,
+}
+
+impl Family {
+    /// The name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Routed => "routed",
+            Self::Carrick => "carrick",
+            Self::Haproxy => "haproxy",
+            Self::Nginx => "nginx",
+            Self::Squid => "squid",
+        }
+    }
+}
+
+/// One row of the comparison: a program in one mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The name on the command line and in reports.
+    pub name: &'static str,
+    /// The program.
+    pub family: Family,
+    /// What it can do.
+    pub jobs: &'static [Job],
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    None,
+    Engine(&'static str),
+    SplicingOff,
+    SplicingForced,
+}
+
+/// carrick as users get it: the row that the targets judge.
+pub const JUDGED: &str = "carrick-auto";
+
+/// All rows, in the order of reports.
+pub const PEERS: [Peer; 8] = {
+    use Family::{Carrick, Haproxy, Nginx, Routed, Squid};
+    use Job::{Forward, Switch, Tunnel};
+    const ALL: &[Job] = &[Switch, Tunnel, Forward];
+    const REVERSE: &[Job] = &[Switch, Tunnel];
+    [
+        Peer {
+            name: "routed",
+            family: Routed,
+            jobs: ALL,
+            mode: Mode::None,
+        },
+        Peer {
+            name: JUDGED,
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("auto"),
+        },
+        Peer {
+            name: "carrick-copy",
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("copy"),
+        },
+        Peer {
+            name: "carrick-pipe",
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("pipe"),
+        },
+        Peer {
+            name: "haproxy",
+            family: Haproxy,
+            jobs: REVERSE,
+            mode: Mode::SplicingOff,
+        },
+        Peer {
+            name: "haproxy-splice",
+            family: Haproxy,
+            jobs: REVERSE,
+            mode: Mode::SplicingForced,
+        },
+        Peer {
+            name: "nginx",
+            family: Nginx,
+            jobs: REVERSE,
+            mode: Mode::None,
+        },
+        Peer {
+            name: "squid",
+            family: Squid,
+            jobs: &[Forward],
+            mode: Mode::None,
+        },
+    ]
+};
+
+/// The programs to run, found before anything is measured.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    paths: BTreeMap<Family, PathBuf>,
+    /// nginx relays TCP only with this module.
+    stream_module: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Finds what the chosen peers need, and nginx, which is the origin too.
+    ///
+    /// # Errors
+    /// When one is missing: with what to install or build.
+    pub fn locate(peers: &[Peer], carrick: &Path) -> Result<Self> {
+        let mut paths = BTreeMap::from([(Family::Nginx, require("nginx")?)]);
+        for family in peers.iter().map(|peer| peer.family) {
+            let path = match family {
+                Family::Routed | Family::Nginx => continue,
+                Family::Haproxy => require("haproxy")?,
+                Family::Squid => require("squid")?,
+                Family::Carrick => fs::canonicalize(carrick).with_context(|| {
+                    format!(
+                        "no carrick at {}: build it (make build), name it with --carrick, or leave it out with --peers",
+                        carrick.display()
+                    )
+                })?,
+            };
+            paths.insert(family, path);
+        }
+        let module = PathBuf::from(STREAM_MODULE);
+        Ok(Self {
+            paths,
+            stream_module: module.is_file().then_some(module),
+        })
+    }
+
+    /// Why a peer cannot do a job on this machine, if so.
+    #[must_use]
+    pub fn why_not(&self, peer: &Peer, job: Job) -> Option<&'static str> {
+        (peer.family == Family::Nginx && job == Job::Tunnel && self.stream_module.is_none())
+            .then_some("nginx has no stream module here: apt-get install libnginx-mod-stream")
+    }
+
+    /// What each program calls its version.
+    #[must_use]
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        let mut versions = BTreeMap::new();
+        for (family, path) in &self.paths {
+            let flag = if *family == Family::Carrick {
+                "--version"
+            } else {
+                "-v"
+            };
+            versions.insert(family.name().to_owned(), first_line(path, flag));
+        }
+        if let Some(wrk) = find("wrk") {
+            versions.insert(String::from("wrk"), first_line(&wrk, "-v"));
+        }
+        versions
+    }
+
+    fn path(&self, family: Family) -> Result<&Path> {
+        self.paths
+            .get(&family)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("{} was not looked for", family.name()))
+    }
+}
+
+fn first_line(program: &Path, flag: &str) -> String {
+    let Ok(output) = std::process::Command::new(program).arg(flag).output() else {
+        return String::from("unknown");
+    };
+    let said = if output.stdout.is_empty() {
+        output.stderr
+    } else {
+        output.stdout
+    };
+    String::from_utf8_lossy(&said)
+        .lines()
+        .next()
+        .unwrap_or("unknown")
+        .trim()
+        .to_owned()
+}
+
+impl Peer {
+    /// Starts the proxy inside the test bed, on the proxy's cores. `None` when there is nothing to start (*routed*).
+    ///
+    /// # Errors
+    /// When its configuration cannot be written, or the program not started.
+    pub fn start(
+        &self,
+        job: Job,
+        tunnel_origin: &str,
+        testbed: &Testbed,
+        programs: &Programs,
+    ) -> Result<Option<Service>> {
+        if !self.jobs.contains(&job) {
+            bail!("{} does not do {}", self.name, job.name());
+        }
+        let directory = testbed.directory();
+        let directory_text = directory
+            .to_str()
+            .context("the run's directory is not UTF-8")?;
+        let proxy = PROXY.to_string();
+        let origin = ORIGIN_HTTP.to_string();
+        let stream_module = programs
+            .stream_module
+            .as_deref()
+            .and_then(Path::to_str)
+            .unwrap_or_default();
+        let (engine, splice_request, splice_response) = match self.mode {
+            Mode::Engine(engine) => (engine, "", ""),
+            Mode::SplicingForced => ("", "option splice-request", "option splice-response"),
+            Mode::SplicingOff | Mode::None => ("", "", ""),
+        };
+        let values = [
+            ("proxy", proxy.as_str()),
+            ("origin", origin.as_str()),
+            ("tunnel_origin", tunnel_origin),
+            ("clients", CLIENT_SUBNET),
+            ("directory", directory_text),
+            ("stream_module", stream_module),
+            ("engine", engine),
+            ("splice_request", splice_request),
+            ("splice_response", splice_response),
+        ];
+        let (template, file_name, arguments): (&str, &str, &[&str]) = match (self.family, job) {
+            (Family::Routed, _) => return Ok(None),
+            (Family::Carrick, _) => (
+                include_str!("../../peers/carrick.toml"),
+                "carrick.toml",
+                &["run", "-c"],
+            ),
+            (Family::Haproxy, _) => (
+                include_str!("../../peers/haproxy.cfg"),
+                "haproxy.cfg",
+                &["-db", "-f"],
+            ),
+            (Family::Nginx, Job::Tunnel) => (
+                include_str!("../../peers/nginx-stream.conf"),
+                "nginx-stream.conf",
+                &["-c"],
+            ),
+            (Family::Nginx, _) => (
+                include_str!("../../peers/nginx.conf"),
+                "nginx.conf",
+                &["-c"],
+            ),
+            (Family::Squid, _) => (
+                include_str!("../../peers/squid.conf"),
+                "squid.conf",
+                &["-N", "-f"],
+            ),
+        };
+        if self.family == Family::Squid {
+            prepare_squid(directory)?;
+        }
+        let configuration = directory.join(file_name);
+        fs::write(&configuration, render(template, &values)?)
+            .with_context(|| format!("cannot write {}", configuration.display()))?;
+        let mut command = testbed.proxy.command(
+            programs.path(self.family)?,
+            &cores::list(&testbed.placement().proxy_cores()),
+        );
+        command.args(arguments).arg(&configuration);
+        let log = directory.join(format!("{}.log", self.name));
+        Service::start(self.name, command, &testbed.proxy, log, true).map(Some)
+    }
+}
+
+/// Starts nginx as the origin and writes the files that it serves.
+///
+/// # Errors
+/// When the files cannot be written, or nginx not started.
+pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> Result<Service> {
+    let directory = testbed.directory();
+    let files = directory.join("www");
+    fs::create_dir_all(&files).context("cannot create the origin's directory")?;
+    for size in sizes {
+        // Bytes that do not repeat within a page, so that a shifted or repeated page would show in a comparison.
+        let body: Vec<u8> = (0..*size)
+            .map(|index| ((index * 31 + index / 251) % 256) as u8)
+            .collect();
+        fs::write(files.join(size.to_string()), body).context("cannot write the origin's files")?;
+    }
+    let origin = ORIGIN_HTTP.to_string();
+    let directory_text = directory
+        .to_str()
+        .context("the run's directory is not UTF-8")?;
+    let text = render(
+        include_str!("../../peers/origin.conf"),
+        &[("origin", origin.as_str()), ("directory", directory_text)],
+    )?;
+    let configuration = directory.join("origin.conf");
+    fs::write(&configuration, text).context("cannot write the origin's configuration")?;
+    let mut command = testbed.server.command(
+        programs.path(Family::Nginx)?,
+        &cores::list(&testbed.placement().other_cores()),
+    );
+    command.arg("-c").arg(&configuration);
+    Service::start(
+        "origin",
+        command,
+        &testbed.server,
+        directory.join("origin.log"),
+        false,
+    )
+}
+
+/// Squid gives root away and wants to write its pid and its log as its own user.
+fn prepare_squid(directory: &Path) -> Result<()> {
+    let own = directory.join("squid");
+    // What an earlier Squid wrote belongs to its user, and its pid file would stop the next.
+    let _ = fs::remove_dir_all(&own);
+    fs::create_dir_all(&own).context("cannot create Squid's directory")?;
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o777))
+        .context("cannot open Squid's directory to its user")?;
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The results as bar charts: one file per job, and one for memory.
+
+mod chart;
+
+use crate::bench::memory::MemoryKind;
+use crate::bench::results::{Cell, Figure, Results};
+use crate::bench::targets::{judge, memory_bytes_max};
+use crate::bench::works::{WORKS, Work};
+use crate::peers::{Family, JUDGED, Job, PEERS, Peer};
+use crate::report::plot::chart::{Bar, Chart, Panel, Row, Value};
+
+/// File names and their contents; jobs that were not measured have no file.
+#[must_use]
+pub fn render(results: &Results) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for (job, title) in [
+        (Job::Switch, "Layer-7 switch"),
+        (Job::Tunnel, "TCP tunnel"),
+        (Job::Forward, "Forward proxy"),
+    ] {
+        let rows: Vec<Row> = WORKS
+            .iter()
+            .filter(|work| work.job == job && results.runs.iter().any(|run| run.work == work.name))
+            .map(|work| work_row(results, work))
+            .collect();
+        if !rows.is_empty() {
+            let chart = Chart {
+                title: title.to_owned(),
+                subtitle: subtitle(results),
+                rows,
+            };
+            files.push((format!("{}.svg", job.name()), chart.to_svg()));
+        }
+    }
+    let rows: Vec<Row> = MemoryKind::ALL
+        .into_iter()
+        .filter(|kind| results.memory.iter().any(|run| run.kind == *kind))
+        .map(|kind| memory_row(results, kind))
+        .collect();
+    if !rows.is_empty() {
+        let chart = Chart {
+            title: String::from("Process memory"),
+            subtitle: subtitle(results),
+            rows,
+        };
+        files.push((String::from("memory.svg"), chart.to_svg()));
+    }
+    files
+}
+
+fn subtitle(results: &Results) -> String {
+    let settings = &results.settings;
+    let runs = if settings.repetitions == 1 {
+        String::from("ONE RUN, not a result")
+    } else {
+        format!("medians of {} interleaved runs", settings.repetitions)
+    };
+    let partial = if results.complete { "" } else { " · PARTIAL" };
+    format!(
+        "{runs} of {} s · one proxy thread · 16 connections · {} · Linux {}{partial}",
+        settings.seconds, settings.congestion_control, results.machine.kernel
+    )
+}
+
+fn work_row(results: &Results, work: &Work) -> Row {
+    let panels = [
+        (
+            Figure::Rate,
+            "requests/s, all sharing two cores (more is better)",
+        ),
+        (
+            Figure::Cpu,
+            "µs of the proxy machine's CPU per request (less is better)",
+        ),
+    ]
+    .map(|(figure, unit)| Panel {
+        unit: unit.to_owned(),
+        bars: bars(|peer| results.cell(work.name, peer.name, figure)),
+        target: target_value(results, work, figure),
+    });
+    Row {
+        title: work.title.to_owned(),
+        panels: panels.into(),
+    }
+}
+
+/// The hardest of the bounds, as a value on the panel's axis.
+fn target_value(results: &Results, work: &Work, figure: Figure) -> Option<f64> {
+    let own = results.cell(work.name, JUDGED, figure).median()?;
+    let values = judge(results)
+        .into_iter()
+        .filter(|verdict| verdict.work == work.name && verdict.figure == figure)
+        .map(|verdict| verdict.factor * own / verdict.ratio);
+    match figure {
+        Figure::Rate => values.max_by(f64::total_cmp),
+        Figure::Cpu => values.min_by(f64::total_cmp),
+    }
+}
+
+fn memory_row(results: &Results, kind: MemoryKind) -> Row {
+    const KIB: f64 = 1024.0;
+    let mut bars = bars(|peer| results.memory_cell(kind, peer.name));
+    for bar in &mut bars {
+        if let Value::Measured { median, min, max } = &mut bar.value {
+            for value in [median, min, max] {
+                *value /= KIB;
+            }
+        }
+    }
+    let panel = Panel {
+        unit: String::from("KB of process memory each (less is better)"),
+        target: bars
+            .iter()
+            .any(|bar| bar.label == JUDGED)
+            .then_some(memory_bytes_max(kind) / KIB),
+        bars,
+    };
+    Row {
+        title: format!("per {}", kind.title()),
+        panels: vec![panel],
+    }
+}
+
+fn bars(cell: impl Fn(&Peer) -> Cell) -> Vec<Bar> {
+    PEERS
+        .iter()
+        .filter_map(|peer| {
+            let value = match cell(peer) {
+                Cell::Absent => return None,
+                Cell::Failed(_) => Value::Failed,
+                Cell::Measured(summary) => Value::Measured {
+                    median: summary.median,
+                    min: summary.min,
+                    max: summary.max,
+                },
+            };
+            Some(Bar {
+                label: peer.name,
+                class: class(peer.family),
+                is_judged: peer.name == JUDGED,
+                value,
+            })
+        })
+        .collect()
+}
+
+fn class(family: Family) -> &'static str {
+    family.name()
+}
+
+#[cfg(test)]
+mod tests;

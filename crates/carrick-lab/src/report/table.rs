@@ -1,0 +1,229 @@
+//! The results as a table for the terminal.
+
+use std::fmt::Write as _;
+
+use crate::bench::memory::MemoryKind;
+use crate::bench::results::{Cell, Figure, Results};
+use crate::bench::targets::{Verdict, judge, memory_bytes_max};
+use crate::bench::works::{WORKS, Work};
+use crate::peers::{JUDGED, PEERS};
+
+/// The whole table.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let mut text = heading(results);
+    let verdicts = judge(results);
+    for work in WORKS {
+        if results.runs.iter().any(|run| run.work == work.name) {
+            text.push_str(&work_table(results, &work, &verdicts));
+        }
+    }
+    text.push_str(&memory_table(results));
+    text.push_str(&summary(results, &verdicts));
+    text
+}
+
+fn heading(results: &Results) -> String {
+    let settings = &results.settings;
+    let machine = &results.machine;
+    let mut lines = vec![
+        format!(
+            "{}, {} cores, Linux {}",
+            machine.processor, machine.cores, machine.kernel
+        ),
+        format!(
+            "{} at both ends of every connection; {} interleaved run(s) of {} s; load of the machine at the start: {}",
+            settings.congestion_control,
+            settings.repetitions,
+            settings.seconds,
+            machine.load_at_start
+        ),
+    ];
+    lines.extend(
+        results
+            .versions
+            .iter()
+            .map(|(program, version)| format!("{program}: {version}")),
+    );
+    if let Some(calibration) = &results.calibration {
+        let spinners: Vec<String> = calibration
+            .spinners
+            .iter()
+            .map(|spinner| {
+                format!(
+                    "{:.1} -> {:.1} %",
+                    spinner.used_share * 100.0,
+                    spinner.metered_share * 100.0
+                )
+            })
+            .collect();
+        lines.push(format!(
+            "CPU meter of core {}: {}",
+            settings.cores.proxy,
+            calibration.source.describe()
+        ));
+        lines.push(format!(
+            "  idle core: {:.2} % busy (background noise, not subtracted), {:.2} % stolen by the hypervisor",
+            calibration.idle_busy_share * 100.0,
+            calibration.idle_stolen_share * 100.0
+        ));
+        lines.push(format!(
+            "  spinners, used -> metered: {}",
+            spinners.join(", ")
+        ));
+    }
+    if !results.complete {
+        lines.push(String::from(
+            "PARTIAL: this benchmark did not come to its end",
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
+    let mut text = format!("\n{} ({})\n", work.title, work.name);
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        text,
+        "  {:<15} {:>10} {:>6} {:>9}   {:>8} {:>6} {:>9}   {:>8} {:>8}",
+        "", "requests/s", "+-", "carrick x", "CPU us", "+-", "carrick x", "p50 us", "p99 us"
+    );
+    let own = |figure| results.cell(work.name, JUDGED, figure).median();
+    for peer in PEERS {
+        let rate = results.cell(work.name, peer.name, Figure::Rate);
+        let cpu = results.cell(work.name, peer.name, Figure::Cpu);
+        if (&rate, &cpu) == (&Cell::Absent, &Cell::Absent) {
+            continue;
+        }
+        let latency = results.latency_us(work.name, peer.name);
+        let latency_text =
+            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.0}"));
+        let _ = writeln!(
+            text,
+            "  {:<15} {} {:>9}   {} {:>9}   {:>8} {:>8}",
+            peer.name,
+            figure_columns(&rate, 10, 0),
+            ratio(own(Figure::Rate), &rate),
+            figure_columns(&cpu, 8, 1),
+            ratio(own(Figure::Cpu), &cpu),
+            latency_text(latency.map(|(p50, _)| p50)),
+            latency_text(latency.map(|(_, p99)| p99)),
+        );
+        for cell in [&rate, &cpu] {
+            if let Cell::Failed(fault) = cell {
+                let _ = writeln!(text, "      FAILED: {fault}");
+            }
+        }
+    }
+    for verdict in verdicts.iter().filter(|verdict| verdict.work == work.name) {
+        let _ = writeln!(text, "  {}", verdict_line(verdict));
+    }
+    text
+}
+
+fn figure_columns(cell: &Cell, width: usize, decimals: usize) -> String {
+    match cell {
+        Cell::Absent => format!("{:>width$} {:>6}", "", ""),
+        Cell::Failed(_) => format!("{:>width$} {:>6}", "FAILED", ""),
+        Cell::Measured(summary) => {
+            format!(
+                "{:>width$.decimals$} {:>5.1}%",
+                summary.median,
+                summary.spread() * 100.0
+            )
+        }
+    }
+}
+
+fn ratio(own: Option<f64>, cell: &Cell) -> String {
+    match (own, cell.median()) {
+        (Some(own), Some(theirs)) if theirs > 0.0 => format!("{:.2}", own / theirs),
+        _ => String::new(),
+    }
+}
+
+fn verdict_line(verdict: &Verdict) -> String {
+    let (what, sign) = match verdict.figure {
+        Figure::Rate => ("requests/s", ">="),
+        Figure::Cpu => ("CPU", "<="),
+    };
+    let outcome = if verdict.met { "met" } else { "MISSED" };
+    format!(
+        "target: {what} {sign} {:.2} x {}: {:.2} x, {outcome}",
+        verdict.factor, verdict.best_peer, verdict.ratio
+    )
+}
+
+fn memory_table(results: &Results) -> String {
+    let mut text = String::new();
+    for kind in MemoryKind::ALL {
+        let cells: Vec<_> = PEERS
+            .iter()
+            .map(|peer| (peer.name, results.memory_cell(kind, peer.name)))
+            .filter(|(_, cell)| *cell != Cell::Absent)
+            .collect();
+        let Some(connections) = results
+            .memory
+            .iter()
+            .find(|run| run.kind == kind)
+            .map(|run| run.connections)
+        else {
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "\nprocess memory per {} ({}; growth of PSS over {connections} of them)",
+            kind.title(),
+            kind.name()
+        );
+        for (peer, cell) in cells {
+            let _ = match &cell {
+                Cell::Absent => Ok(()),
+                Cell::Failed(fault) => writeln!(text, "  {peer:<15} FAILED: {fault}"),
+                Cell::Measured(summary) => {
+                    let verdict = match (peer == JUDGED, summary.median <= memory_bytes_max(kind)) {
+                        (false, _) => String::new(),
+                        (true, true) => {
+                            format!("   target: at most {:.0}: met", memory_bytes_max(kind))
+                        }
+                        (true, false) => {
+                            format!("   target: at most {:.0}: MISSED", memory_bytes_max(kind))
+                        }
+                    };
+                    writeln!(
+                        text,
+                        "  {peer:<15} {:>8.0} bytes {:>5.1}%{verdict}",
+                        summary.median,
+                        summary.spread() * 100.0
+                    )
+                }
+            };
+        }
+    }
+    text
+}
+
+fn summary(results: &Results, verdicts: &[Verdict]) -> String {
+    let mut text = String::from("\n");
+    let missed: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.met).collect();
+    let _ = writeln!(
+        text,
+        "speed targets: {} met, {} missed",
+        verdicts.len() - missed.len(),
+        missed.len()
+    );
+    for verdict in missed {
+        let _ = writeln!(text, "  {:<15} {}", verdict.work, verdict_line(verdict));
+    }
+    for note in &results.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text.push_str(
+        "+-: the run farthest from the median. carrick x: carrick-auto's figure divided by this row's.\n\
+         CPU us: busy time of the proxy machine's core per request, packet work included.\n",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The name of a run: a prefix, the process and its start time, so that leftovers can be told from a run that is alive.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+/// Everything that the laboratory makes on a machine has a name that starts so.
+pub const PREFIX: &str = "carrick-lab";
+/// A file system in memory.
+pub const MEMORY_DIRECTORY: &str = "/dev/shm";
+
+/// A process, and when it was started, in clock ticks since boot: unlike a pid alone it is never used twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunName {
+    pid: u32,
+    started_ticks: u64,
+}
+
+impl RunName {
+    /// The name of the run that this process is.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn of_this_process() -> Result<Self> {
+        let pid = std::process::id();
+        let started_ticks =
+            started_ticks(pid).context("cannot read the start time of this process from /proc")?;
+        Ok(Self { pid, started_ticks })
+    }
+
+    /// Reads `carrick-lab.PID.START` with anything behind a further dot; `None` for names that are not ours.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        if parts.next()? != PREFIX {
+            return None;
+        }
+        let pid = parts.next()?.parse().ok()?;
+        let started_ticks = parts.next()?.parse().ok()?;
+        Some(Self { pid, started_ticks })
+    }
+
+    /// Whether the process that made the run still exists.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        started_ticks(self.pid) == Some(self.started_ticks)
+    }
+
+    /// The name of a part of the run.
+    #[must_use]
+    pub fn part(&self, role: &str) -> String {
+        format!("{self}.{role}")
+    }
+
+    /// The run's directory, in memory where the machine has such a file system.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        memory_directory().join(self.to_string())
+    }
+}
+
+impl std::fmt::Display for RunName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{PREFIX}.{}.{}", self.pid, self.started_ticks)
+    }
+}
+
+/// Where runs keep their files.
+#[must_use]
+pub fn memory_directory() -> PathBuf {
+    let memory = PathBuf::from(MEMORY_DIRECTORY);
+    if memory.is_dir() {
+        memory
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Field 22 of `/proc/PID/stat` (proc(5)); counted behind the command's name, which may hold spaces and brackets.
+fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;
