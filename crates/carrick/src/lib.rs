@@ -1,0 +1,2 @@
+//! The parts of the carrick program.
+pub mod config;
