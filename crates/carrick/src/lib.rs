@@ -1,2 +1,4 @@
 //! The parts of the carrick program.
+pub mod cli;
+pub mod commands;
 pub mod config;

@@ -37,8 +37,9 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         .map(|written| listener::check(written, engine, directory, &known, problems))
         .collect();
     addresses::check_conflicts(file, admin.as_ref(), problems);
+    addresses::check_loops(file, &listeners, &upstreams, problems);
     known.report_unused(problems);
-    if problems.has_error() {
+    if problems.count_errors() > 0 {
         return None;
     }
     Some(Plan {

@@ -427,55 +427,35 @@ fn connect_ports(table: &Section<'_>, problems: &mut Problems) -> Setting<Connec
 }
 
 fn servers(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<Server>> {
-    const KEY: &str = "servers";
-    let Some(value) = table.raw(KEY) else {
+    let Some(value) = table.raw("servers") else {
         return Setting::Absent;
     };
-    let one = |value: &Spanned<DeValue<'_>>, problems: &mut Problems| match value.get_ref() {
-        DeValue::String(text) => Some(Server {
-            address: Setting::Given(Spanned::new(value.span(), text.to_string())),
-            weight: 1,
-        }),
-        DeValue::Table(_) => {
-            let table = Section::from_value(value, &keys::SERVER, problems)?;
-            Some(Server {
-                address: required_text(&table, "address", problems),
-                weight: table.number("weight", problems),
-            })
-        }
-        _ => {
-            let _: Setting<()> = wrong_kind(
-                value,
-                KEY,
-                "a list of \"host:port\" and { address, weight }",
-                problems,
-            );
-            None
-        }
+    let servers = match value.get_ref() {
+        DeValue::Array(items) => items.iter().map(|item| server(item, problems)).collect(),
+        _ => vec![server(value, problems)],
     };
-    match value.get_ref() {
-        DeValue::Array(items) => {
-            let servers: Vec<_> = items
-                .iter()
-                .filter_map(|item| one(item, problems))
-                .collect();
-            if servers.len() < items.len() {
-                Setting::Wrong
-            } else {
-                Setting::Given(Spanned::new(value.span(), servers))
-            }
+    Setting::Given(Spanned::new(value.span(), servers))
+}
+
+fn server(value: &Spanned<DeValue<'_>>, problems: &mut Problems) -> Server {
+    const WHAT: &str = "a list of \"host:port\" and { address, weight }";
+    let address = match value.get_ref() {
+        DeValue::String(text) => Setting::Given(Spanned::new(value.span(), text.to_string())),
+        DeValue::Table(_) => {
+            return match Section::from_value(value, &keys::SERVER, problems) {
+                Some(table) => Server {
+                    address: required_text(&table, "address", problems),
+                    weight: table.number("weight", problems),
+                },
+                None => Server {
+                    address: Setting::Wrong,
+                    weight: 1,
+                },
+            };
         }
-        DeValue::String(_) => match one(value, problems) {
-            Some(server) => Setting::Given(Spanned::new(value.span(), vec![server])),
-            None => Setting::Wrong,
-        },
-        _ => wrong_kind(
-            value,
-            KEY,
-            "a list of \"host:port\" and { address, weight }",
-            problems,
-        ),
-    }
+        _ => wrong_kind(value, "servers", WHAT, problems),
+    };
+    Server { address, weight: 1 }
 }
 
 fn hash_on(text: &str) -> Result<HashOn, String> {

@@ -1,5 +1,9 @@
 //! Every key of the configuration file: its form, its limits, its default and what it is for. Read by the loader, by the
 //! messages about unknown keys, and by the tables in the documentation.
+mod markdown;
+
+pub use markdown::markdown;
+
 use std::time::Duration;
 
 /// A table of the file and the keys that it may have.

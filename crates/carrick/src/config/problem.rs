@@ -257,10 +257,13 @@ impl Problems {
         self.found.extend(others);
     }
 
-    /// Whether there is an error among them.
+    /// How many errors there are among them.
     #[must_use]
-    pub fn has_error(&self) -> bool {
-        worst(&self.found) == Some(Severity::Error)
+    pub fn count_errors(&self) -> usize {
+        self.found
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+            .count()
     }
 
     /// All of them, in the order of the file; those of other files behind.

@@ -33,6 +33,11 @@ impl<T> Setting<T> {
         matches!(self, Self::Absent)
     }
 
+    /// Whether the file says something that cannot be used.
+    pub fn is_wrong(&self) -> bool {
+        matches!(self, Self::Wrong)
+    }
+
     /// Reads the value further; a failure is an error whose text says what would be right.
     pub fn refine<U>(
         &self,

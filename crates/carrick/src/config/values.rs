@@ -1,7 +1,7 @@
 //! Single values as the file writes them: sizes, times, addresses, host and port.
 use super::plan::ServerAddress;
 use ipnet::IpNet;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// Bytes: `"64 KB"`, `"512 KiB"`, `"1 MB"`, `"4096"`. As in other proxies a KB is 1024 bytes, and so is a KiB.
@@ -31,7 +31,7 @@ pub fn show_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
     match UNITS
         .iter()
-        .find(|(unit, _)| bytes >= *unit && bytes % unit == 0)
+        .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit))
     {
         Some((unit, name)) => format!("\"{} {name}\"", bytes / unit),
         None => bytes.to_string(),
@@ -57,10 +57,10 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    if let Ok(address) = text.parse::<IpAddr>() {
+    if let Ok(address) = text.parse::<Ipv4Addr>() {
         return Err(format!(
             "the port is missing; write \"{}\"",
-            SocketAddr::new(address, 8080)
+            SocketAddr::new(address.into(), 8080)
         ));
     }
     if let Some(port) = text
@@ -72,7 +72,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
             "the address is missing; write \"0.0.0.0:{port}\" for all of IPv4, \"[::]:{port}\" for IPv6, too, or \"127.0.0.1:{port}\" for this machine only"
         ));
     }
-    if let Some(address) = unbracketed(text) {
+    if let Some(address) = unbracketed(text, 8080) {
         return Err(format!("IPv6 addresses need brackets; write \"{address}\""));
     }
     if let Some(port) = text
@@ -107,7 +107,7 @@ pub fn server_address(text: &str, default_port: Option<u16>) -> Result<ServerAdd
             "only host and port are wanted, without \"/{path}\"; write \"{host}\""
         ));
     }
-    if let Some(address) = unbracketed(text) {
+    if let Some(address) = unbracketed(text, 80) {
         return Err(format!("IPv6 addresses need brackets; write \"{address}\""));
     }
     let (host, port) = match text.rsplit_once(':') {
@@ -236,16 +236,19 @@ fn read_port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// `2001:db8::31` or, as far as it can be told, `2001:db8::31:80` as it should have been written.
-fn unbracketed(text: &str) -> Option<String> {
+/// An IPv6 address without brackets, as it should have been written. `2001:db8::31:80` is an address, but with a port more likely.
+fn unbracketed(text: &str, default_port: u16) -> Option<String> {
     if text.starts_with('[') || text.matches(':').count() < 2 {
         return None;
     }
-    match text.parse::<Ipv6Addr>() {
-        Ok(address) => Some(format!("[{address}]:80")),
-        Err(_) => {
-            let (address, port) = text.rsplit_once(':')?;
-            Some(format!("[{}]:{port}", address.parse::<Ipv6Addr>().ok()?))
-        }
+    if let Some((address, port)) = text.rsplit_once(':')
+        && let (Ok(address), Ok(port)) = (address.parse::<Ipv6Addr>(), port.parse::<u16>())
+    {
+        return Some(format!("[{address}]:{port}"));
     }
+    let address = text.parse::<Ipv6Addr>().ok()?;
+    Some(format!("[{address}]:{default_port}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
 //! Checks `[[listener]]`.
+use super::addresses::note_privileged_port;
 use super::route::{self, Kind};
 use super::upstream::Known;
 use super::{engine, path};
@@ -97,6 +98,7 @@ fn address(written: &file::Listener, problems: &mut Problems) -> Option<SocketAd
             .note(address.span(), "with port 0 the kernel picks a port", "")
             .help("carrick says which at its start");
     }
+    note_privileged_port(*address.get_ref(), address.span(), problems);
     Some(*address.get_ref())
 }
 

@@ -53,6 +53,7 @@ pub fn check_all(
 }
 
 fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {
+    let errors_before = problems.count_errors();
     const HTTP_CONDITIONS: [&str; 7] = [
         "host",
         "path",
@@ -98,7 +99,7 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
         sni: pattern(&route.sni, problems),
     };
     // A condition that is wrong would be a condition less: such a route must not be judged any further.
-    if is_wrong(route) {
+    if is_wrong(route) || problems.count_errors() > errors_before {
         None
     } else {
         Some(conditions)
@@ -106,18 +107,14 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
 }
 
 fn is_wrong(route: &file::Route) -> bool {
-    let wrong = |is_absent: bool, is_given: bool| !is_absent && !is_given;
-    wrong(route.host.is_absent(), route.host.given().is_some())
-        || wrong(route.path.is_absent(), route.path.given().is_some())
-        || wrong(
-            route.extension.is_absent(),
-            route.extension.given().is_some(),
-        )
-        || wrong(route.cookie.is_absent(), route.cookie.given().is_some())
-        || wrong(route.header.is_absent(), route.header.given().is_some())
-        || wrong(route.method.is_absent(), route.method.given().is_some())
-        || wrong(route.cgi.is_absent(), route.cgi.given().is_some())
-        || wrong(route.sni.is_absent(), route.sni.given().is_some())
+    [&route.host, &route.path, &route.cookie, &route.sni]
+        .into_iter()
+        .any(Setting::is_wrong)
+        || [&route.extension, &route.method]
+            .into_iter()
+            .any(Setting::is_wrong)
+        || route.header.is_wrong()
+        || route.cgi.is_wrong()
 }
 
 fn pattern(written: &Setting<String>, problems: &mut Problems) -> Option<NamePattern> {
@@ -258,7 +255,7 @@ fn report_unreachable(
         if let Some(reason) = route.conditions.never_matches() {
             problems
                 .warning(place.span.clone(), "this route can never match", "")
-                .help(format!("{reason}"));
+                .help(reason);
             continue;
         }
         let earlier = routes.iter().take(index).zip(written).find(|(earlier, _)| {

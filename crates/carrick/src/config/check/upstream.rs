@@ -138,7 +138,7 @@ fn check(
         _ => Method::RoundRobin,
     };
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
-    let health = check_health(written, problems);
+    let health = check_health(written, in_tunnel, problems);
     let send_proxy_protocol = written
         .send_proxy_protocol
         .given()
@@ -277,10 +277,19 @@ fn check_hash_on(
     given.get_ref().clone()
 }
 
-fn check_health(written: &file::Upstream, problems: &mut Problems) -> Option<HealthPlan> {
+fn check_health(
+    written: &file::Upstream,
+    in_tunnel: bool,
+    problems: &mut Problems,
+) -> Option<HealthPlan> {
     let health = written.health.given()?.get_ref();
     if let Some(path) = health.path.given() {
         let text = path.get_ref();
+        if in_tunnel {
+            problems
+                .note(path.span(), "a tunnel uses this upstream, and this check speaks HTTP without TLS", "")
+                .help("leave `path` out if the servers speak something else: a connection is enough then");
+        }
         if !text.starts_with('/') {
             problems
                 .error(path.span(), "a path begins with \"/\"", "")
