@@ -1,2 +1,6 @@
 //! The carrick program.
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    carrick::cli::main()
+}

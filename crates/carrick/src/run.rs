@@ -2,7 +2,7 @@
 //!
 //! Order: configuration, descriptors, admin address, listening sockets, then threads. What can fail fails before a client is let in.
 use crate::config;
-use crate::config::plan::{ListenerPlan, Mode, Plan};
+use crate::config::plan::{Mode, Plan};
 use crate::control::signals::{SignalOrder, Signals};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::telemetry::access_log::LogThread;
@@ -53,7 +53,9 @@ pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
     let loaded = config::load(source.as_deref()).map_err(RunError::Configuration)?;
     warn_of(&loaded.problems);
     let plan = Arc::new(loaded.plan);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         // Before anything else, so that no signal finds the program without an answer.
         let mut signals = Signals::catch()?;
@@ -70,15 +72,29 @@ impl Program {
         let features = probe();
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
-        let running = Running { plan: Arc::clone(&plan), upstreams: upstreams.clone() };
-        let state = Arc::new(ControlState::new(running, metrics.clone(), engine_statuses(&features)));
+        let running = Running {
+            plan: Arc::clone(&plan),
+            upstreams: upstreams.clone(),
+        };
+        let state = Arc::new(ControlState::new(
+            running,
+            metrics.clone(),
+            engine_statuses(&features),
+        ));
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
         let control = Control::start(Arc::clone(&state))?;
         let listeners = worker::bound_listeners(&plan)?;
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
-        let live = Arc::new(Live { generation: 0, plan: Arc::clone(&plan), upstreams });
-        let (orders, receiver) = watch::channel(Orders { live, draining: false });
+        let live = Arc::new(Live {
+            generation: 0,
+            plan: Arc::clone(&plan),
+            upstreams,
+        });
+        let (orders, receiver) = watch::channel(Orders {
+            live,
+            draining: false,
+        });
         let mut workers = Vec::new();
         for (number, (listeners, metrics)) in listeners.into_iter().zip(metrics).enumerate() {
             let parts = WorkerParts {
@@ -86,14 +102,26 @@ impl Program {
                 listeners,
                 orders: receiver.clone(),
                 log: sender.worker(Arc::clone(&metrics)),
-                resolver: WorkerResolver::new(control.resolver(), plan.limits.dns_cache, Arc::clone(&metrics)),
+                resolver: WorkerResolver::new(
+                    control.resolver(),
+                    plan.limits.dns_cache,
+                    Arc::clone(&metrics),
+                ),
                 metrics,
                 admission: Arc::clone(&admission),
             };
             workers.push(start_worker(parts)?);
         }
         announce(&plan, &features);
-        Ok(Self { source, state, control, log, admission, orders, workers })
+        Ok(Self {
+            source,
+            state,
+            control,
+            log,
+            admission,
+            orders,
+            workers,
+        })
     }
 
     /// Obeys signals until one asks for the end.
@@ -115,28 +143,48 @@ impl Program {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let loaded = config::load(self.source.as_deref()).map_err(|problems| problems.to_string())?;
+        let loaded =
+            config::load(self.source.as_deref()).map_err(|problems| problems.to_string())?;
         warn_of(&loaded.problems);
         let before = self.orders.borrow().live.clone();
         let mut plan = loaded.plan;
         if plan.workers != before.plan.workers {
-            tracing::warn!("[workers] count changes only with a restart; {} go on", before.plan.workers);
+            tracing::warn!(
+                "[workers] count changes only with a restart; {} go on",
+                before.plan.workers
+            );
             plan.workers = before.plan.workers;
         }
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {
-            if !before.plan.listeners.iter().any(|known| known.address == listener.address) {
+            if !before
+                .plan
+                .listeners
+                .iter()
+                .any(|known| known.address == listener.address)
+            {
                 worker::bind(listener.address).map_err(|error| error.to_string())?;
             }
         }
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
-        let running = Running { plan: Arc::clone(&plan), upstreams: upstreams.clone() };
-        self.log.change(&plan.log, plan.limits.log_queue).map_err(|error| error.to_string())?;
-        self.control.apply(running).map_err(|error| error.to_string())?;
+        let running = Running {
+            plan: Arc::clone(&plan),
+            upstreams: upstreams.clone(),
+        };
+        self.log
+            .change(&plan.log, plan.limits.log_queue)
+            .map_err(|error| error.to_string())?;
+        self.control
+            .apply(running)
+            .map_err(|error| error.to_string())?;
         set_limits(&self.admission, &plan, descriptor_limit());
         let generation = before.generation + 1;
-        let live = Arc::new(Live { generation, plan, upstreams });
+        let live = Arc::new(Live {
+            generation,
+            plan,
+            upstreams,
+        });
         self.orders.send_modify(|orders| orders.live = live);
         Ok(())
     }
@@ -184,11 +232,13 @@ fn warn_of(problems: &[config::problem::Problem]) {
 
 fn start_worker(parts: WorkerParts) -> io::Result<JoinHandle<()>> {
     let number = parts.number;
-    std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-        if let Err(error) = worker::run(parts) {
-            tracing::error!(worker = number, "worker cannot run: {error}");
-        }
-    })
+    std::thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || {
+            if let Err(error) = worker::run(parts) {
+                tracing::error!(worker = number, "worker cannot run: {error}");
+            }
+        })
 }
 
 /// Raises the soft limit on descriptors to the hard limit; the limit then in force.
@@ -196,7 +246,13 @@ fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
         // A failure leaves the lower limit, which is what is then read.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                maximum: limit.maximum,
+            },
+        );
     }
     descriptor_limit()
 }
@@ -208,7 +264,8 @@ fn descriptor_limit() -> u64 {
 /// Sets the limits on clients. An idle client costs one descriptor, a busy one two; when they run out, accepting waits.
 fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
     let asked = plan.limits.connections;
-    let possible = usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX);
+    let possible =
+        usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX);
     if asked > possible {
         tracing::info!(
             "[limits] connections = {asked}, but {descriptors} descriptors a process allow {possible} clients, half of that when each has an upstream connection; raise the limit (`LimitNOFILE=`, `ulimit -n`)"
@@ -233,12 +290,9 @@ fn engine_statuses(features: &[Feature]) -> Vec<EngineStatus> {
 
 /// Says what is listened on, which engines are usable, and what to try.
 fn announce(plan: &Plan, features: &[Feature]) {
-    let mut text = format!("carrick {} is ready, {} worker(s)\n", env!("CARGO_PKG_VERSION"), plan.workers);
-    for listener in &plan.listeners {
-        text += &format!("  {:<8} {}\n", mode_name(listener), listener.address);
-    }
-    if let Some(admin) = plan.admin {
-        text += &format!("  {:<8} http://{admin}/  (metrics, health, status)\n", "admin");
+    let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
+    for line in config::summary::lines(plan) {
+        text += &format!("  {line}\n");
     }
     text += "engines\n";
     for feature in features {
@@ -255,21 +309,21 @@ fn announce(plan: &Plan, features: &[Feature]) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn mode_name(listener: &ListenerPlan) -> &'static str {
-    match listener.mode {
-        Mode::Forward(_) => "forward",
-        Mode::Switch(_) => "switch",
-        Mode::Tunnel(_) => "tunnel",
-    }
-}
-
 fn commands_to_try(plan: &Plan) -> Vec<String> {
     let mut commands = Vec::new();
-    if let Some(forward) = plan.listeners.iter().find(|listener| matches!(listener.mode, Mode::Forward(_))) {
+    if let Some(forward) = plan
+        .listeners
+        .iter()
+        .find(|listener| matches!(listener.mode, Mode::Forward(_)))
+    {
         let proxy = reachable(forward.address);
         commands.push(format!("curl -x http://{proxy} http://example.org/"));
         commands.push(format!("curl -x http://{proxy} https://example.org/"));
-    } else if let Some(switch) = plan.listeners.iter().find(|listener| matches!(listener.mode, Mode::Switch(_))) {
+    } else if let Some(switch) = plan
+        .listeners
+        .iter()
+        .find(|listener| matches!(listener.mode, Mode::Switch(_)))
+    {
         commands.push(format!("curl -i http://{}/", reachable(switch.address)));
     }
     if let Some(admin) = plan.admin {
@@ -284,7 +338,11 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut address = address;
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+        address.set_ip(if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
     }
     address
 }

@@ -67,12 +67,20 @@ impl UpstreamState {
                     .iter()
                     .map(|server| {
                         before
-                            .and_then(|state| state.servers.iter().find(|known| known.address == server.address))
+                            .and_then(|state| {
+                                state
+                                    .servers
+                                    .iter()
+                                    .find(|known| known.address == server.address)
+                            })
                             .cloned()
                             .unwrap_or_else(|| Arc::new(ServerState::new(server.address.clone())))
                     })
                     .collect();
-                Arc::new(Self { plan: Arc::clone(plan), servers })
+                Arc::new(Self {
+                    plan: Arc::clone(plan),
+                    servers,
+                })
             })
             .collect()
     }

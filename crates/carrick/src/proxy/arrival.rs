@@ -2,10 +2,10 @@
 use super::{session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::telemetry::metrics::Limit;
+use crate::worker::Worker;
 use crate::worker::deadline::Timer;
 use crate::worker::io::read_some;
 use crate::worker::live::WorkerLive;
-use crate::worker::Worker;
 use carrick_logic::proxy_protocol::{self, Header};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -31,8 +31,17 @@ pub struct Client {
 /// Serves a client's connection to its end.
 pub async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, listener: SocketAddr) {
     let live = worker.live();
-    let Some(listener) = live.listener(listener) else { return };
-    let mut client = Client { worker, live, listener, stream, address: peer, timer: Timer::default() };
+    let Some(listener) = live.listener(listener) else {
+        return;
+    };
+    let mut client = Client {
+        worker,
+        live,
+        listener,
+        stream,
+        address: peer,
+        timer: Timer::default(),
+    };
     let mut first = Vec::new();
     if client.listener.proxy_protocol {
         match read_proxy_header(&mut client).await {
@@ -63,7 +72,11 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
     let limit = client.live.plan().timeouts.head;
     let deadline = std::time::Instant::now() + limit;
     loop {
-        match client.timer.until(deadline, read_some(&client.stream, &mut buffer)).await {
+        match client
+            .timer
+            .until(deadline, read_some(&client.stream, &mut buffer))
+            .await
+        {
             Ok(Ok(count)) if count > 0 => {}
             Ok(_) => return None,
             Err(_) => {
@@ -91,5 +104,9 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
 
 fn refuse_header(client: &Client, reason: &str) {
     client.worker.metrics.refusals.count("proxy_protocol");
-    tracing::debug!("{}: PROXY header from {}: {reason}", client.listener.address, client.address);
+    tracing::debug!(
+        "{}: PROXY header from {}: {reason}",
+        client.listener.address,
+        client.address
+    );
 }

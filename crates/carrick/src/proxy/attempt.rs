@@ -14,7 +14,8 @@ use crate::worker::deadline::{TimedOut, Timer};
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{
-    self, BodyLength, HeadLimits, Progress, Refusal, RequestRewrite, ResponseBody, ResponseHead, ResponseRewrite, Version,
+    self, BodyLength, HeadLimits, Progress, Refusal, RequestRewrite, ResponseBody, ResponseHead,
+    ResponseRewrite, Version,
 };
 use carrick_splice::{Engine, RateMin};
 use rustix::net::{RecvFlags, recv};
@@ -68,18 +69,31 @@ enum NoHead {
 }
 
 /// Passes the request in `scratch` on, and its response back.
-pub async fn relay(client: &mut Client, scratch: &mut Scratch, destination: &Destination, trace: &mut Trace) -> Outcome {
+pub async fn relay(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut Trace,
+) -> Outcome {
     scratch.out.clear();
     let head = &scratch.request_head;
-    http1::write_request(&mut scratch.out, &scratch.request, head, &RequestRewrite {
-        form: destination.form,
-        via: &client.listener.via,
-        client: client.address.ip(),
-        forwarded: client.listener.forwarded,
-        pass_proxy_authorization: matches!(destination.place, Place::Origin { parent: true, .. }),
-        pass_upgrade: head.wants_upgrade,
-        drop_expect: false,
-    });
+    http1::write_request(
+        &mut scratch.out,
+        &scratch.request,
+        head,
+        &RequestRewrite {
+            form: destination.form,
+            via: &client.listener.via,
+            client: client.address.ip(),
+            forwarded: client.listener.forwarded,
+            pass_proxy_authorization: matches!(
+                destination.place,
+                Place::Origin { parent: true, .. }
+            ),
+            pass_upgrade: head.wants_upgrade,
+            drop_expect: false,
+        },
+    );
     let mut tried = Vec::new();
     let attempts = client.live.plan().limits.attempts;
     let mut attempt = 1;
@@ -87,12 +101,22 @@ pub async fn relay(client: &mut Client, scratch: &mut Scratch, destination: &Des
         let replayable = head_is_replayable(scratch);
         let mut address = [0; 16];
         let key = match &destination.place {
-            Place::Group { group, .. } => hash_key(client, group, &scratch.request, &scratch.request_head, &mut address),
+            Place::Group { group, .. } => hash_key(
+                client,
+                group,
+                &scratch.request,
+                &scratch.request_head,
+                &mut address,
+            ),
             Place::Origin { .. } => None,
         };
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
-        let wanted = Wanted { key, reuse, make_sure: !replayable };
+        let wanted = Wanted {
+            key,
+            reuse,
+            make_sure: !replayable,
+        };
         let checkout = match checkout(client, &destination.place, wanted, &mut tried, trace).await {
             Ok(checkout) => checkout,
             Err(unreachable) => return Outcome::Failed(Failure::Unreachable(unreachable)),
@@ -104,7 +128,12 @@ pub async fn relay(client: &mut Client, scratch: &mut Scratch, destination: &Des
         };
         match result {
             Ok(outcome) => return outcome,
-            Err(Again { nothing_sent, failure, reused, server }) => {
+            Err(Again {
+                nothing_sent,
+                failure,
+                reused,
+                server,
+            }) => {
                 let may = nothing_sent || replayable;
                 if !may || attempt >= attempts {
                     if may {
@@ -134,7 +163,12 @@ struct Again {
 impl Again {
     fn new(checkout: &Checkout, place: &Place, nothing_sent: bool, failure: Failure) -> Self {
         checkout.failed(place);
-        Self { nothing_sent, failure, reused: checkout.upstream.reused, server: checkout.server }
+        Self {
+            nothing_sent,
+            failure,
+            reused: checkout.upstream.reused,
+            server: checkout.server,
+        }
     }
 }
 
@@ -154,24 +188,62 @@ async fn without_body(
     let idle = client.live.plan().timeouts.idle;
     let stream = &checkout.upstream.stream;
     let mut nothing_sent = checkout.preamble.is_empty();
-    if !nothing_sent && let Err(error) = client.timer.within(idle, write_all(stream, &checkout.preamble)).await.unwrap_or_else(stalled) {
+    if !nothing_sent
+        && let Err(error) = client
+            .timer
+            .within(idle, write_all(stream, &checkout.preamble))
+            .await
+            .unwrap_or_else(stalled)
+    {
         tracing::debug!("send to {}: {error}", checkout.upstream.address);
-        return Err(Again::new(&checkout, place, true, Failure::NoResponse("upstream_reset")));
+        return Err(Again::new(
+            &checkout,
+            place,
+            true,
+            Failure::NoResponse("upstream_reset"),
+        ));
     }
     let mut left = 0;
-    let sent = client.timer.within(idle, crate::worker::io::write_both(stream, &scratch.out, &[], &mut left)).await;
+    let sent = client
+        .timer
+        .within(
+            idle,
+            crate::worker::io::write_both(stream, &scratch.out, &[], &mut left),
+        )
+        .await;
     if let Err(error) = sent.unwrap_or_else(stalled) {
         nothing_sent &= left == scratch.out.len();
         tracing::debug!("send to {}: {error}", checkout.upstream.address);
-        return Err(Again::new(&checkout, place, nothing_sent, Failure::NoResponse("upstream_reset")));
+        return Err(Again::new(
+            &checkout,
+            place,
+            nothing_sent,
+            Failure::NoResponse("upstream_reset"),
+        ));
     }
     scratch.response.clear();
     let mut watch = Watch::On;
     let deadline = Instant::now() + idle;
-    let Client { stream: client_stream, timer, listener, live, .. } = &mut *client;
+    let Client {
+        stream: client_stream,
+        timer,
+        listener,
+        live,
+        ..
+    } = &mut *client;
     let limits = live.plan().limits.head;
     let waited = loop {
-        let head = wait_for_head(stream, client_stream, &mut watch, timer, deadline, scratch, limits, trace).await;
+        let head = wait_for_head(
+            stream,
+            client_stream,
+            &mut watch,
+            timer,
+            deadline,
+            scratch,
+            limits,
+            trace,
+        )
+        .await;
         if head.is_err() || !scratch.response_head.is_interim() {
             break head;
         }
@@ -181,8 +253,15 @@ async fn without_body(
     };
     match waited {
         Ok(()) => Ok(answer(client, scratch, destination, checkout, trace, true).await),
-        Err(NoHead::Closed { started: false }) => Err(Again::new(&checkout, place, false, Failure::NoResponse("upstream_closed"))),
-        Err(no_head) => Ok(Outcome::Failed(failure_of(client, no_head, &checkout, place))),
+        Err(NoHead::Closed { started: false }) => Err(Again::new(
+            &checkout,
+            place,
+            false,
+            Failure::NoResponse("upstream_closed"),
+        )),
+        Err(no_head) => Ok(Outcome::Failed(failure_of(
+            client, no_head, &checkout, place,
+        ))),
     }
 }
 
@@ -209,16 +288,40 @@ async fn with_body(
     let mut sent: Option<Result<(), NotSent>> = None;
     scratch.response.clear();
     let outcome = {
-        let Client { stream: client_stream, timer, listener, .. } = &mut *client;
-        let mut body = pin!(request_body::send(means, client_stream, upstream, &sending, (&mut request, head_bytes), body_length, &mut received));
+        let Client {
+            stream: client_stream,
+            timer,
+            listener,
+            ..
+        } = &mut *client;
+        let mut body = pin!(request_body::send(
+            means,
+            client_stream,
+            upstream,
+            &sending,
+            (&mut request, head_bytes),
+            body_length,
+            &mut received
+        ));
         let mut watch = Watch::Off;
         let head = loop {
             // Until the body is sent, its own time limits count; the response's limit begins with the body's end.
             let far = Instant::now() + if sent.is_some() { idle } else { FOREVER };
             let head = {
-                let mut waiting = pin!(wait_for_head(upstream, client_stream, &mut watch, timer, far, scratch, limits, trace));
+                let mut waiting = pin!(wait_for_head(
+                    upstream,
+                    client_stream,
+                    &mut watch,
+                    timer,
+                    far,
+                    scratch,
+                    limits,
+                    trace
+                ));
                 poll_fn(|cx| {
-                    if sent.is_none() && let Poll::Ready(result) = body.as_mut().poll(cx) {
+                    if sent.is_none()
+                        && let Poll::Ready(result) = body.as_mut().poll(cx)
+                    {
                         sent = Some(result);
                         return Poll::Ready(None);
                     }
@@ -229,13 +332,31 @@ async fn with_body(
             match (head, &sent) {
                 (None, Some(Ok(()))) => {}
                 // The upstream no longer reads: it may have answered before it closed. That is waited for, shortly.
-                (None, Some(Err(NotSent::Upstream { nothing_sent: false, .. }))) => {
+                (
+                    None,
+                    Some(Err(NotSent::Upstream {
+                        nothing_sent: false,
+                        ..
+                    })),
+                ) => {
                     let soon = Instant::now() + LAST_WORDS;
-                    break wait_for_head(upstream, client_stream, &mut watch, timer, soon, scratch, limits, trace).await;
+                    break wait_for_head(
+                        upstream,
+                        client_stream,
+                        &mut watch,
+                        timer,
+                        soon,
+                        scratch,
+                        limits,
+                        trace,
+                    )
+                    .await;
                 }
                 (None, _) => break Err(NoHead::Closed { started: false }),
                 (Some(Ok(())), _) if scratch.response_head.is_interim() => {
-                    if let Err(gone) = pass_interim(client_stream, timer, idle, &listener.via, scratch).await {
+                    if let Err(gone) =
+                        pass_interim(client_stream, timer, idle, &listener.via, scratch).await
+                    {
                         break Err(gone);
                     }
                 }
@@ -249,12 +370,16 @@ async fn with_body(
                 if is_tunnel(scratch) {
                     None
                 } else {
-                    let keep_alive = write_head(client_stream_context(listener, &worker), scratch, body_sent);
+                    let keep_alive =
+                        write_head(client_stream_context(listener, &worker), scratch, body_sent);
                     let mut passing = Passing::new(scratch);
                     let passed = {
-                        let mut passing = pin!(passing.response.pass(means, upstream, client_stream, timer));
+                        let mut passing =
+                            pin!(passing.response.pass(means, upstream, client_stream, timer));
                         poll_fn(|cx| {
-                            if sent.is_none() && let Poll::Ready(result) = body.as_mut().poll(cx) {
+                            if sent.is_none()
+                                && let Poll::Ready(result) = body.as_mut().poll(cx)
+                            {
                                 sent = Some(result);
                             }
                             passing.as_mut().poll(cx)
@@ -276,20 +401,45 @@ async fn with_body(
         None => Ok(answer(client, scratch, destination, checkout, trace, body_sent).await),
         Some(Ok((passed, keep_alive))) => {
             trace.status = scratch.response_head.status;
-            Ok(conclude(client, scratch, destination, checkout, trace, passed, keep_alive, body_sent))
+            Ok(conclude(
+                client,
+                scratch,
+                destination,
+                checkout,
+                trace,
+                passed,
+                keep_alive,
+                body_sent,
+            ))
         }
         Some(Err(no_head)) => match sent {
-            Some(Err(NotSent::ClientGone)) => Ok(Outcome::Failed(Failure::ClientGone("client_closed"))),
+            Some(Err(NotSent::ClientGone)) => {
+                Ok(Outcome::Failed(Failure::ClientGone("client_closed")))
+            }
             Some(Err(NotSent::ClientSlow)) => Ok(Outcome::Failed(Failure::ClientSlow)),
-            Some(Err(NotSent::Refused(refusal))) => Ok(Outcome::Failed(Failure::BadRequest(refusal))),
+            Some(Err(NotSent::Refused(refusal))) => {
+                Ok(Outcome::Failed(Failure::BadRequest(refusal)))
+            }
             Some(Err(NotSent::UpstreamSlow)) => Ok(Outcome::Failed(Failure::TimedOut)),
-            Some(Err(NotSent::Upstream { nothing_sent, error })) => {
+            Some(Err(NotSent::Upstream {
+                nothing_sent,
+                error,
+            })) => {
                 tracing::debug!("send to {}: {error}", checkout.upstream.address);
                 scratch.out.clear();
-                scratch.out.extend_from_slice(sending.get(checkout.preamble.len()..).unwrap_or_default());
-                Err(Again::new(&checkout, place, nothing_sent, Failure::NoResponse("upstream_reset")))
+                scratch
+                    .out
+                    .extend_from_slice(sending.get(checkout.preamble.len()..).unwrap_or_default());
+                Err(Again::new(
+                    &checkout,
+                    place,
+                    nothing_sent,
+                    Failure::NoResponse("upstream_reset"),
+                ))
             }
-            Some(Ok(())) | None => Ok(Outcome::Failed(failure_of(client, no_head, &checkout, place))),
+            Some(Ok(())) | None => Ok(Outcome::Failed(failure_of(
+                client, no_head, &checkout, place,
+            ))),
         },
     }
 }
@@ -313,28 +463,55 @@ async fn answer(
     trace.status = scratch.response_head.status;
     if scratch.response_head.status == 101 && !scratch.request_head.wants_upgrade {
         let reason = "the upstream switched protocols without being asked";
-        return Outcome::Failed(Failure::BadResponse(Refusal { status: 502, reason, label: "unasked_upgrade" }));
+        return Outcome::Failed(Failure::BadResponse(Refusal {
+            status: 502,
+            reason,
+            label: "unasked_upgrade",
+        }));
     }
     let worker = std::rc::Rc::clone(&client.worker);
     let means = means(client, &worker, destination);
-    let Client { stream, timer, listener, .. } = &mut *client;
+    let Client {
+        stream,
+        timer,
+        listener,
+        ..
+    } = &mut *client;
     let keep_alive = write_head(client_stream_context(listener, &worker), scratch, body_sent);
     let tunnel = is_tunnel(scratch);
     let mut passing = Passing::new(scratch);
-    let passed = passing.response.pass(means, &checkout.upstream.stream, stream, timer).await;
+    let passed = passing
+        .response
+        .pass(means, &checkout.upstream.stream, stream, timer)
+        .await;
     trace.sent += passing.response.body_bytes;
     trace.engine = Some(passing.response.engine);
     if tunnel {
         return match passed {
             Passed::Whole | Passed::WholeAndDone => Outcome::Tunnel(checkout),
-            passed => Outcome::Answered { passed, keep_alive: false },
+            passed => Outcome::Answered {
+                passed,
+                keep_alive: false,
+            },
         };
     }
-    conclude(client, scratch, destination, checkout, trace, passed, keep_alive, body_sent)
+    conclude(
+        client,
+        scratch,
+        destination,
+        checkout,
+        trace,
+        passed,
+        keep_alive,
+        body_sent,
+    )
 }
 
 /// What becomes of the two connections after a response.
-#[expect(clippy::too_many_arguments, reason = "each is a part of one request's state that has another owner")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a part of one request's state that has another owner"
+)]
 fn conclude(
     client: &Client,
     scratch: &Scratch,
@@ -347,7 +524,9 @@ fn conclude(
 ) -> Outcome {
     checkout.count(trace.received, trace.sent);
     match passed {
-        Passed::Whole if scratch.response_head.keep_alive && body_sent => checkout.give_back(client, &destination.place),
+        Passed::Whole if scratch.response_head.keep_alive && body_sent => {
+            checkout.give_back(client, &destination.place)
+        }
         Passed::Whole | Passed::WholeAndDone => {}
         Passed::ClientGone(how) => trace.ended = how,
         Passed::UpstreamBroke(how) => {
@@ -362,9 +541,15 @@ fn is_tunnel(scratch: &Scratch) -> bool {
     scratch.response_head.body == ResponseBody::Tunnel
 }
 
-type HeadContext<'a> = (&'a crate::config::plan::ListenerPlan, &'a crate::worker::Worker);
+type HeadContext<'a> = (
+    &'a crate::config::plan::ListenerPlan,
+    &'a crate::worker::Worker,
+);
 
-fn client_stream_context<'a>(listener: &'a crate::config::plan::ListenerPlan, worker: &'a crate::worker::Worker) -> HeadContext<'a> {
+fn client_stream_context<'a>(
+    listener: &'a crate::config::plan::ListenerPlan,
+    worker: &'a crate::worker::Worker,
+) -> HeadContext<'a> {
     (listener, worker)
 }
 
@@ -378,13 +563,18 @@ fn write_head((listener, worker): HeadContext<'_>, scratch: &mut Scratch, body_s
     };
     let keep_alive = request.keep_alive && body_sent && delimited && !worker.is_draining();
     scratch.out.clear();
-    http1::write_response(&mut scratch.out, &scratch.response, response, &ResponseRewrite {
-        via: &listener.via,
-        client_version: request.version,
-        keep_alive,
-        add_chunked: false,
-        pass_upgrade: request.wants_upgrade,
-    });
+    http1::write_response(
+        &mut scratch.out,
+        &scratch.response,
+        response,
+        &ResponseRewrite {
+            via: &listener.via,
+            client_version: request.version,
+            keep_alive,
+            add_chunked: false,
+            pass_upgrade: request.wants_upgrade,
+        },
+    );
     keep_alive
 }
 
@@ -395,7 +585,13 @@ struct Passing<'a> {
 
 impl<'a> Passing<'a> {
     fn new(scratch: &'a mut Scratch) -> Self {
-        let Scratch { response, out, response_head, request_head, .. } = scratch;
+        let Scratch {
+            response,
+            out,
+            response_head,
+            request_head,
+            ..
+        } = scratch;
         Self {
             response: Response {
                 head: response_head,
@@ -409,10 +605,22 @@ impl<'a> Passing<'a> {
     }
 }
 
-fn means<'a>(client: &Client, worker: &'a crate::worker::Worker, destination: &Destination) -> Means<'a> {
+fn means<'a>(
+    client: &Client,
+    worker: &'a crate::worker::Worker,
+    destination: &Destination,
+) -> Means<'a> {
     let plan = client.live.plan();
-    let rate_min = (plan.limits.rate_min > 0).then_some(RateMin { bytes_per_second: plan.limits.rate_min, grace: plan.timeouts.head });
-    Means { splicer: &worker.splicer, engine: destination.engine, idle: plan.timeouts.idle, rate_min }
+    let rate_min = (plan.limits.rate_min > 0).then_some(RateMin {
+        bytes_per_second: plan.limits.rate_min,
+        grace: plan.timeouts.head,
+    });
+    Means {
+        splicer: &worker.splicer,
+        engine: destination.engine,
+        idle: plan.timeouts.idle,
+        rate_min,
+    }
 }
 
 /// Whether the client's connection is watched while a response is waited for.
@@ -425,7 +633,10 @@ enum Watch {
 }
 
 /// Waits until `scratch.response` begins with a whole head, parsed into `scratch.response_head`.
-#[expect(clippy::too_many_arguments, reason = "each is a part of one request's state that has another owner")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a part of one request's state that has another owner"
+)]
 async fn wait_for_head(
     upstream: &TcpStream,
     client: &TcpStream,
@@ -436,7 +647,12 @@ async fn wait_for_head(
     limits: HeadLimits,
     trace: &mut Trace,
 ) -> Result<(), NoHead> {
-    let Scratch { response, response_head, request_head, .. } = scratch;
+    let Scratch {
+        response,
+        response_head,
+        request_head,
+        ..
+    } = scratch;
     loop {
         if !response.is_empty() {
             match response_head.parse(response, request_head.method, &limits) {
@@ -455,7 +671,11 @@ async fn wait_for_head(
                 if let Poll::Ready(read) = std::pin::Pin::new(&mut reading).poll(cx) {
                     return Poll::Ready(Some(read));
                 }
-                if *watch == Watch::On && poll_gone(client, watch, cx) { Poll::Ready(None) } else { Poll::Pending }
+                if *watch == Watch::On && poll_gone(client, watch, cx) {
+                    Poll::Ready(None)
+                } else {
+                    Poll::Pending
+                }
             });
             timer.until(deadline, either).await
         };
@@ -476,7 +696,13 @@ async fn wait_for_head(
 fn poll_gone(client: &TcpStream, watch: &mut Watch, cx: &mut Context<'_>) -> bool {
     while client.poll_read_ready(cx).is_ready() {
         let mut byte = [0];
-        let peeked = client.try_io(tokio::io::Interest::READABLE, || Ok(recv(client, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?));
+        let peeked = client.try_io(tokio::io::Interest::READABLE, || {
+            Ok(recv(
+                client,
+                &mut byte,
+                RecvFlags::PEEK | RecvFlags::DONTWAIT,
+            )?)
+        });
         match peeked {
             Ok(_) => {
                 *watch = Watch::Off;
@@ -490,11 +716,23 @@ fn poll_gone(client: &TcpStream, watch: &mut Watch, cx: &mut Context<'_>) -> boo
 }
 
 /// Passes a 1xx response on to a client that knows them (RFC 9110 section 15.2) and removes it from `scratch.response`.
-async fn pass_interim(client: &TcpStream, timer: &mut Timer, idle: std::time::Duration, via: &str, scratch: &mut Scratch) -> Result<(), NoHead> {
+async fn pass_interim(
+    client: &TcpStream,
+    timer: &mut Timer,
+    idle: std::time::Duration,
+    via: &str,
+    scratch: &mut Scratch,
+) -> Result<(), NoHead> {
     let head: &ResponseHead = &scratch.response_head;
     if scratch.request_head.version == Version::Http11 {
         let mut out = Vec::with_capacity(256);
-        let how = ResponseRewrite { via, client_version: Version::Http11, keep_alive: true, add_chunked: false, pass_upgrade: false };
+        let how = ResponseRewrite {
+            via,
+            client_version: Version::Http11,
+            keep_alive: true,
+            add_chunked: false,
+            pass_upgrade: false,
+        };
         http1::write_response(&mut out, &scratch.response, head, &how);
         match timer.within(idle, write_all(client, &out)).await {
             Ok(Ok(())) => {}
@@ -528,4 +766,3 @@ fn failure_of(client: &Client, no_head: NoHead, checkout: &Checkout, place: &Pla
 fn stalled<T>(_: TimedOut) -> io::Result<T> {
     Err(io::ErrorKind::TimedOut.into())
 }
-

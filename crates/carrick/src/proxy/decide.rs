@@ -64,32 +64,58 @@ pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String
             }
             forward(client, plan, bytes, head)
         }
-        Mode::Tunnel(_) => Decision::Reply(Reply::new(500, "internal", "a tunnel listener does not speak HTTP")),
+        Mode::Tunnel(_) => Decision::Reply(Reply::new(
+            500,
+            "internal",
+            "a tunnel listener does not speak HTTP",
+        )),
     }
 }
 
 fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
     if head.method == Method::Connect {
-        let mut reply = Reply::new(405, "connect_to_switch", "CONNECT is for forward proxies; this is not one.");
+        let mut reply = Reply::new(
+            405,
+            "connect_to_switch",
+            "CONNECT is for forward proxies; this is not one.",
+        );
         reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
         return Decision::Reply(reply);
     }
-    let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head).and_then(|index| routes.get(index));
+    let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head)
+        .and_then(|index| routes.get(index));
     let Some(route) = route else {
-        return Decision::Reply(Reply::new(404, "no_route", "No route of this server matches the request."));
+        return Decision::Reply(Reply::new(
+            404,
+            "no_route",
+            "No route of this server matches the request.",
+        ));
     };
     let Some(group) = client.live.groups.get(route.upstream) else {
-        return Decision::Reply(Reply::new(503, "no_upstream", "The route's upstream does not exist."));
+        return Decision::Reply(Reply::new(
+            503,
+            "no_upstream",
+            "The route's upstream does not exist.",
+        ));
     };
     Decision::Relay(Destination {
-        place: Place::Group { group: Rc::clone(group), index: route.upstream },
+        place: Place::Group {
+            group: Rc::clone(group),
+            index: route.upstream,
+        },
         engine: route.engine,
         form: TargetForm::Origin,
     })
 }
 
 /// What is hashed to choose a server, if the upstream's balancer hashes.
-pub fn hash_key<'b>(client: &Client, group: &Group, bytes: &'b [u8], head: &RequestHead, address: &'b mut [u8; 16]) -> Option<&'b [u8]> {
+pub fn hash_key<'b>(
+    client: &Client,
+    group: &Group,
+    bytes: &'b [u8],
+    head: &RequestHead,
+    address: &'b mut [u8; 16],
+) -> Option<&'b [u8]> {
     let plan = &group.state.plan;
     if plan.balance != carrick_logic::balance::Method::Hash {
         return None;
@@ -112,17 +138,31 @@ pub fn client_key(client: SocketAddr, bytes: &mut [u8; 16]) -> &[u8] {
     bytes
 }
 
-async fn authenticate(plan: &ForwardPlan, bytes: &[u8], head: &RequestHead, user: &mut Option<String>) -> Option<Reply> {
+async fn authenticate(
+    plan: &ForwardPlan,
+    bytes: &[u8],
+    head: &RequestHead,
+    user: &mut Option<String>,
+) -> Option<Reply> {
     let users = plan.users.as_ref()?;
-    let given = head.field(bytes, "proxy-authorization").and_then(credentials::read_basic);
+    let given = head
+        .field(bytes, "proxy-authorization")
+        .and_then(credentials::read_basic);
     if let Some(given) = given {
         if users.verify(&given).await {
             *user = Some(given.user);
             return None;
         }
     }
-    let mut reply = Reply::new(407, "authentication", "This proxy asks for a user name and password (Basic).");
-    reply.field = Some(("Proxy-Authenticate", "Basic realm=\"carrick\", charset=\"UTF-8\""));
+    let mut reply = Reply::new(
+        407,
+        "authentication",
+        "This proxy asks for a user name and password (Basic).",
+    );
+    reply.field = Some((
+        "Proxy-Authenticate",
+        "Basic realm=\"carrick\", charset=\"UTF-8\"",
+    ));
     Some(reply)
 }
 
@@ -149,20 +189,39 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         return Decision::Reply(refused(denied));
     }
     let parent = plan.parent.as_ref().filter(|parent| {
-        parent.destinations.is_empty() || parent.destinations.iter().any(|pattern| pattern.matches(host))
+        parent.destinations.is_empty()
+            || parent
+                .destinations
+                .iter()
+                .any(|pattern| pattern.matches(host))
     });
     let server = match (parse_ip_literal(host), parent) {
         (_, Some(parent)) => parent.proxy.clone(),
         (Literal::Ip(ip), None) => ServerAddress::Ip(SocketAddr::new(ip, port)),
-        (_, None) => ServerAddress::Name { host: host_text.to_ascii_lowercase(), port },
+        (_, None) => ServerAddress::Name {
+            host: host_text.to_ascii_lowercase(),
+            port,
+        },
     };
     let destination = Destination {
-        place: Place::Origin { key: server.to_string().into_bytes().into(), server, parent: parent.is_some() },
+        place: Place::Origin {
+            key: server.to_string().into_bytes().into(),
+            server,
+            parent: parent.is_some(),
+        },
         engine: plan.engine,
-        form: if parent.is_some() { TargetForm::Absolute } else { TargetForm::Origin },
+        form: if parent.is_some() {
+            TargetForm::Absolute
+        } else {
+            TargetForm::Origin
+        },
     };
     // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
-    if connect && parent.is_none() { Decision::Tunnel(destination) } else { Decision::Relay(destination) }
+    if connect && parent.is_none() {
+        Decision::Tunnel(destination)
+    } else {
+        Decision::Relay(destination)
+    }
 }
 
 fn refused(denied: Denied) -> Reply {

@@ -21,7 +21,11 @@ pub enum NoHead {
 }
 
 /// Reads until `scratch.request` begins with a whole head, parsed into `scratch.request_head`.
-pub async fn read(client: &mut Client, scratch: &mut Scratch, begun: Instant) -> Result<(), NoHead> {
+pub async fn read(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    begun: Instant,
+) -> Result<(), NoHead> {
     let plan = client.live.plan();
     let (limits, deadline) = (plan.limits.head, begun + plan.timeouts.head);
     loop {
@@ -39,8 +43,16 @@ pub async fn read(client: &mut Client, scratch: &mut Scratch, begun: Instant) ->
         if scratch.request.len() == scratch.request.capacity() {
             scratch.request.reserve(scratch.request.len());
         }
-        match client.timer.until(deadline, read_some(&client.stream, &mut scratch.request)).await {
-            Ok(Ok(0) | Err(_)) => return Err(NoHead::Closed { half_written: !scratch.request.is_empty() }),
+        match client
+            .timer
+            .until(deadline, read_some(&client.stream, &mut scratch.request))
+            .await
+        {
+            Ok(Ok(0) | Err(_)) => {
+                return Err(NoHead::Closed {
+                    half_written: !scratch.request.is_empty(),
+                });
+            }
             Ok(Ok(_)) => {}
             Err(_) => {
                 client.worker.metrics.limits.reached(Limit::HeadTimeout);

@@ -27,7 +27,12 @@ pub struct Reply {
 impl Reply {
     /// An answer with this status.
     pub fn new(status: u16, label: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), field: None, label }
+        Self {
+            status,
+            detail: detail.into(),
+            field: None,
+            label,
+        }
     }
 }
 
@@ -44,7 +49,11 @@ pub struct Asked {
 
 impl Asked {
     /// No request could be read: the connection ends.
-    pub const NOTHING: Self = Self { method: Method::Other, version: Version::Http11, keep_alive: false };
+    pub const NOTHING: Self = Self {
+        method: Method::Other,
+        version: Version::Http11,
+        keep_alive: false,
+    };
 }
 
 /// Sends a reply; `false`: it could not be sent.
@@ -62,7 +71,10 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked) -> bool {
     };
     http1::write_error_response(&mut out, &response);
     let limit = client.live.plan().timeouts.idle;
-    let sent = client.timer.within(limit, write_all(&client.stream, &out)).await;
+    let sent = client
+        .timer
+        .within(limit, write_all(&client.stream, &out))
+        .await;
     matches!(sent, Ok(Ok(())))
 }
 
@@ -77,7 +89,11 @@ pub async fn close_gently(client: &mut Client) {
     let mut read_bytes = 0;
     while read_bytes < LINGER_BYTES_MAX {
         unwanted.clear();
-        match client.timer.until(deadline, read_some(&client.stream, &mut unwanted)).await {
+        match client
+            .timer
+            .until(deadline, read_some(&client.stream, &mut unwanted))
+            .await
+        {
             Ok(Ok(count)) if count > 0 => read_bytes += count,
             _ => return,
         }

@@ -64,13 +64,34 @@ pub async fn send(
     match body {
         BodyLength::None => write(means, upstream, head, &[]).await,
         BodyLength::Bytes(length) => {
-            let here = buffer.len().saturating_sub(head_bytes).min(usize::try_from(length).unwrap_or(usize::MAX));
-            write(means, upstream, head, buffer.get(head_bytes..head_bytes + here).unwrap_or_default()).await?;
+            let here = buffer
+                .len()
+                .saturating_sub(head_bytes)
+                .min(usize::try_from(length).unwrap_or(usize::MAX));
+            write(
+                means,
+                upstream,
+                head,
+                buffer
+                    .get(head_bytes..head_bytes + here)
+                    .unwrap_or_default(),
+            )
+            .await?;
             buffer.drain(head_bytes..head_bytes + here);
             *body_bytes += here as u64;
             splice(means, client, upstream, length - here as u64, body_bytes).await
         }
-        BodyLength::Chunked => send_chunked(means, client, upstream, head, (buffer, head_bytes), body_bytes).await,
+        BodyLength::Chunked => {
+            send_chunked(
+                means,
+                client,
+                upstream,
+                head,
+                (buffer, head_bytes),
+                body_bytes,
+            )
+            .await
+        }
     }
 }
 
@@ -87,7 +108,13 @@ async fn send_chunked(
     loop {
         let here = buffer.get(head_bytes..).unwrap_or_default();
         let (valid, ended) = follow(&mut chunked, here, body_bytes).map_err(NotSent::Refused)?;
-        write(means, upstream, std::mem::take(&mut head), here.get(..valid).unwrap_or_default()).await?;
+        write(
+            means,
+            upstream,
+            std::mem::take(&mut head),
+            here.get(..valid).unwrap_or_default(),
+        )
+        .await?;
         buffer.drain(head_bytes..head_bytes + valid);
         if ended {
             return Ok(());
@@ -107,7 +134,11 @@ async fn send_chunked(
 }
 
 /// Follows the chunked coding through `bytes`: how many of them belong to the body, and whether it ends with them.
-pub fn follow(chunked: &mut Chunked, bytes: &[u8], data_bytes: &mut u64) -> Result<(usize, bool), Refusal> {
+pub fn follow(
+    chunked: &mut Chunked,
+    bytes: &[u8],
+    data_bytes: &mut u64,
+) -> Result<(usize, bool), Refusal> {
     let mut used = 0;
     loop {
         match chunked.next(bytes.get(used..).unwrap_or_default())? {
@@ -122,18 +153,35 @@ pub fn follow(chunked: &mut Chunked, bytes: &[u8], data_bytes: &mut u64) -> Resu
     }
 }
 
-async fn write(means: Means<'_>, upstream: &TcpStream, first: &[u8], second: &[u8]) -> Result<(), NotSent> {
+async fn write(
+    means: Means<'_>,
+    upstream: &TcpStream,
+    first: &[u8],
+    second: &[u8],
+) -> Result<(), NotSent> {
     let total = first.len() + second.len();
     let mut left = total;
     let mut timer = Timer::default();
-    match timer.within(means.idle, write_both(upstream, first, second, &mut left)).await {
+    match timer
+        .within(means.idle, write_both(upstream, first, second, &mut left))
+        .await
+    {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(NotSent::Upstream { nothing_sent: left == total && total > 0, error }),
+        Ok(Err(error)) => Err(NotSent::Upstream {
+            nothing_sent: left == total && total > 0,
+            error,
+        }),
         Err(_) => Err(NotSent::UpstreamSlow),
     }
 }
 
-async fn splice(means: Means<'_>, client: &TcpStream, upstream: &TcpStream, length: u64, body_bytes: &mut u64) -> Result<(), NotSent> {
+async fn splice(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    length: u64,
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
     if length == 0 {
         return Ok(());
     }
@@ -150,7 +198,10 @@ async fn splice(means: Means<'_>, client: &TcpStream, upstream: &TcpStream, leng
         Ok(Ended::Idle | Ended::TooSlow) => Err(NotSent::ClientSlow),
         Err(fault) => Err(match fault.side {
             Side::From => NotSent::ClientGone,
-            Side::To => NotSent::Upstream { nothing_sent: false, error: fault.source },
+            Side::To => NotSent::Upstream {
+                nothing_sent: false,
+                error: fault.source,
+            },
         }),
     }
 }

@@ -40,45 +40,85 @@ pub struct Response<'a> {
 
 impl Response<'_> {
     /// Passes the response on.
-    pub async fn pass(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer) -> Passed {
+    pub async fn pass(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
         match self.head.body {
             ResponseBody::None | ResponseBody::Tunnel => {
                 if let Err(passed) = self.write(means, client, timer, 0).await {
                     return passed;
                 }
                 // After a tunnel's head the bytes belong to the tunnel; otherwise nobody asked for them.
-                if self.head.body == ResponseBody::None && self.buffer.len() > self.head.head_bytes { Passed::WholeAndDone } else { Passed::Whole }
+                if self.head.body == ResponseBody::None && self.buffer.len() > self.head.head_bytes
+                {
+                    Passed::WholeAndDone
+                } else {
+                    Passed::Whole
+                }
             }
-            ResponseBody::Bytes(length) => self.pass_bytes(means, upstream, client, timer, length).await,
+            ResponseBody::Bytes(length) => {
+                self.pass_bytes(means, upstream, client, timer, length)
+                    .await
+            }
             ResponseBody::Chunked => self.pass_chunked(means, upstream, client, timer).await,
             ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
         }
     }
 
-    async fn pass_bytes(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer, length: u64) -> Passed {
+    async fn pass_bytes(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+        length: u64,
+    ) -> Passed {
         let head_bytes = self.head.head_bytes;
         let here = self.buffer.len() - head_bytes;
         if here as u64 >= length {
             let excess = here as u64 > length;
-            let Ok(body) = usize::try_from(length) else { return Passed::UpstreamBroke("length") };
+            let Ok(body) = usize::try_from(length) else {
+                return Passed::UpstreamBroke("length");
+            };
             return match self.write(means, client, timer, body).await {
                 Err(passed) => passed,
                 Ok(()) if excess => Passed::WholeAndDone,
                 Ok(()) => Passed::Whole,
             };
         }
-        self.splice(means, upstream, client, End::AfterBytes(length - here as u64)).await
+        self.splice(
+            means,
+            upstream,
+            client,
+            End::AfterBytes(length - here as u64),
+        )
+        .await
     }
 
     /// A body that ends with the upstream's stream; the client's stream ends with it, too.
-    async fn pass_rest(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream) -> Passed {
+    async fn pass_rest(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+    ) -> Passed {
         match self.splice(means, upstream, client, End::EndOfStream).await {
             Passed::Whole => Passed::WholeAndDone,
             other => other,
         }
     }
 
-    async fn splice(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, end: End) -> Passed {
+    async fn splice(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        end: End,
+    ) -> Passed {
         let here = self.buffer.get(self.head.head_bytes..).unwrap_or_default();
         self.out.extend_from_slice(here);
         self.body_bytes += here.len() as u64;
@@ -93,7 +133,9 @@ impl Response<'_> {
         self.engine = transfer.engine();
         match (result, end) {
             (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
-            (Ok(Ended::EndOfStream), End::AfterBytes(_)) => Passed::UpstreamBroke("upstream_closed"),
+            (Ok(Ended::EndOfStream), End::AfterBytes(_)) => {
+                Passed::UpstreamBroke("upstream_closed")
+            }
             (Ok(Ended::Idle), _) => Passed::UpstreamBroke("idle_timeout"),
             (Ok(Ended::TooSlow), _) => Passed::ClientGone("too_slow"),
             (Ok(Ended::Input), _) => Passed::ClientGone("input"),
@@ -104,16 +146,34 @@ impl Response<'_> {
         }
     }
 
-    async fn pass_chunked(&mut self, means: Means<'_>, upstream: &TcpStream, client: &TcpStream, timer: &mut Timer) -> Passed {
+    async fn pass_chunked(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
         let verbatim = self.client_version == Version::Http11;
         let mut chunked = Chunked::new();
         self.buffer.drain(..self.head.head_bytes);
         loop {
-            let used = if verbatim { self.keep(&mut chunked) } else { self.decode(&mut chunked) };
-            let Ok((used, ended)) = used else { return Passed::UpstreamBroke("bad_chunk") };
+            let used = if verbatim {
+                self.keep(&mut chunked)
+            } else {
+                self.decode(&mut chunked)
+            };
+            let Ok((used, ended)) = used else {
+                return Passed::UpstreamBroke("bad_chunk");
+            };
             let out = std::mem::take(self.out);
-            let bytes = if verbatim { self.buffer.get(..used).unwrap_or_default() } else { &[] };
-            let written = timer.within(means.idle, write_both(client, &out, bytes, &mut 0)).await;
+            let bytes = if verbatim {
+                self.buffer.get(..used).unwrap_or_default()
+            } else {
+                &[]
+            };
+            let written = timer
+                .within(means.idle, write_both(client, &out, bytes, &mut 0))
+                .await;
             *self.out = out;
             self.out.clear();
             match written {
@@ -123,7 +183,11 @@ impl Response<'_> {
             }
             self.buffer.drain(..used);
             if ended {
-                return if self.buffer.is_empty() { Passed::Whole } else { Passed::WholeAndDone };
+                return if self.buffer.is_empty() {
+                    Passed::Whole
+                } else {
+                    Passed::WholeAndDone
+                };
             }
             if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
                 let length = chunked.data_left();
@@ -140,12 +204,17 @@ impl Response<'_> {
                     Ok(Ended::TooSlow) => return Passed::ClientGone("too_slow"),
                     Ok(Ended::Idle) => return Passed::UpstreamBroke("idle_timeout"),
                     Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
-                    Err(fault) if fault.side == Side::To => return Passed::ClientGone("client_reset"),
+                    Err(fault) if fault.side == Side::To => {
+                        return Passed::ClientGone("client_reset");
+                    }
                     Err(_) => return Passed::UpstreamBroke("upstream_reset"),
                 }
             }
             self.buffer.reserve(READ_BYTES_MIN);
-            match timer.within(means.idle, read_some(upstream, self.buffer)).await {
+            match timer
+                .within(means.idle, read_some(upstream, self.buffer))
+                .await
+            {
                 Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
@@ -162,10 +231,14 @@ impl Response<'_> {
     fn decode(&mut self, chunked: &mut Chunked) -> Result<(usize, bool), ()> {
         let mut used = 0;
         loop {
-            match chunked.next(self.buffer.get(used..).unwrap_or_default()).map_err(drop)? {
+            match chunked
+                .next(self.buffer.get(used..).unwrap_or_default())
+                .map_err(drop)?
+            {
                 Piece::Framing(count) => used += count,
                 Piece::Data(count) => {
-                    self.out.extend_from_slice(self.buffer.get(used..used + count).unwrap_or_default());
+                    self.out
+                        .extend_from_slice(self.buffer.get(used..used + count).unwrap_or_default());
                     self.body_bytes += count as u64;
                     used += count;
                 }
@@ -176,13 +249,21 @@ impl Response<'_> {
     }
 
     /// Writes the head and the first `body` bytes of the body, which are in the buffer.
-    async fn write(&mut self, means: Means<'_>, client: &TcpStream, timer: &mut Timer, body: usize) -> Result<(), Passed> {
+    async fn write(
+        &mut self,
+        means: Means<'_>,
+        client: &TcpStream,
+        timer: &mut Timer,
+        body: usize,
+    ) -> Result<(), Passed> {
         let start = self.head.head_bytes;
         let body = self.buffer.get(start..start + body).unwrap_or_default();
         let written = if body.is_empty() {
             timer.within(means.idle, write_all(client, self.out)).await
         } else {
-            timer.within(means.idle, write_both(client, self.out, body, &mut 0)).await
+            timer
+                .within(means.idle, write_both(client, self.out, body, &mut 0))
+                .await
         };
         self.body_bytes += body.len() as u64;
         match written {

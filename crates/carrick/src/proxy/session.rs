@@ -58,19 +58,36 @@ pub async fn run(mut client: Client, first: Vec<u8>) {
 
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
-    let detail = format!("Your address, {}, is not among those that may use this listener.", client.address.ip());
-    if reply::send(client, &Reply::new(403, "client_not_allowed", detail), Asked::NOTHING).await {
+    let detail = format!(
+        "Your address, {}, is not among those that may use this listener.",
+        client.address.ip()
+    );
+    if reply::send(
+        client,
+        &Reply::new(403, "client_not_allowed", detail),
+        Asked::NOTHING,
+    )
+    .await
+    {
         reply::close_gently(client).await;
     }
 }
 
 /// Waits without a buffer until there is something to read; false: the connection is to be closed.
 async fn wait_for_request(client: &mut Client, deadline: Instant) -> bool {
-    let Client { worker, stream, timer, .. } = client;
+    let Client {
+        worker,
+        stream,
+        timer,
+        ..
+    } = client;
     let readable = poll_fn(|cx| stream.poll_read_ready(cx));
     let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
     let mut waiting = std::pin::pin!(waiting);
-    match timer.until(deadline, poll_fn(|cx| waiting.as_mut().poll(cx))).await {
+    match timer
+        .until(deadline, poll_fn(|cx| waiting.as_mut().poll(cx)))
+        .await
+    {
         Ok(Some(Ok(()))) => true,
         Ok(Some(Err(_)) | None) => false,
         Err(_) => {
@@ -99,16 +116,32 @@ fn follow_configuration(client: &mut Client) {
 async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>) {
     let mut trace = Trace::new();
     if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
-        return (refuse_head(client, &scratch, trace, no_head).await, Vec::new());
+        return (
+            refuse_head(client, &scratch, trace, no_head).await,
+            Vec::new(),
+        );
     }
     let next = match decide(client, &scratch, &mut trace.user).await {
         Decision::Reply(reply) => send_reply(client, &scratch, &mut trace, &reply).await,
-        Decision::Tunnel(destination) => return (tunnel::run_connect(client, scratch, destination, trace).await, Vec::new()),
-        Decision::Relay(destination) => match attempt::relay(client, &mut scratch, &destination, &mut trace).await {
-            Outcome::Tunnel(checkout) => return (tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace).await, Vec::new()),
-            Outcome::Answered { passed, keep_alive } => after_response(passed, keep_alive),
-            Outcome::Failed(failure) => failed(client, &scratch, &mut trace, failure).await,
-        },
+        Decision::Tunnel(destination) => {
+            return (
+                tunnel::run_connect(client, scratch, destination, trace).await,
+                Vec::new(),
+            );
+        }
+        Decision::Relay(destination) => {
+            match attempt::relay(client, &mut scratch, &destination, &mut trace).await {
+                Outcome::Tunnel(checkout) => {
+                    return (
+                        tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace)
+                            .await,
+                        Vec::new(),
+                    );
+                }
+                Outcome::Answered { passed, keep_alive } => after_response(passed, keep_alive),
+                Outcome::Failed(failure) => failed(client, &scratch, &mut trace, failure).await,
+            }
+        }
     };
     trace.finish(client, &scratch.request, Some(&scratch.request_head));
     let rest = match next {
@@ -131,9 +164,16 @@ fn after_response(passed: Passed, keep_alive: bool) -> Next {
     }
 }
 
-async fn refuse_head(client: &mut Client, scratch: &Scratch, mut trace: Trace, no_head: NoHead) -> Next {
+async fn refuse_head(
+    client: &mut Client,
+    scratch: &Scratch,
+    mut trace: Trace,
+    no_head: NoHead,
+) -> Next {
     let reply = match no_head {
-        NoHead::Closed { half_written: false } => return Next::Close,
+        NoHead::Closed {
+            half_written: false,
+        } => return Next::Close,
         NoHead::Closed { half_written: true } => {
             trace.ended = "client_closed";
             trace.finish(client, &scratch.request, None);
@@ -141,7 +181,11 @@ async fn refuse_head(client: &mut Client, scratch: &Scratch, mut trace: Trace, n
         }
         NoHead::TimedOut => {
             trace.ended = "head_timeout";
-            Reply::new(408, "head_timeout", "The request's head did not arrive in time.")
+            Reply::new(
+                408,
+                "head_timeout",
+                "The request's head did not arrive in time.",
+            )
         }
         NoHead::Refused(refusal) => refused(client, refusal),
     };
@@ -154,25 +198,54 @@ async fn refuse_head(client: &mut Client, scratch: &Scratch, mut trace: Trace, n
 fn refused(client: &Client, refusal: Refusal) -> Reply {
     if refusal.status == 431 {
         let fields = refusal.label == "too_many_fields";
-        client.worker.metrics.limits.reached(if fields { Limit::HeadFields } else { Limit::HeadBytes });
+        client.worker.metrics.limits.reached(if fields {
+            Limit::HeadFields
+        } else {
+            Limit::HeadBytes
+        });
     }
     Reply::new(refusal.status, refusal.label, refusal.reason)
 }
 
 /// Sends a reply of carrick's own in the place of a response.
-async fn send_reply(client: &mut Client, scratch: &Scratch, trace: &mut Trace, reply: &Reply) -> Next {
+async fn send_reply(
+    client: &mut Client,
+    scratch: &Scratch,
+    trace: &mut Trace,
+    reply: &Reply,
+) -> Next {
     let head = &scratch.request_head;
     // A body that nobody reads would be taken for the next request.
-    let keep_alive = head.keep_alive && head.body == BodyLength::None && !client.worker.is_draining();
+    let keep_alive =
+        head.keep_alive && head.body == BodyLength::None && !client.worker.is_draining();
     trace.status = reply.status;
-    if !reply::send(client, reply, Asked { method: head.method, version: head.version, keep_alive }).await {
+    if !reply::send(
+        client,
+        reply,
+        Asked {
+            method: head.method,
+            version: head.version,
+            keep_alive,
+        },
+    )
+    .await
+    {
         trace.ended = "client_reset";
         return Next::Close;
     }
-    if keep_alive { Next::Request } else { Next::CloseGently }
+    if keep_alive {
+        Next::Request
+    } else {
+        Next::CloseGently
+    }
 }
 
-async fn failed(client: &mut Client, scratch: &Scratch, trace: &mut Trace, failure: Failure) -> Next {
+async fn failed(
+    client: &mut Client,
+    scratch: &Scratch,
+    trace: &mut Trace,
+    failure: Failure,
+) -> Next {
     let reply = match failure {
         Failure::ClientGone(how) => {
             trace.ended = how;
@@ -187,16 +260,31 @@ async fn failed(client: &mut Client, scratch: &Scratch, trace: &mut Trace, failu
         Failure::Unreachable(unreachable) => unreachable_reply(&unreachable),
         Failure::NoResponse(how) => {
             trace.ended = how;
-            Reply::new(502, "no_response", "The upstream closed the connection without a response.")
+            Reply::new(
+                502,
+                "no_response",
+                "The upstream closed the connection without a response.",
+            )
         }
         Failure::TimedOut => {
             trace.ended = "upstream_timeout";
-            Reply::new(504, "upstream_timeout", "The upstream did not answer in time.")
+            Reply::new(
+                504,
+                "upstream_timeout",
+                "The upstream did not answer in time.",
+            )
         }
         Failure::BadResponse(refusal) => {
             trace.ended = "bad_response";
             tracing::warn!(server = ?trace.server, "response refused: {}", refusal.reason);
-            Reply::new(502, refusal.label, format!("The upstream's response is not valid HTTP: {}.", refusal.reason))
+            Reply::new(
+                502,
+                refusal.label,
+                format!(
+                    "The upstream's response is not valid HTTP: {}.",
+                    refusal.reason
+                ),
+            )
         }
     };
     send_reply(client, scratch, trace, &reply).await
@@ -212,5 +300,9 @@ pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
         Unreachable::TimedOut => "connect_timeout",
         Unreachable::Shortage => "descriptors",
     };
-    Reply::new(unreachable.status(), label, format!("Cannot reach the upstream: {unreachable}."))
+    Reply::new(
+        unreachable.status(),
+        label,
+        format!("Cannot reach the upstream: {unreachable}."),
+    )
 }

@@ -84,18 +84,26 @@ impl Trace {
         if !worker.log.is_on() {
             return;
         }
-        let field = |name| head.and_then(|head| head.field(bytes, name)).unwrap_or_default();
-        self.write(client, job, total, RequestWords {
-            method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
-            target: head.map_or_else(|| first_line(bytes), |head| target_text(bytes, head)),
-            version: match head.map(|head| head.version) {
-                Some(Version::Http11) => "HTTP/1.1",
-                Some(Version::Http10) => "HTTP/1.0",
-                None => "-",
+        let field = |name| {
+            head.and_then(|head| head.field(bytes, name))
+                .unwrap_or_default()
+        };
+        self.write(
+            client,
+            job,
+            total,
+            RequestWords {
+                method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
+                target: head.map_or_else(|| first_line(bytes), |head| target_text(bytes, head)),
+                version: match head.map(|head| head.version) {
+                    Some(Version::Http11) => "HTTP/1.1",
+                    Some(Version::Http10) => "HTTP/1.0",
+                    None => "-",
+                },
+                referer: field("referer"),
+                user_agent: field("user-agent"),
             },
-            referer: field("referer"),
-            user_agent: field("user-agent"),
-        });
+        );
     }
 
     /// Writes the log line of a tunnel without HTTP and counts it.
@@ -107,10 +115,20 @@ impl Trace {
         if let Some(connect) = self.connect {
             client.worker.metrics.connect_seconds.observe(connect);
         }
-        client.worker.metrics.client_bytes_received.add(self.received);
+        client
+            .worker
+            .metrics
+            .client_bytes_received
+            .add(self.received);
         client.worker.metrics.client_bytes_sent.add(self.sent);
         if client.worker.log.is_on() {
-            let words = RequestWords { method: b"TUNNEL", target, version, referer: b"", user_agent: b"" };
+            let words = RequestWords {
+                method: b"TUNNEL",
+                target,
+                version,
+                referer: b"",
+                user_agent: b"",
+            };
             self.write(client, job, total, words);
         }
     }
@@ -130,7 +148,10 @@ impl Trace {
             referer: words.referer,
             user_agent: words.user_agent,
             job,
-            upstream: self.upstream.and_then(|index| plan.upstreams.get(index)).map(|upstream| upstream.name.as_str()),
+            upstream: self
+                .upstream
+                .and_then(|index| plan.upstreams.get(index))
+                .map(|upstream| upstream.name.as_str()),
             server: self.server,
             engine: self.engine.map(engine_name),
             connect: self.connect,
@@ -160,14 +181,21 @@ pub fn engine_name(engine: Engine) -> &'static str {
 
 /// The request target as it was written: between the first and the last space of the request line.
 fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
-    let line = memchr::memchr(b'\r', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
+    let line = memchr::memchr(b'\r', bytes)
+        .and_then(|end| bytes.get(..end))
+        .unwrap_or_default();
     let start = head.method_text.end as usize + 1;
-    memchr::memrchr(b' ', line).and_then(|end| line.get(start..end)).unwrap_or_default()
+    memchr::memrchr(b' ', line)
+        .and_then(|end| line.get(start..end))
+        .unwrap_or_default()
 }
 
 /// What to show of a request that could not be read: its first line, cut short.
 fn first_line(bytes: &[u8]) -> &[u8] {
     const SHOWN_BYTES_MAX: usize = 200;
-    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let line = bytes
+        .split(|byte| matches!(byte, b'\r' | b'\n'))
+        .next()
+        .unwrap_or_default();
     line.get(..SHOWN_BYTES_MAX).unwrap_or(line)
 }

@@ -20,9 +20,26 @@ use std::time::Instant;
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// Connects to where a CONNECT wants to go, says so, and relays.
-pub async fn run_connect(client: &mut Client, scratch: Lent, destination: Destination, mut trace: Trace) -> Next {
-    let wanted = Wanted { key: None, reuse: false, make_sure: false };
-    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), &mut trace).await {
+pub async fn run_connect(
+    client: &mut Client,
+    scratch: Lent,
+    destination: Destination,
+    mut trace: Trace,
+) -> Next {
+    let wanted = Wanted {
+        key: None,
+        reuse: false,
+        make_sure: false,
+    };
+    let checkout = match checkout(
+        client,
+        &destination.place,
+        wanted,
+        &mut Vec::new(),
+        &mut trace,
+    )
+    .await
+    {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);
@@ -30,14 +47,33 @@ pub async fn run_connect(client: &mut Client, scratch: Lent, destination: Destin
             let head = &scratch.request_head;
             // What came after the head was meant for the tunnel, not for us.
             let clean = scratch.request.len() == head.head_bytes;
-            let sent = reply::send(client, &reply, Asked { method: head.method, version: head.version, keep_alive: head.keep_alive && clean }).await;
+            let sent = reply::send(
+                client,
+                &reply,
+                Asked {
+                    method: head.method,
+                    version: head.version,
+                    keep_alive: head.keep_alive && clean,
+                },
+            )
+            .await;
             trace.finish(client, &scratch.request, Some(head));
-            return if sent && head.keep_alive && clean { Next::Request } else { Next::CloseGently };
+            return if sent && head.keep_alive && clean {
+                Next::Request
+            } else {
+                Next::CloseGently
+            };
         }
     };
     trace.status = 200;
     let idle = client.live.plan().timeouts.idle;
-    if !matches!(client.timer.within(idle, write_all(&client.stream, ESTABLISHED)).await, Ok(Ok(()))) {
+    if !matches!(
+        client
+            .timer
+            .within(idle, write_all(&client.stream, ESTABLISHED))
+            .await,
+        Ok(Ok(()))
+    ) {
         trace.ended = "client_reset";
         trace.finish(client, &scratch.request, Some(&scratch.request_head));
         return Next::Close;
@@ -46,27 +82,61 @@ pub async fn run_connect(client: &mut Client, scratch: Lent, destination: Destin
 }
 
 /// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT.
-pub async fn run_upgraded(client: &mut Client, scratch: Lent, checkout: Checkout, engine: Choice, trace: Trace) -> Next {
+pub async fn run_upgraded(
+    client: &mut Client,
+    scratch: Lent,
+    checkout: Checkout,
+    engine: Choice,
+    trace: Trace,
+) -> Next {
     relay(client, scratch, checkout, engine, trace).await
 }
 
 /// Relays what an HTTP head has led to, and tells the log about it at the end.
-async fn relay(client: &mut Client, scratch: Lent, checkout: Checkout, engine: Choice, mut trace: Trace) -> Next {
+async fn relay(
+    client: &mut Client,
+    scratch: Lent,
+    checkout: Checkout,
+    engine: Choice,
+    mut trace: Trace,
+) -> Next {
     let head_bytes = scratch.request_head.head_bytes;
-    let from_client = scratch.request.get(head_bytes..).unwrap_or_default().to_vec();
-    let response_bytes = if trace.first_byte.is_some() { scratch.response_head.head_bytes } else { scratch.response.len() };
-    let from_upstream = scratch.response.get(response_bytes..).unwrap_or_default().to_vec();
+    let from_client = scratch
+        .request
+        .get(head_bytes..)
+        .unwrap_or_default()
+        .to_vec();
+    let response_bytes = if trace.first_byte.is_some() {
+        scratch.response_head.head_bytes
+    } else {
+        scratch.response.len()
+    };
+    let from_upstream = scratch
+        .response
+        .get(response_bytes..)
+        .unwrap_or_default()
+        .to_vec();
     // An idle tunnel keeps what the log will want, not the buffers.
-    let story: Option<(Box<[u8]>, RequestHead)> = client
-        .worker
-        .log
-        .is_on()
-        .then(|| (scratch.request.get(..head_bytes).unwrap_or_default().into(), scratch.request_head.clone()));
+    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.log.is_on().then(|| {
+        (
+            scratch.request.get(..head_bytes).unwrap_or_default().into(),
+            scratch.request_head.clone(),
+        )
+    });
     drop(scratch);
     trace.received += from_client.len() as u64;
     trace.sent += from_upstream.len() as u64;
-    let next = exchange(client, &checkout, engine, (from_client, from_upstream), &mut trace).await;
-    let (bytes, head) = story.as_ref().map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
+    let next = exchange(
+        client,
+        &checkout,
+        engine,
+        (from_client, from_upstream),
+        &mut trace,
+    )
+    .await;
+    let (bytes, head) = story
+        .as_ref()
+        .map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
     trace.finish(client, bytes, head);
     next
 }
@@ -83,13 +153,25 @@ async fn exchange(
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let upstream = &checkout.upstream.stream;
-    let order = ExchangeOrder { choice: engine, a_prefix: &from_client, b_prefix: &from_upstream, idle: client.live.plan().timeouts.tunnel_idle };
-    let mut exchange = client.worker.splicer.exchange(&client.stream, upstream, order);
+    let order = ExchangeOrder {
+        choice: engine,
+        a_prefix: &from_client,
+        b_prefix: &from_upstream,
+        idle: client.live.plan().timeouts.tunnel_idle,
+    };
+    let mut exchange = client
+        .worker
+        .splicer
+        .exchange(&client.stream, upstream, order);
     let end = exchange.run().await;
     let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
     trace.received += up;
     trace.sent += down;
-    trace.engine = Some(if down >= up { exchange.engines().1 } else { exchange.engines().0 });
+    trace.engine = Some(if down >= up {
+        exchange.engines().1
+    } else {
+        exchange.engines().0
+    });
     drop(exchange);
     checkout.count(up, down);
     counters.tunnels_closed.add(1);
@@ -98,13 +180,21 @@ async fn exchange(
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
             trace.ended = "tunnel_idle_timeout";
-            client.worker.metrics.limits.reached(Limit::TunnelIdleTimeout);
+            client
+                .worker
+                .metrics
+                .limits
+                .reached(Limit::TunnelIdleTimeout);
             Next::Close
         }
         ExchangeEnd::Fault { a_to_b, fault } => {
             // Whoever is still there learns that the other end was lost, not that it ended.
             let client_failed = a_to_b == (fault.side == Side::From);
-            trace.ended = if client_failed { "client_reset" } else { "upstream_reset" };
+            trace.ended = if client_failed {
+                "client_reset"
+            } else {
+                "upstream_reset"
+            };
             let _ = carrick_splice::tcp::reset_on_close(upstream);
             Next::Reset
         }
@@ -115,7 +205,9 @@ async fn exchange(
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let mut trace = Trace::new();
     let listener = std::sync::Arc::clone(&client.listener);
-    let Mode::Tunnel(routes) = &listener.mode else { return };
+    let Mode::Tunnel(routes) = &listener.mode else {
+        return;
+    };
     let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
@@ -127,8 +219,13 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     } else {
         (None, "TCP")
     };
-    let target = sni.clone().unwrap_or_else(|| listener.address.to_string().into_bytes());
-    let Some(route) = routes.iter().find(|route| route.conditions.match_tunnel(sni.as_deref())) else {
+    let target = sni
+        .clone()
+        .unwrap_or_else(|| listener.address.to_string().into_bytes());
+    let Some(route) = routes
+        .iter()
+        .find(|route| route.conditions.match_tunnel(sni.as_deref()))
+    else {
         client.worker.metrics.refusals.count("no_route");
         (trace.status, trace.ended) = (404, "no_route");
         return trace.finish_tunnel(&client, &target, version);
@@ -140,18 +237,40 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     }
 }
 
-async fn tunnel_to(client: &Client, route: &RoutePlan, sni: Option<&[u8]>, first: Vec<u8>, trace: &mut Trace) -> Next {
-    let Some(group) = client.live.groups.get(route.upstream) else { return Next::Reset };
-    let place = Place::Group { group: Rc::clone(group), index: route.upstream };
+async fn tunnel_to(
+    client: &Client,
+    route: &RoutePlan,
+    sni: Option<&[u8]>,
+    first: Vec<u8>,
+    trace: &mut Trace,
+) -> Next {
+    let Some(group) = client.live.groups.get(route.upstream) else {
+        return Next::Reset;
+    };
+    let place = Place::Group {
+        group: Rc::clone(group),
+        index: route.upstream,
+    };
     let mut address = [0; 16];
     let plan = &group.state.plan;
     let key = (plan.balance == balance::Method::Hash).then(|| match plan.hash_on {
         HashOn::Host => sni.unwrap_or_default(),
-        HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => client_key(client.address, &mut address),
+        HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
+            client_key(client.address, &mut address)
+        }
     });
-    let destination = Destination { place, engine: route.engine, form: TargetForm::Origin };
-    let wanted = Wanted { key, reuse: false, make_sure: false };
-    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+    let destination = Destination {
+        place,
+        engine: route.engine,
+        form: TargetForm::Origin,
+    };
+    let wanted = Wanted {
+        key,
+        reuse: false,
+        make_sure: false,
+    };
+    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await
+    {
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);
@@ -166,11 +285,21 @@ async fn tunnel_to(client: &Client, route: &RoutePlan, sni: Option<&[u8]>, first
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
     trace.received += first.len() as u64;
-    exchange(client, &checkout, destination.engine, (preamble, Vec::new()), trace).await
+    exchange(
+        client,
+        &checkout,
+        destination.engine,
+        (preamble, Vec::new()),
+        trace,
+    )
+    .await
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.
-async fn read_server_name(client: &mut Client, buffer: &mut Vec<u8>) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
+async fn read_server_name(
+    client: &mut Client,
+    buffer: &mut Vec<u8>,
+) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
     let deadline = Instant::now() + client.live.plan().timeouts.head;
     buffer.reserve(4096);
     loop {
@@ -183,7 +312,11 @@ async fn read_server_name(client: &mut Client, buffer: &mut Vec<u8>) -> Result<(
         if buffer.len() == buffer.capacity() {
             buffer.reserve(buffer.len());
         }
-        match client.timer.until(deadline, read_some(&client.stream, buffer)).await {
+        match client
+            .timer
+            .until(deadline, read_some(&client.stream, buffer))
+            .await
+        {
             Ok(Ok(0) | Err(_)) => return Err("client_closed"),
             Ok(Ok(_)) => {}
             Err(_) => {

@@ -60,9 +60,15 @@ impl Admission {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Full::Connections);
         }
-        let mut admitted = Admitted { admission: Arc::clone(self), client: None };
+        let mut admitted = Admitted {
+            admission: Arc::clone(self),
+            client: None,
+        };
         if per_client_max > 0 {
-            let mut counts = self.per_client.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = self
+                .per_client
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(client).or_insert(0);
             if *count >= per_client_max {
                 drop(counts);
@@ -79,7 +85,11 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         self.admission.open.fetch_sub(1, Ordering::Relaxed);
         let Some(client) = self.client else { return };
-        let mut counts = self.admission.per_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self
+            .admission
+            .per_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut entry) = counts.entry(client) {
             *entry.get_mut() -= 1;
             if *entry.get() == 0 {
@@ -104,7 +114,10 @@ mod tests {
         assert_eq!(admission.admit(here).unwrap_err(), Full::PerClient);
         assert_eq!(admission.open(), 2);
         let _other = admission.admit([127, 0, 0, 2].into()).unwrap();
-        assert_eq!(admission.admit([127, 0, 0, 3].into()).unwrap_err(), Full::Connections);
+        assert_eq!(
+            admission.admit([127, 0, 0, 3].into()).unwrap_err(),
+            Full::Connections
+        );
         drop(first);
         let _again = admission.admit(here).unwrap();
         assert!(!admission.has_room());

@@ -24,7 +24,11 @@ impl Timer {
     /// # Errors
     /// [`TimedOut`] at `deadline`.
     pub fn until<F: Future>(&mut self, deadline: Instant, future: F) -> Until<'_, F> {
-        Until { timer: self, deadline, future }
+        Until {
+            timer: self,
+            deadline,
+            future,
+        }
     }
 
     /// As [`until`](Self::until), with the time from now.
@@ -38,7 +42,9 @@ impl Timer {
     /// Ready at `deadline`.
     pub fn poll_expired(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let target = deadline.into();
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(target)));
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(target)));
         if sleep.deadline() > target {
             sleep.as_mut().reset(target);
         }
@@ -65,7 +71,9 @@ impl<F: Future + Unpin> Until<'_, F> {
         if let Poll::Ready(output) = Pin::new(&mut self.future).poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        self.timer.poll_expired(self.deadline, cx).map(|()| Err(TimedOut))
+        self.timer
+            .poll_expired(self.deadline, cx)
+            .map(|()| Err(TimedOut))
     }
 }
 

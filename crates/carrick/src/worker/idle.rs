@@ -18,8 +18,15 @@ struct Place<'a> {
 
 impl IdleSessions {
     /// Waits for `ready`; gives up with `None` once `dismissed` says so (it is asked again after [`wake_all`](Self::wake_all)).
-    pub async fn wait<F: Future + Unpin>(&self, mut ready: F, dismissed: impl Fn() -> bool) -> Option<F::Output> {
-        let mut place = Place { list: self, key: None };
+    pub async fn wait<F: Future + Unpin>(
+        &self,
+        mut ready: F,
+        dismissed: impl Fn() -> bool,
+    ) -> Option<F::Output> {
+        let mut place = Place {
+            list: self,
+            key: None,
+        };
         poll_fn(move |cx| {
             if let Poll::Ready(output) = std::pin::Pin::new(&mut ready).poll(cx) {
                 return Poll::Ready(Some(output));
@@ -43,7 +50,12 @@ impl IdleSessions {
 
     /// Wakes every idle session, so that it looks whether it is dismissed.
     pub fn wake_all(&self) {
-        let wakers: Vec<Waker> = self.wakers.borrow().iter().map(|(_, waker)| waker.clone()).collect();
+        let wakers: Vec<Waker> = self
+            .wakers
+            .borrow()
+            .iter()
+            .map(|(_, waker)| waker.clone())
+            .collect();
         for waker in wakers {
             waker.wake();
         }

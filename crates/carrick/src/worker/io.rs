@@ -13,7 +13,10 @@ use tokio::net::TcpStream;
 ///
 /// # Errors
 /// Those of `recv(2)`.
-pub fn read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> impl Future<Output = io::Result<usize>> + Unpin {
+pub fn read_some(
+    stream: &TcpStream,
+    buffer: &mut Vec<u8>,
+) -> impl Future<Output = io::Result<usize>> + Unpin {
     poll_fn(move |cx| {
         loop {
             ready!(stream.poll_read_ready(cx))?;
@@ -41,7 +44,8 @@ pub fn try_read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usi
 
 /// Takes the stream's read readiness back without a system call.
 pub fn forget_readable(stream: &TcpStream) {
-    let nothing: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+    let nothing: io::Result<()> =
+        stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
     debug_assert!(nothing.is_err());
 }
 
@@ -54,13 +58,18 @@ pub fn is_readable(stream: &TcpStream) -> impl Future<Output = bool> + Unpin {
 ///
 /// # Errors
 /// Those of `send(2)`; how much was written before is not told.
-pub fn write_all<'a>(stream: &'a TcpStream, bytes: &'a [u8]) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
+pub fn write_all<'a>(
+    stream: &'a TcpStream,
+    bytes: &'a [u8],
+) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
     let mut rest = bytes;
     poll_fn(move |cx| {
         while !rest.is_empty() {
             match stream.try_write(rest) {
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(cx))?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(stream.poll_write_ready(cx))?
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -85,11 +94,17 @@ pub fn write_both<'a>(
             let done = total - *left;
             let slices = [
                 IoSlice::new(first.get(done..).unwrap_or_default()),
-                IoSlice::new(second.get(done.saturating_sub(first.len())..).unwrap_or_default()),
+                IoSlice::new(
+                    second
+                        .get(done.saturating_sub(first.len())..)
+                        .unwrap_or_default(),
+                ),
             ];
             match stream.try_write_vectored(&slices) {
                 Ok(count) => *left -= count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_write_ready(cx))?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(stream.poll_write_ready(cx))?
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }

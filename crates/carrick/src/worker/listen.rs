@@ -25,14 +25,29 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Says which call failed on which address, and what can be done.
 pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let made = || -> Result<Socket, (&'static str, io::Error)> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP)).map_err(|e| ("socket", e))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )
+        .map_err(|e| ("socket", e))?;
         if address.is_ipv6() {
-            socket.set_only_v6(true).map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
+            socket
+                .set_only_v6(true)
+                .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
         }
-        socket.set_reuse_address(true).map_err(|e| ("setsockopt SO_REUSEADDR", e))?;
-        socket.set_reuse_port(true).map_err(|e| ("setsockopt SO_REUSEPORT", e))?;
-        socket.set_tcp_nodelay(true).map_err(|e| ("setsockopt TCP_NODELAY", e))?;
-        socket.set_nonblocking(true).map_err(|e| ("fcntl O_NONBLOCK", e))?;
+        socket
+            .set_reuse_address(true)
+            .map_err(|e| ("setsockopt SO_REUSEADDR", e))?;
+        socket
+            .set_reuse_port(true)
+            .map_err(|e| ("setsockopt SO_REUSEPORT", e))?;
+        socket
+            .set_tcp_nodelay(true)
+            .map_err(|e| ("setsockopt TCP_NODELAY", e))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(|e| ("fcntl O_NONBLOCK", e))?;
         socket.bind(&address.into()).map_err(|e| ("bind", e))?;
         socket.listen(BACKLOG).map_err(|e| ("listen", e))?;
         Ok(socket)
@@ -55,7 +70,12 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// a first socket without `SO_REUSEPORT` is tried.
 pub fn bound_listeners(plan: &Plan) -> io::Result<Vec<HashMap<SocketAddr, std::net::TcpListener>>> {
     (0..plan.workers)
-        .map(|_| plan.listeners.iter().map(|listener| Ok((listener.address, bind(listener.address)?))).collect())
+        .map(|_| {
+            plan.listeners
+                .iter()
+                .map(|listener| Ok((listener.address, bind(listener.address)?)))
+                .collect()
+        })
         .collect()
 }
 
@@ -67,7 +87,11 @@ pub(super) fn adjust(
     bound: &mut HashMap<SocketAddr, std::net::TcpListener>,
 ) -> io::Result<()> {
     accepting.retain(|address, accept| {
-        let stays = live.plan.listeners.iter().any(|listener| listener.address == *address);
+        let stays = live
+            .plan
+            .listeners
+            .iter()
+            .any(|listener| listener.address == *address);
         if !stays {
             accept.abort();
         }
@@ -119,7 +143,10 @@ async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr
 }
 
 fn is_shortage(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }
 
 fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {

@@ -34,8 +34,17 @@ impl WorkerLive {
             .upstreams
             .iter()
             .map(|state| {
-                let before = previous.and_then(|known| known.groups.iter().find(|group| group.state.plan.name == state.plan.name));
-                Rc::new(Group::new(Arc::clone(state), worker as u64, before.map(Rc::as_ref)))
+                let before = previous.and_then(|known| {
+                    known
+                        .groups
+                        .iter()
+                        .find(|group| group.state.plan.name == state.plan.name)
+                });
+                Rc::new(Group::new(
+                    Arc::clone(state),
+                    worker as u64,
+                    before.map(Rc::as_ref),
+                ))
             })
             .collect();
         Self { live, groups }
@@ -44,7 +53,12 @@ impl WorkerLive {
     /// The listener with this address, if the plan (still) has it.
     #[must_use]
     pub fn listener(&self, address: SocketAddr) -> Option<Arc<ListenerPlan>> {
-        self.live.plan.listeners.iter().find(|listener| listener.address == address).cloned()
+        self.live
+            .plan
+            .listeners
+            .iter()
+            .find(|listener| listener.address == address)
+            .cloned()
     }
 
     /// The plan.

@@ -133,13 +133,18 @@ impl Drop for SessionGuard {
 /// # Errors
 /// When the runtime cannot be made (epoll, eventfd), or a listener cannot be registered.
 pub fn run(parts: WorkerParts) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())?;
     runtime.block_on(serve(parts))
 }
 
 async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
     let first = parts.orders.borrow_and_update().clone();
-    let limits = carrick_splice::PoolLimits { pipes_max: first.live.plan.limits.pipes, ..Default::default() };
+    let limits = carrick_splice::PoolLimits {
+        pipes_max: first.live.plan.limits.pipes,
+        ..Default::default()
+    };
     let worker = Rc::new(Worker {
         number: parts.number,
         splicer: Splicer::new(limits, Arc::clone(&parts.metrics.splice)),
@@ -150,7 +155,11 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,
-        live: RefCell::new(Rc::new(WorkerLive::new(Arc::clone(&first.live), parts.number, None))),
+        live: RefCell::new(Rc::new(WorkerLive::new(
+            Arc::clone(&first.live),
+            parts.number,
+            None,
+        ))),
         draining: Cell::new(first.draining),
         dismiss_idle: Cell::new(false),
         sessions: Cell::new(0),
@@ -166,10 +175,16 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
         let orders = parts.orders.borrow_and_update().clone();
         worker.draining.set(orders.draining);
         if orders.live.generation != worker.live().live.generation {
-            let next = WorkerLive::new(Arc::clone(&orders.live), worker.number, Some(&worker.live()));
+            let next = WorkerLive::new(
+                Arc::clone(&orders.live),
+                worker.number,
+                Some(&worker.live()),
+            );
             worker.live.replace(Rc::new(next));
             worker.origins.clear();
-            if let Err(error) = listen::adjust(&worker, &mut accepting, &orders.live, &mut HashMap::new()) {
+            if let Err(error) =
+                listen::adjust(&worker, &mut accepting, &orders.live, &mut HashMap::new())
+            {
                 tracing::error!(worker = worker.number, "{error}");
             }
         }
@@ -234,6 +249,12 @@ fn close_stale_upstreams(worker: &Worker) {
     }
     // Sampled: what is idle changes with every request, and nobody needs it to the moment.
     let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
-    worker.metrics.upstream_idle_added.add(idle.saturating_sub(known));
-    worker.metrics.upstream_idle_removed.add(known.saturating_sub(idle));
+    worker
+        .metrics
+        .upstream_idle_added
+        .add(idle.saturating_sub(known));
+    worker
+        .metrics
+        .upstream_idle_removed
+        .add(known.saturating_sub(idle));
 }

@@ -53,8 +53,15 @@ pub struct ScratchPool {
 impl ScratchPool {
     /// Lends a clean set.
     pub fn take(self: &Rc<Self>) -> Lent {
-        let scratch = self.kept.borrow_mut().pop().unwrap_or_else(|| Box::new(Scratch::new()));
-        Lent { scratch: Some(scratch), pool: Rc::clone(self) }
+        let scratch = self
+            .kept
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| Box::new(Scratch::new()));
+        Lent {
+            scratch: Some(scratch),
+            pool: Rc::clone(self),
+        }
     }
 }
 
@@ -70,14 +77,18 @@ impl Deref for Lent {
 
     #[expect(clippy::expect_used, reason = "the set is only taken out in drop")]
     fn deref(&self) -> &Scratch {
-        self.scratch.as_ref().expect("a lent set is there until it is dropped")
+        self.scratch
+            .as_ref()
+            .expect("a lent set is there until it is dropped")
     }
 }
 
 impl DerefMut for Lent {
     #[expect(clippy::expect_used, reason = "the set is only taken out in drop")]
     fn deref_mut(&mut self) -> &mut Scratch {
-        self.scratch.as_mut().expect("a lent set is there until it is dropped")
+        self.scratch
+            .as_mut()
+            .expect("a lent set is there until it is dropped")
     }
 }
 

@@ -44,8 +44,16 @@ pub async fn checkout(
     trace: &mut Trace,
 ) -> Result<Checkout, Unreachable> {
     match place {
-        Place::Origin { server, key, parent } => {
-            let idle = if wanted.reuse { client.worker.origins.take(key) } else { None };
+        Place::Origin {
+            server,
+            key,
+            parent,
+        } => {
+            let idle = if wanted.reuse {
+                client.worker.origins.take(key)
+            } else {
+                None
+            };
             let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream)) {
                 Some(upstream) => reused(client, upstream),
                 None => {
@@ -54,25 +62,48 @@ pub async fn checkout(
                 }
             };
             trace.took(&upstream);
-            Ok(Checkout { upstream, server: None, preamble: Vec::new(), active: None })
+            Ok(Checkout {
+                upstream,
+                server: None,
+                preamble: Vec::new(),
+                active: None,
+            })
         }
         Place::Group { group, index } => {
             trace.upstream = Some(*index);
             let attempts = client.live.plan().limits.attempts as usize;
             let mut last = Unreachable::NoServer;
             loop {
-                let Some(server) = group.pick(wanted.key, tried, Instant::now()) else { return Err(last) };
-                let Some(state) = group.state.servers.get(server) else { return Err(last) };
-                let idle = if wanted.reuse { group.take_idle(server) } else { None };
-                let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream)) {
+                let Some(server) = group.pick(wanted.key, tried, Instant::now()) else {
+                    return Err(last);
+                };
+                let Some(state) = group.state.servers.get(server) else {
+                    return Err(last);
+                };
+                let idle = if wanted.reuse {
+                    group.take_idle(server)
+                } else {
+                    None
+                };
+                let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream))
+                {
                     Some(upstream) => Ok(reused(client, upstream)),
                     None => timed_dial(client, &state.address, None, trace).await,
                 };
                 match upstream {
                     Ok(upstream) => {
                         trace.took(&upstream);
-                        let preamble = if upstream.reused { Vec::new() } else { preamble(client, group.state.plan.send_proxy_protocol) };
-                        return Ok(Checkout { upstream, server: Some(server), preamble, active: Some(Active::on(state)) });
+                        let preamble = if upstream.reused {
+                            Vec::new()
+                        } else {
+                            preamble(client, group.state.plan.send_proxy_protocol)
+                        };
+                        return Ok(Checkout {
+                            upstream,
+                            server: Some(server),
+                            preamble,
+                            active: Some(Active::on(state)),
+                        });
                     }
                     Err(unreachable) => {
                         // Our own shortage says nothing about the server.
@@ -100,7 +131,10 @@ impl Checkout {
         use std::sync::atomic::Ordering::Relaxed;
         if let Some(active) = &self.active {
             active.server().bytes_sent.fetch_add(sent_bytes, Relaxed);
-            active.server().bytes_received.fetch_add(received_bytes, Relaxed);
+            active
+                .server()
+                .bytes_received
+                .fetch_add(received_bytes, Relaxed);
         }
     }
 
@@ -108,7 +142,9 @@ impl Checkout {
     pub fn give_back(self, client: &Client, place: &Place) {
         let now = Instant::now();
         match (place, self.server) {
-            (Place::Group { group, .. }, Some(server)) => group.put_idle(server, self.upstream, now),
+            (Place::Group { group, .. }, Some(server)) => {
+                group.put_idle(server, self.upstream, now)
+            }
             (Place::Origin { key, .. }, _) => client.worker.origins.put(key, self.upstream, now),
             (Place::Group { .. }, None) => {}
         }
@@ -147,7 +183,11 @@ async fn timed_dial(
     let limit: Duration = client.live.plan().timeouts.connect;
     let result = dial(&client.worker, server, access, limit).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
-        client.worker.metrics.limits.reached(crate::telemetry::metrics::Limit::ConnectTimeout);
+        client
+            .worker
+            .metrics
+            .limits
+            .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
     }
     trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
     result
@@ -156,13 +196,23 @@ async fn timed_dial(
 /// Whether nothing has come on an idle connection, neither data nor an end, as the kernel knows it now.
 fn is_alive(upstream: &Upstream) -> bool {
     let mut byte = [0];
-    matches!(recv(&upstream.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT), Err(rustix::io::Errno::AGAIN))
+    matches!(
+        recv(
+            &upstream.stream,
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT
+        ),
+        Err(rustix::io::Errno::AGAIN)
+    )
 }
 
 fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let (Some(version), Ok(destination)) = (version, client.stream.local_addr()) {
-        let endpoints = Endpoints { source: client.address, destination };
+        let endpoints = Endpoints {
+            source: client.address,
+            destination,
+        };
         proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
     }
     bytes

@@ -15,12 +15,19 @@ use tokio::task::JoinSet;
 ///
 /// # Errors
 /// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
-pub async fn dial(worker: &Worker, server: &ServerAddress, access: Option<&Access>, limit: Duration) -> Result<Upstream, Unreachable> {
+pub async fn dial(
+    worker: &Worker,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    limit: Duration,
+) -> Result<Upstream, Unreachable> {
     let connecting = async {
         match server {
             ServerAddress::Ip(address) => {
                 check(access, address.ip())?;
-                connect(*address).await.map_err(|error| refused(*address, error))
+                connect(*address)
+                    .await
+                    .map_err(|error| refused(*address, error))
             }
             ServerAddress::Name { host, port } => {
                 let addresses = worker.resolver.resolve(host).await?;
@@ -44,11 +51,17 @@ pub async fn dial(worker: &Worker, server: &ServerAddress, access: Option<&Acces
 }
 
 fn check(access: Option<&Access>, address: IpAddr) -> Result<(), Unreachable> {
-    access.map_or(Ok(()), |access| access.check_address(address)).map_err(Unreachable::from)
+    access
+        .map_or(Ok(()), |access| access.check_address(address))
+        .map_err(Unreachable::from)
 }
 
 /// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
-async fn race(addresses: &[IpAddr], port: u16, access: Option<&Access>) -> Result<Upstream, Unreachable> {
+async fn race(
+    addresses: &[IpAddr],
+    port: u16,
+    access: Option<&Access>,
+) -> Result<Upstream, Unreachable> {
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
     for address in eyeballs::order(addresses) {
@@ -92,8 +105,16 @@ fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
 }
 
 async fn connect(address: SocketAddr) -> io::Result<Upstream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     socket.set_nodelay(true)?;
     let stream: TcpStream = socket.connect(address).await?;
-    Ok(Upstream { stream, address, reused: false })
+    Ok(Upstream {
+        stream,
+        address,
+        reused: false,
+    })
 }

@@ -1,6 +1,6 @@
 //! A configured upstream as one worker uses it: balancer, passive health, idle connections.
-use super::idle::IdleConnections;
 use super::Upstream;
+use super::idle::IdleConnections;
 use crate::upstreams::{ServerState, UpstreamState};
 use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
 use std::cell::RefCell;
@@ -59,21 +59,35 @@ impl Group {
             .iter()
             .map(|server| {
                 let before = previous.and_then(|group| {
-                    let index = group.state.servers.iter().position(|known| Arc::ptr_eq(known, server))?;
+                    let index = group
+                        .state
+                        .servers
+                        .iter()
+                        .position(|known| Arc::ptr_eq(known, server))?;
                     group.servers.get(index)
                 });
-                let mut fresh = Server { passive: PassiveHealth::new(state.plan.failures_max), idle: IdleConnections::default() };
+                let mut fresh = Server {
+                    passive: PassiveHealth::new(state.plan.failures_max),
+                    idle: IdleConnections::default(),
+                };
                 if let Some(before) = before {
                     let mut before = before.borrow_mut();
                     fresh.passive = before.passive.clone();
-                    if previous.is_some_and(|group| group.state.plan.send_proxy_protocol == state.plan.send_proxy_protocol) {
+                    if previous.is_some_and(|group| {
+                        group.state.plan.send_proxy_protocol == state.plan.send_proxy_protocol
+                    }) {
                         fresh.idle = std::mem::take(&mut before.idle);
                     }
                 }
                 RefCell::new(fresh)
             })
             .collect();
-        Self { balancer: RefCell::new(Balancer::new(state.plan.balance, seed)), views: RefCell::default(), servers, state }
+        Self {
+            balancer: RefCell::new(Balancer::new(state.plan.balance, seed)),
+            views: RefCell::default(),
+            servers,
+            state,
+        }
     }
 
     /// Chooses a server that is not among `tried`. When passive marks leave none, they are ignored: a server that
@@ -83,19 +97,39 @@ impl Group {
             return only.is_healthy().then_some(0);
         }
         self.pick_where(key, |index, server| {
-            server.is_healthy() && !tried.contains(&index) && self.servers.get(index).is_some_and(|s| s.borrow().passive.is_up(now))
+            server.is_healthy()
+                && !tried.contains(&index)
+                && self
+                    .servers
+                    .get(index)
+                    .is_some_and(|s| s.borrow().passive.is_up(now))
         })
-        .or_else(|| self.pick_where(key, |index, server| server.is_healthy() && !tried.contains(&index)))
+        .or_else(|| {
+            self.pick_where(key, |index, server| {
+                server.is_healthy() && !tried.contains(&index)
+            })
+        })
     }
 
-    fn pick_where(&self, key: Option<&[u8]>, eligible: impl Fn(usize, &ServerState) -> bool) -> Option<usize> {
+    fn pick_where(
+        &self,
+        key: Option<&[u8]>,
+        eligible: impl Fn(usize, &ServerState) -> bool,
+    ) -> Option<usize> {
         let mut views = self.views.borrow_mut();
         views.clear();
-        views.extend(self.state.servers.iter().zip(&self.state.plan.servers).enumerate().map(|(index, (server, plan))| ServerView {
-            weight: plan.weight,
-            active: server.active.load(Ordering::Relaxed),
-            eligible: eligible(index, server),
-        }));
+        views.extend(
+            self.state
+                .servers
+                .iter()
+                .zip(&self.state.plan.servers)
+                .enumerate()
+                .map(|(index, (server, plan))| ServerView {
+                    weight: plan.weight,
+                    active: server.active.load(Ordering::Relaxed),
+                    eligible: eligible(index, server),
+                }),
+        );
         self.balancer.borrow_mut().pick(&views, key)
     }
 
@@ -111,13 +145,18 @@ impl Group {
             return;
         }
         if let Some(server) = self.servers.get(server) {
-            server.borrow_mut().idle.put(upstream, self.state.plan.keepalive, now);
+            server
+                .borrow_mut()
+                .idle
+                .put(upstream, self.state.plan.keepalive, now);
         }
     }
 
     /// Notes that a server did not answer.
     pub fn failed(&self, server: usize, now: Instant) {
-        if let (Some(mine), Some(shared)) = (self.servers.get(server), self.state.servers.get(server)) {
+        if let (Some(mine), Some(shared)) =
+            (self.servers.get(server), self.state.servers.get(server))
+        {
             mine.borrow_mut().passive.failed(now);
             shared.failures.fetch_add(1, Ordering::Relaxed);
         }
@@ -140,6 +179,9 @@ impl Group {
     /// Idle connections, over all servers.
     #[must_use]
     pub fn idle_count(&self) -> usize {
-        self.servers.iter().map(|server| server.borrow().idle.len()).sum()
+        self.servers
+            .iter()
+            .map(|server| server.borrow().idle.len())
+            .sum()
     }
 }

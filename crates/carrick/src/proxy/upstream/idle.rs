@@ -27,7 +27,11 @@ impl IdleConnections {
     pub fn take(&mut self) -> Option<Upstream> {
         while let Some(parked) = self.parked.pop_back() {
             if is_quiet(&parked.stream) {
-                return Some(Upstream { stream: parked.stream, address: parked.address, reused: true });
+                return Some(Upstream {
+                    stream: parked.stream,
+                    address: parked.address,
+                    reused: true,
+                });
             }
         }
         None
@@ -41,12 +45,18 @@ impl IdleConnections {
         while self.parked.len() >= max {
             self.parked.pop_front();
         }
-        self.parked.push_back(Parked { stream: upstream.stream, address: upstream.address, since: now });
+        self.parked.push_back(Parked {
+            stream: upstream.stream,
+            address: upstream.address,
+            since: now,
+        });
     }
 
     /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
     pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
-        self.parked.retain(|parked| now.duration_since(parked.since) < age_max && is_quiet(&parked.stream));
+        self.parked.retain(|parked| {
+            now.duration_since(parked.since) < age_max && is_quiet(&parked.stream)
+        });
     }
 
     /// How many there are.
@@ -68,10 +78,19 @@ impl IdleConnections {
 /// byte without finding the socket empty, the kernel is asked. What comes later and has not been noticed yet shows when
 /// the request is sent, and is retried where that is safe.
 fn is_quiet(stream: &TcpStream) -> bool {
-    if stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
+    if stream
+        .poll_read_ready(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
+    {
         return true;
     }
     let mut byte = [0];
-    let peeked = stream.try_io(Interest::READABLE, || Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?));
+    let peeked = stream.try_io(Interest::READABLE, || {
+        Ok(recv(
+            stream,
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        )?)
+    });
     peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -33,8 +33,16 @@ impl Origins {
         if by_authority.len() >= TOTAL_MAX {
             by_authority.retain(|_, idle| !idle.is_empty());
         }
-        if by_authority.values().map(IdleConnections::len).sum::<usize>() < TOTAL_MAX {
-            by_authority.entry(authority.into()).or_default().put(upstream, PER_ORIGIN_MAX, now);
+        if by_authority
+            .values()
+            .map(IdleConnections::len)
+            .sum::<usize>()
+            < TOTAL_MAX
+        {
+            by_authority
+                .entry(authority.into())
+                .or_default()
+                .put(upstream, PER_ORIGIN_MAX, now);
         }
     }
 
@@ -54,6 +62,10 @@ impl Origins {
     /// Idle connections, over all origins.
     #[must_use]
     pub fn idle_count(&self) -> usize {
-        self.by_authority.borrow().values().map(IdleConnections::len).sum()
+        self.by_authority
+            .borrow()
+            .values()
+            .map(IdleConnections::len)
+            .sum()
     }
 }

@@ -1,0 +1,134 @@
+//! The command line: its words and their help. Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.
+use crate::commands;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Everything went well.
+pub const FINE: u8 = 0;
+/// Something failed while running.
+pub const FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub const WRONG: u8 = 2;
+
+/// A web proxy for Linux that joins client and server connections inside the kernel.
+#[derive(Debug, Parser)]
+#[command(
+    name = "carrick",
+    version,
+    arg_required_else_help = true,
+    long_about = "A web proxy for Linux that joins client and server connections inside the kernel.\n\n\
+        It does three jobs: forward proxy (HTTP and CONNECT), layer-7 switch, and TCP tunnel (by SNI, if wanted). \
+        Without a configuration file it is a forward proxy on 127.0.0.1:3128, with metrics on 127.0.0.1:3129.",
+    after_help = EXAMPLES,
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    carrick run                              a forward proxy on 127.0.0.1:3128\n  \
+    curl -x http://127.0.0.1:3128 http://example.org/\n  \
+    carrick check -c carrick.toml            everything that is wrong with a configuration\n  \
+    carrick run -c carrick.toml              the proxy that it describes\n  \
+    carrick doctor                           what this machine can do\n\n\
+    Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.";
+
+/// What carrick can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the proxy, until SIGINT or SIGTERM.
+    #[command(
+        long_about = "Run the proxy, until SIGINT or SIGTERM.\n\n\
+            SIGTERM and SIGINT: stop listening, finish what is under way (up to `timeouts.drain`), end.\n\
+            SIGHUP: read the configuration again; if it is wrong, say why and go on with the old one.\n\
+            SIGUSR1: reopen the access log.",
+        after_help = "Examples:\n  \
+            carrick run\n  \
+            carrick run -c /etc/carrick/carrick.toml"
+    )]
+    Run(RunArgs),
+    /// Check a configuration file, and show everything that is wrong with it.
+    #[command(
+        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and what would be right.\n\n\
+            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not, but fail the check. \
+            Notes are only worth knowing.",
+        after_help = "Exit codes: 0 no errors and no warnings, 2 otherwise.\n\n\
+            Examples:\n  \
+            carrick check -c carrick.toml\n  \
+            carrick check -c carrick.toml && systemctl reload carrick"
+    )]
+    Check(CheckArgs),
+    /// Show what this machine can do: engines, kernel features, limits.
+    Doctor,
+    /// Write the man pages, the shell completions, or the reference of the configuration.
+    #[command(hide = true, subcommand)]
+    Generate(Generate),
+}
+
+/// `carrick run`
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The configuration file, in TOML; without it: a forward proxy on 127.0.0.1:3128.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick check`
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The configuration file, in TOML; without it: the built-in configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick generate`
+#[derive(Debug, Clone, Subcommand)]
+pub enum Generate {
+    /// Write the man pages, one for each command, into a directory that exists.
+    Man {
+        /// Where to.
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print the tables of all configuration keys, in Markdown.
+    Configuration,
+}
+
+/// Shells that there are completions for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => match cli.command {
+            Command::Run(arguments) => commands::run::run(&arguments),
+            Command::Check(arguments) => commands::check::run(&arguments),
+            Command::Doctor => commands::doctor::run(),
+            Command::Generate(what) => commands::generate::run(&what),
+        },
+        Err(error) => {
+            // `--help` and `--version` come as errors, too, with exit code 0.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(WRONG))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! `carrick doctor`: what this machine can do, and why not.
+mod machine;
+
+use crate::cli::{FAILED, FINE};
+use carrick_splice::probe::Feature;
+use machine::Fact;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Engines of the design that this version does not have.
+const LATER: [&str; 2] = ["engine socket", "engine packet"];
+/// The engine that all others fall back to.
+const LAST_RESORT: &str = "engine copy";
+
+/// Prints the table. Fails if not even copying is possible.
+pub fn run() -> ExitCode {
+    let features = carrick_splice::probe::probe();
+    let facts = machine::facts(Path::new("/proc/sys"));
+    let text = render(&features, &facts);
+    let _ = anstream::stdout().lock().write_all(text.as_bytes());
+    let is_hopeless = features
+        .iter()
+        .any(|feature| feature.name == LAST_RESORT && feature.usable.is_err());
+    ExitCode::from(if is_hopeless { FAILED } else { FINE })
+}
+
+fn render(features: &[Feature], facts: &[Fact]) -> String {
+    let later = LATER
+        .iter()
+        .filter(|name| features.iter().all(|feature| feature.name != **name));
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    for feature in features {
+        let (usable, why) = match &feature.usable {
+            Ok(detail) => ("yes", detail),
+            Err(reason) => ("no", reason),
+        };
+        rows.push([feature.name.to_owned(), usable.to_owned(), why.clone()]);
+    }
+    rows.extend(later.map(|name| {
+        [
+            (*name).to_owned(),
+            "no".to_owned(),
+            "not in this version".to_owned(),
+        ]
+    }));
+    let facts: Vec<[String; 3]> = facts
+        .iter()
+        .map(|fact| {
+            [
+                fact.name.to_owned(),
+                fact.value.clone(),
+                fact.meaning.clone(),
+            ]
+        })
+        .collect();
+
+    let mut text = format!(
+        "carrick {} on {}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        machine::kernel()
+    );
+    write_table(&mut text, ["engine or kernel feature", "usable", ""], &rows);
+    text.push('\n');
+    write_table(&mut text, ["limit or setting", "value", ""], &facts);
+    text
+}
+
+fn write_table(text: &mut String, head: [&str; 3], rows: &[[String; 3]]) {
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .chain([head[column].len()])
+            .max()
+            .unwrap_or(0)
+    };
+    let (first, second) = (width(0), width(1));
+    let mut line = |cells: [&str; 3]| {
+        let line = format!("{:first$}  {:second$}  {}", cells[0], cells[1], cells[2]);
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    line(head);
+    line([&"-".repeat(first), &"-".repeat(second), ""]);
+    for row in rows {
+        line([&row[0], &row[1], &row[2]]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

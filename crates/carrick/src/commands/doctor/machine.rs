@@ -1,0 +1,160 @@
+//! The limits and settings of this machine that a proxy feels, and what they mean for it.
+use rustix::process::{Resource, getrlimit};
+use std::path::Path;
+
+/// A limit or setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is here.
+    pub value: String,
+    /// What that means, or what to do about it; may be empty.
+    pub meaning: String,
+}
+
+/// Descriptors of a relayed connection: client and server.
+const DESCRIPTORS_PER_RELAY: u64 = 2;
+/// A pipe of this size takes as much at a time as a large socket buffer.
+const PIPE_BYTES_WANTED: u64 = 1 << 20;
+/// Connections that come while a worker is busy wait in a queue of this length at most.
+const BACKLOG_WANTED: u64 = 4096;
+/// Ports for connections to one server address: fewer run out under load.
+const PORTS_WANTED: u64 = 20_000;
+
+/// Kernel and cores, in words.
+pub fn kernel() -> String {
+    let name = rustix::system::uname();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = if cores == 1 {
+        "1 core".to_owned()
+    } else {
+        format!("{cores} cores")
+    };
+    format!(
+        "{} {}, {}, {cores}",
+        name.sysname().to_string_lossy(),
+        name.release().to_string_lossy(),
+        name.machine().to_string_lossy()
+    )
+}
+
+/// Reads everything; `sysctl` is `/proc/sys`.
+pub fn facts(sysctl: &Path) -> Vec<Fact> {
+    let read = |key: &'static str| Setting {
+        key,
+        text: std::fs::read_to_string(sysctl.join(key.replace('.', "/"))).ok(),
+    };
+    vec![
+        open_files(),
+        number(&read("fs.pipe-max-size"), |bytes| {
+            (bytes < PIPE_BYTES_WANTED)
+                .then_some("small: the `pipe` engine moves less at a time; 1048576 is usual")
+        }),
+        number(&read("fs.pipe-user-pages-soft"), |_| {
+            Some(
+                "pages that the pipes of an unprivileged user may have; beyond, new pipes have two pages",
+            )
+        }),
+        number(&read("net.core.somaxconn"), |length| {
+            (length < BACKLOG_WANTED).then_some("short: bursts of new connections are refused")
+        }),
+        ports(&read("net.ipv4.ip_local_port_range")),
+        words(
+            &read("net.ipv4.tcp_congestion_control"),
+            "of connections whose route does not say",
+        ),
+        words(
+            &read("net.ipv4.tcp_rmem"),
+            "receive buffers: least, default, most",
+        ),
+        words(
+            &read("net.ipv4.tcp_wmem"),
+            "send buffers: least, default, most",
+        ),
+        number(&read("net.ipv6.bindv6only"), |only| {
+            (only == 1).then_some("listening on [::] does not take IPv4 here")
+        }),
+        number(&read("net.ipv4.ip_unprivileged_port_start"), |_| {
+            Some("lower ports need CAP_NET_BIND_SERVICE")
+        }),
+    ]
+}
+
+struct Setting {
+    key: &'static str,
+    text: Option<String>,
+}
+
+fn open_files() -> Fact {
+    let limit = getrlimit(Resource::Nofile);
+    let show = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let meaning = match limit.maximum {
+        Some(most) => format!(
+            "enough for about {} relayed connections; raise it with LimitNOFILE= or ulimit -n",
+            most / DESCRIPTORS_PER_RELAY
+        ),
+        None => String::new(),
+    };
+    Fact {
+        name: "open files",
+        value: format!(
+            "{} (can be raised to {})",
+            show(limit.current),
+            show(limit.maximum)
+        ),
+        meaning,
+    }
+}
+
+fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) -> Fact {
+    let Some(number) = setting
+        .text
+        .as_deref()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+    else {
+        return unknown(setting);
+    };
+    Fact {
+        name: setting.key,
+        value: number.to_string(),
+        meaning: judge(number).unwrap_or_default().to_owned(),
+    }
+}
+
+fn words(setting: &Setting, meaning: &'static str) -> Fact {
+    match &setting.text {
+        Some(text) => Fact {
+            name: setting.key,
+            value: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            meaning: meaning.to_owned(),
+        },
+        None => unknown(setting),
+    }
+}
+
+fn ports(setting: &Setting) -> Fact {
+    let text = setting.text.as_deref().unwrap_or_default();
+    let bounds: Vec<u64> = text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [first, last] = bounds[..] else {
+        return unknown(setting);
+    };
+    let count = (last + 1).saturating_sub(first);
+    let verdict = if count < PORTS_WANTED { "few: " } else { "" };
+    Fact {
+        name: setting.key,
+        value: format!("{first} {last}"),
+        meaning: format!("{verdict}{count} connections at a time to one server address"),
+    }
+}
+
+fn unknown(setting: &Setting) -> Fact {
+    Fact {
+        name: setting.key,
+        value: "unknown".to_owned(),
+        meaning: "cannot be read here".to_owned(),
+    }
+}

@@ -1,0 +1,119 @@
+//! The table for machines that lack something.
+use super::*;
+
+fn sysctl(settings: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (key, value) in settings {
+        let path = directory.path().join(key.replace('.', "/"));
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        std::fs::write(path, value).expect("a file");
+    }
+    directory
+}
+
+fn fact<'f>(facts: &'f [Fact], name: &str) -> &'f Fact {
+    facts
+        .iter()
+        .find(|fact| fact.name == name)
+        .unwrap_or_else(|| panic!("{name} is not told"))
+}
+
+#[test]
+fn features_are_usable_or_not_and_why() {
+    let features = [
+        Feature {
+            name: "engine copy",
+            usable: Ok("through the process".to_owned()),
+        },
+        Feature {
+            name: "engine pipe",
+            usable: Err("no pipes are left".to_owned()),
+        },
+    ];
+    let text = render(&features, &[]);
+    let line = |name: &str| {
+        text.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name} is not in {text}"))
+    };
+    assert!(
+        line("engine copy").contains(" yes ")
+            && line("engine copy").ends_with("through the process")
+    );
+    assert!(
+        line("engine pipe").contains(" no ") && line("engine pipe").ends_with("no pipes are left")
+    );
+    assert!(line("engine socket").ends_with("not in this version"));
+    assert!(line("engine packet").ends_with("not in this version"));
+    let column = |name: &str, word: &str| line(name).find(word);
+    assert_eq!(
+        column("engine copy", "yes"),
+        column("engine pipe", "no "),
+        "the columns are in line"
+    );
+}
+
+#[test]
+fn poor_settings_are_called_poor() {
+    let directory = sysctl(&[
+        ("fs.pipe-max-size", "65536\n"),
+        ("net.core.somaxconn", "128\n"),
+        ("net.ipv4.ip_local_port_range", "40000\t41000\n"),
+        ("net.ipv6.bindv6only", "1\n"),
+        ("net.ipv4.tcp_rmem", "4096\t131072\t6291456\n"),
+    ]);
+    let facts = machine::facts(directory.path());
+    assert!(fact(&facts, "fs.pipe-max-size").meaning.contains("small"));
+    assert!(fact(&facts, "net.core.somaxconn").meaning.contains("short"));
+    assert!(
+        fact(&facts, "net.ipv4.ip_local_port_range")
+            .meaning
+            .starts_with("few: 1001 ")
+    );
+    assert!(fact(&facts, "net.ipv6.bindv6only").meaning.contains("IPv4"));
+    assert_eq!(
+        fact(&facts, "net.ipv4.tcp_rmem").value,
+        "4096 131072 6291456"
+    );
+}
+
+#[test]
+fn good_settings_are_left_alone() {
+    let directory = sysctl(&[
+        ("fs.pipe-max-size", "1048576\n"),
+        ("net.core.somaxconn", "4096\n"),
+        ("net.ipv6.bindv6only", "0\n"),
+    ]);
+    let facts = machine::facts(directory.path());
+    for name in [
+        "fs.pipe-max-size",
+        "net.core.somaxconn",
+        "net.ipv6.bindv6only",
+    ] {
+        assert_eq!(fact(&facts, name).meaning, "", "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_unknown() {
+    let directory = sysctl(&[
+        ("net.core.somaxconn", "many\n"),
+        ("net.ipv4.ip_local_port_range", "1\n"),
+    ]);
+    for fact in machine::facts(directory.path()) {
+        if fact.name != "open files" {
+            assert_eq!(fact.value, "unknown", "{}", fact.name);
+        }
+    }
+}
+
+#[test]
+fn this_machine_can_copy() {
+    let features = carrick_splice::probe::probe();
+    assert!(
+        features
+            .iter()
+            .any(|feature| feature.name == LAST_RESORT && feature.usable.is_ok()),
+        "{features:?}"
+    );
+}

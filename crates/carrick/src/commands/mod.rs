@@ -1,0 +1,5 @@
+//! What the subcommands do, each in a file of its name.
+pub mod check;
+pub mod doctor;
+pub mod generate;
+pub mod run;

@@ -1,0 +1,178 @@
+//! From the file as written to the plan: whatever does not go together is reported, all of it at once.
+mod addresses;
+mod listener;
+mod route;
+mod upstream;
+
+use super::file::File;
+use super::plan::{Limits, LogFormat, LogPlan, LogTarget, Plan, Timeouts};
+use super::problem::Problems;
+use super::reader::Setting;
+use super::values;
+use carrick_logic::http1::HeadLimits;
+use carrick_splice::Choice;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where admin listens when the file does not say.
+pub const ADMIN_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 3129);
+
+/// Makes the plan; relative paths in the file are relative to `directory`. `None` if there is an error among the problems.
+pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<Plan> {
+    let admin = admin(file, problems);
+    let log = log(file, directory, problems);
+    let upstreams = upstream::check_all(file, problems);
+    let known = upstream::Known::new(&file.upstreams);
+    let engine = engine(&file.engine).unwrap_or_default();
+    if file.listeners.is_empty() {
+        problems
+            .error(0..0, "there is nothing to listen on", "")
+            .help("add a [[listener]] with `listen` and `mode`; or start carrick without a file for a forward proxy on 127.0.0.1:3128");
+    }
+    let listeners: Vec<_> = file
+        .listeners
+        .iter()
+        .map(|written| listener::check(written, engine, directory, &known, problems))
+        .collect();
+    addresses::check_conflicts(file, admin.as_ref(), problems);
+    addresses::check_loops(file, &listeners, &upstreams, problems);
+    known.report_unused(problems);
+    if problems.count_errors() > 0 {
+        return None;
+    }
+    Some(Plan {
+        admin: admin.map(|(address, _)| address),
+        workers: workers(file.workers),
+        limits: limits(file),
+        timeouts: timeouts(file),
+        log,
+        listeners: listeners
+            .into_iter()
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .map(Arc::new)
+            .collect(),
+        upstreams: upstreams
+            .into_iter()
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .map(Arc::new)
+            .collect(),
+    })
+}
+
+/// The number of workers: as given, or one for each core that the process may run on (its affinity and cgroup count).
+pub fn workers(given: u64) -> usize {
+    match usize::try_from(given) {
+        Ok(count) if count > 0 => count,
+        _ => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    }
+}
+
+/// The engine that a word names.
+fn engine(word: &Setting<&'static str>) -> Option<Choice> {
+    Some(match *word.given()?.get_ref() {
+        "copy" => Choice::Copy,
+        "pipe" => Choice::Pipe,
+        _ => Choice::Auto,
+    })
+}
+
+fn admin(
+    file: &File,
+    problems: &mut Problems,
+) -> Option<(SocketAddr, Option<std::ops::Range<usize>>)> {
+    match &file.admin_listen {
+        Setting::Absent => Some((ADMIN_DEFAULT, None)),
+        Setting::Given(text) if text.get_ref().is_empty() => None,
+        written => {
+            let address = written.refine("an address to listen on", problems, |text| {
+                values::listen_address(text)
+            });
+            let address = address.given()?;
+            if !address.get_ref().ip().is_loopback() {
+                problems
+                    .note(address.span(), "admin has no authentication and is reachable from other machines", "")
+                    .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");
+            }
+            Some((*address.get_ref(), Some(address.span())))
+        }
+    }
+}
+
+fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
+    let access = match file
+        .log_access
+        .given()
+        .map(|text| (text, text.get_ref().as_str()))
+    {
+        None | Some((_, "stdout")) => LogTarget::Stdout,
+        Some((_, "stderr")) => LogTarget::Stderr,
+        Some((_, "")) => LogTarget::Off,
+        Some((text, path)) => {
+            let path = directory.join(path);
+            if path.is_dir() {
+                problems
+                    .error(text.span(), "this is a directory", "")
+                    .help("name a file in it");
+            } else if let Some(parent) = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
+            {
+                problems
+                    .error(
+                        text.span(),
+                        format!("the directory {} does not exist", parent.display()),
+                        "",
+                    )
+                    .help("create it; or say \"stdout\", \"stderr\", or \"\" for no log");
+            }
+            LogTarget::File(path)
+        }
+    };
+    let format = match file.log_format.given().map(|word| *word.get_ref()) {
+        Some("json") => LogFormat::Json,
+        _ => LogFormat::Combined,
+    };
+    LogPlan { access, format }
+}
+
+/// A number that its declared limits keep within the type.
+fn narrow<T: TryFrom<u64>>(number: u64, max: T) -> T {
+    T::try_from(number).unwrap_or(max)
+}
+
+fn limits(file: &File) -> Limits {
+    let written = &file.limits;
+    Limits {
+        connections: narrow(written.connections, usize::MAX),
+        connections_per_client: narrow(written.connections_per_client, usize::MAX),
+        head: HeadLimits {
+            head_bytes_max: narrow(written.request_head, usize::MAX),
+            fields_max: narrow(written.headers, usize::MAX),
+        },
+        rate_min: written.rate_min,
+        attempts: narrow(written.attempts, u32::MAX),
+        log_queue: narrow(written.log_queue, usize::MAX),
+        dns_cache: narrow(written.dns_cache, usize::MAX),
+        pipes: narrow(written.pipes, usize::MAX),
+    }
+}
+
+fn timeouts(file: &File) -> Timeouts {
+    let written = &file.timeouts;
+    Timeouts {
+        head: written.head,
+        idle: written.idle,
+        connect: written.connect,
+        tunnel_idle: written.tunnel_idle,
+        drain: written.drain,
+    }
+}
+
+/// A path of the file: relative ones are relative to the file's directory.
+fn path(directory: &Path, written: &str) -> PathBuf {
+    directory.join(written)
+}

@@ -1,0 +1,355 @@
+//! Checks `[[listener]]`.
+use super::addresses::note_privileged_port;
+use super::route::{self, Kind};
+use super::upstream::Known;
+use super::{engine, path};
+use crate::config::file::{self, ConnectPorts};
+use crate::config::plan::{ForwardPlan, ListenerPlan, Mode, ParentPlan};
+use crate::config::problem::Problems;
+use crate::config::reader::Setting;
+use crate::config::users::Users;
+use crate::config::values;
+use carrick_logic::access::{Access, NamePattern};
+use carrick_logic::http1::Forwarded;
+use carrick_splice::Choice;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The name in `Via` when the file does not say.
+pub const VIA_DEFAULT: &str = "carrick";
+/// The ports of `CONNECT` when the file does not say.
+const CONNECT_PORTS_DEFAULT: [u16; 1] = [443];
+/// The port of a parent proxy that does not say.
+const PARENT_PORT: u16 = 3128;
+/// Keys that mean something in some modes only.
+const FORWARD_ONLY: [&str; 4] = ["connect_ports", "deny_to", "users", "parent"];
+const NOT_FORWARD: [&str; 1] = ["route"];
+const NOT_TUNNEL: [&str; 2] = ["forwarded", "via"];
+
+/// Checks a listener. `None` if it cannot be used.
+pub fn check(
+    written: &file::Listener,
+    splice: Choice,
+    directory: &Path,
+    known: &Known<'_>,
+    problems: &mut Problems,
+) -> Option<ListenerPlan> {
+    let address = address(written, problems);
+    let mode = match &written.mode {
+        Setting::Given(mode) => Some(*mode.get_ref()),
+        Setting::Wrong => None,
+        Setting::Absent => {
+            problems
+                .error(written.span.clone(), "the listener has no `mode`", "")
+                .help("add `mode = \"forward\"`, \"switch\" or \"tunnel\"");
+            None
+        }
+    };
+    if let Some(mode) = mode {
+        report_misplaced(written, mode, problems);
+    }
+    let engine = engine(&written.engine).unwrap_or(splice);
+    let clients = clients(written, problems);
+    let mode = match mode {
+        Some("forward") => forward(written, engine, directory, problems).map(Mode::Forward),
+        Some("switch") => {
+            route::check_all(written, Kind::Switch, engine, known, problems).map(Mode::Switch)
+        }
+        Some("tunnel") => {
+            route::check_all(written, Kind::Tunnel, engine, known, problems).map(Mode::Tunnel)
+        }
+        // The routes still count as users of their upstreams, so that one mistake does not look like several.
+        _ => {
+            for route in &written.routes {
+                known.find(&route.upstream, route.span.clone(), problems);
+            }
+            None
+        }
+    };
+    let is_forward = matches!(mode, Some(Mode::Forward(_)));
+    let access = access(written, address, clients?, is_forward, problems);
+    report_open_proxy(written, address, is_forward, problems);
+    Some(ListenerPlan {
+        address: address?,
+        proxy_protocol: written.proxy_protocol,
+        forwarded: forwarded(written, is_forward),
+        via: via(written, problems),
+        access,
+        mode: mode?,
+    })
+}
+
+fn address(written: &file::Listener, problems: &mut Problems) -> Option<SocketAddr> {
+    if written.listen.is_absent() {
+        problems
+            .error(written.span.clone(), "the listener has no `listen`", "")
+            .help("add `listen = \"127.0.0.1:3128\"`, or whatever address and port it is to have");
+    }
+    let address = written
+        .listen
+        .refine("an address to listen on", problems, |text| {
+            values::listen_address(text)
+        });
+    let address = address.given()?;
+    if address.get_ref().port() == 0 {
+        problems
+            .note(address.span(), "with port 0 the kernel picks a port", "")
+            .help("carrick says which at its start");
+    }
+    note_privileged_port(*address.get_ref(), address.span(), problems);
+    Some(*address.get_ref())
+}
+
+fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problems) {
+    for (key, span) in &written.keys_given {
+        let (is_misplaced, right) = match mode {
+            "forward" => (
+                NOT_FORWARD.contains(key),
+                "\"switch\" and \"tunnel\" listeners",
+            ),
+            "tunnel" if NOT_TUNNEL.contains(key) => (true, "\"forward\" and \"switch\" listeners"),
+            _ => (FORWARD_ONLY.contains(key), "\"forward\" listeners"),
+        };
+        if is_misplaced {
+            problems
+                .error(
+                    span.clone(),
+                    format!("`{key}` means nothing in a \"{mode}\" listener"),
+                    "",
+                )
+                .help(format!("it is for {right}; remove it, or change `mode`"));
+        }
+    }
+}
+
+/// The networks of `allow`; `None` if one of them is wrong.
+fn clients(written: &file::Listener, problems: &mut Problems) -> Option<Vec<IpNet>> {
+    let list = match &written.allow {
+        Setting::Absent => return Some(Vec::new()),
+        Setting::Wrong => return None,
+        Setting::Given(list) => list,
+    };
+    if list.get_ref().is_empty() {
+        problems
+            .error(list.span(), "an empty `allow` lets nobody in", "")
+            .help("name the networks of the clients; [\"0.0.0.0/0\", \"::/0\"] is everybody");
+        return None;
+    }
+    let mut networks = Vec::with_capacity(list.get_ref().len());
+    for text in list.get_ref() {
+        match values::network(text.get_ref()) {
+            Ok(network) => networks.push(network),
+            Err(help) => {
+                problems
+                    .error(text.span(), "this is not a network", "")
+                    .help(help);
+            }
+        }
+    }
+    if networks.len() == list.get_ref().len() {
+        Some(networks)
+    } else {
+        None
+    }
+}
+
+fn access(
+    written: &file::Listener,
+    address: Option<SocketAddr>,
+    clients: Vec<IpNet>,
+    is_forward: bool,
+    problems: &mut Problems,
+) -> Access {
+    let mut access = Access {
+        clients,
+        ..Access::default()
+    };
+    if !is_forward {
+        return access;
+    }
+    access.connect_ports = match written.connect_ports.given().map(toml::Spanned::get_ref) {
+        None => CONNECT_PORTS_DEFAULT.to_vec(),
+        Some(ConnectPorts::All) => Vec::new(),
+        // An empty list is "all" for `Access`; nothing can be connected to on port 0, so that it means none.
+        Some(ConnectPorts::None) => vec![0],
+        Some(ConnectPorts::These(ports)) => ports.clone(),
+    };
+    match written.deny_to.given() {
+        Some(list) => {
+            for text in list.get_ref() {
+                deny(text, &mut access, problems);
+            }
+        }
+        None if address.is_some_and(|address| !address.ip().is_loopback()) => {
+            access.deny_networks = own_networks()
+        }
+        None => {}
+    }
+    access
+}
+
+fn deny(text: &toml::Spanned<String>, access: &mut Access, problems: &mut Problems) {
+    let refused = if values::looks_like_network(text.get_ref()) {
+        values::network(text.get_ref()).map(|network| access.deny_networks.push(network))
+    } else {
+        NamePattern::parse(text.get_ref()).map(|name| access.deny_names.push(name))
+    };
+    if let Err(help) = refused {
+        problems
+            .error(
+                text.span(),
+                "this is neither a network, an address, nor a name",
+                "",
+            )
+            .help(help);
+    }
+}
+
+/// What only the proxy's own machine and link can reach, and others through it: loopback, "this host" (which Linux connects to loopback), link-local, where clouds keep
+/// their machines' credentials (RFC 1122 section 3.2.1.3, RFC 3927, RFC 4291 section 2.5).
+fn own_networks() -> Vec<IpNet> {
+    let v4 = |a, b, length| Ipv4Net::new(Ipv4Addr::new(a, b, 0, 0), length).map(IpNet::V4);
+    let v6 = |first, last, length| {
+        Ipv6Net::new(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last), length).map(IpNet::V6)
+    };
+    [
+        v4(127, 0, 8),
+        v4(0, 0, 8),
+        v4(169, 254, 16),
+        v6(0, 1, 128),
+        v6(0, 0, 128),
+        v6(0xfe80, 0, 10),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A forward proxy that everybody can reach and use is soon used by everybody.
+fn report_open_proxy(
+    written: &file::Listener,
+    address: Option<SocketAddr>,
+    is_forward: bool,
+    problems: &mut Problems,
+) {
+    let is_public = address.is_some_and(|address| !address.ip().is_loopback());
+    if !is_forward || !is_public || !written.users.is_absent() {
+        return;
+    }
+    if written.allow.is_absent() {
+        let span = written
+            .listen
+            .given()
+            .map_or(written.span.clone(), toml::Spanned::span);
+        problems
+            .error(span, "this forward proxy would be open to everybody who can reach it", "not a loopback address")
+            .help("add `allow = [\"10.0.0.0/8\"]` with the networks of your clients, or `users` with a password file, or listen on 127.0.0.1");
+    } else if let Some(list) = written.allow.given() {
+        let everybody =
+            |text: &str| values::network(text).is_ok_and(|network| network.prefix_len() == 0);
+        if let Some(text) = list.get_ref().iter().find(|text| everybody(text.get_ref())) {
+            problems
+                .note(
+                    text.span(),
+                    "this forward proxy is open to everybody who can reach it",
+                    "",
+                )
+                .help("`users` would ask for a password");
+        }
+    }
+}
+
+fn forward(
+    written: &file::Listener,
+    engine: Choice,
+    directory: &Path,
+    problems: &mut Problems,
+) -> Option<ForwardPlan> {
+    let users = match written.users.given() {
+        None => None,
+        Some(file) => match Users::load(&path(directory, file.get_ref())) {
+            Ok(users) => Some(Arc::new(users)),
+            Err(found) => {
+                let mut found = found.into_iter().peekable();
+                if let Some(first) = found.next_if(|problem| problem.place.is_none()) {
+                    problems
+                        .error(file.span(), first.message, "")
+                        .help(first.help.unwrap_or_default());
+                }
+                problems.extend(found);
+                None
+            }
+        },
+    };
+    let parent = match written.parent.given() {
+        None => None,
+        Some(parent) => Some(self::parent(parent.get_ref(), problems)?),
+    };
+    Some(ForwardPlan {
+        engine,
+        users,
+        parent,
+    })
+}
+
+fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan> {
+    let proxy = file::server_address(&written.proxy, Some(PARENT_PORT), problems);
+    let mut destinations = Vec::new();
+    if let Some(list) = written.destinations.given() {
+        if list.get_ref().is_empty() {
+            problems
+                .error(list.span(), "nothing would go through the parent", "")
+                .help("leave `for` out for everything, or leave `parent` out for nothing");
+        }
+        for text in list.get_ref() {
+            if values::looks_like_network(text.get_ref()) {
+                problems
+                    .error(text.span(), "`for` takes names, not addresses", "")
+                    .help("names are compared before they are resolved; write \"*.example.org\"");
+                continue;
+            }
+            match NamePattern::parse(text.get_ref()) {
+                Ok(pattern) => destinations.push(pattern),
+                Err(help) => {
+                    problems
+                        .error(text.span(), "this is not a name pattern", "")
+                        .help(help);
+                }
+            }
+        }
+    }
+    Some(ParentPlan {
+        proxy: proxy.given()?.get_ref().clone(),
+        destinations,
+    })
+}
+
+fn forwarded(written: &file::Listener, is_forward: bool) -> Forwarded {
+    match written.forwarded.given().map(|word| *word.get_ref()) {
+        Some("x-forwarded") => Forwarded::XForwarded,
+        Some("forwarded") => Forwarded::Standard,
+        Some("off") => Forwarded::Remove,
+        Some(_) => Forwarded::Unchanged,
+        None if is_forward => Forwarded::Unchanged,
+        None => Forwarded::XForwarded,
+    }
+}
+
+/// `Via` takes a pseudonym or a host with port (RFC 9110 section 7.6.3).
+fn via(written: &file::Listener, problems: &mut Problems) -> String {
+    let Some(via) = written.via.given() else {
+        return VIA_DEFAULT.to_owned();
+    };
+    let name = via.get_ref();
+    if !name.is_empty()
+        && !values::is_token(name)
+        && values::server_address(name, Some(80)).is_err()
+    {
+        problems
+            .error(via.span(), "this cannot be a name in `Via`", "")
+            .help("write one word, such as \"carrick\", or \"\" for no `Via`");
+    }
+    name.clone()
+}

@@ -1,0 +1,302 @@
+//! Checks `[[listener.route]]`, and whether every route can be reached.
+use super::engine;
+use super::upstream::Known;
+use crate::config::file;
+use crate::config::plan::RoutePlan;
+use crate::config::problem::Problems;
+use crate::config::reader::Setting;
+use crate::config::values;
+use carrick_logic::access::NamePattern;
+use carrick_logic::route::{Conditions, CookieRule};
+use carrick_splice::Choice;
+use std::ops::Range;
+
+/// The routes of a listener, and what a listener with them does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Looks at requests.
+    Switch,
+    /// Looks at the server name of a TLS ClientHello, or at nothing.
+    Tunnel,
+}
+
+/// Checks the routes of a listener. `None` if one of them cannot be used.
+pub fn check_all(
+    written: &file::Listener,
+    kind: Kind,
+    default: Choice,
+    known: &Known<'_>,
+    problems: &mut Problems,
+) -> Option<Vec<RoutePlan>> {
+    if written.routes.is_empty() && !written.keys_given.iter().any(|(key, _)| *key == "route") {
+        problems
+            .error(written.span.clone(), "the listener has no routes", "")
+            .help("add [[listener.route]] with `upstream = \"NAME\"`");
+        return None;
+    }
+    let routes: Vec<Option<RoutePlan>> = written
+        .routes
+        .iter()
+        .map(|route| {
+            let conditions = conditions(route, kind, problems);
+            let upstream = known.find(&route.upstream, route.span.clone(), problems);
+            Some(RoutePlan {
+                conditions: conditions?,
+                upstream: upstream?,
+                engine: engine(&route.engine).unwrap_or(default),
+            })
+        })
+        .collect();
+    report_unreachable(&written.routes, &routes, problems);
+    report_gap(written, &routes, kind, problems);
+    routes.into_iter().collect()
+}
+
+fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {
+    let errors_before = problems.count_errors();
+    const HTTP_CONDITIONS: [&str; 7] = [
+        "host",
+        "path",
+        "extension",
+        "cookie",
+        "header",
+        "method",
+        "cgi",
+    ];
+    for (key, span) in &route.keys_given {
+        if kind == Kind::Tunnel && HTTP_CONDITIONS.contains(key) {
+            let help = if *key == "host" {
+                "write `sni` for the server name of a TLS connection"
+            } else {
+                "use `mode = \"switch\"` to look at requests, or remove it"
+            };
+            problems
+                .error(
+                    span.clone(),
+                    format!("a tunnel does not look at requests, so `{key}` is not possible"),
+                    "",
+                )
+                .help(help);
+        }
+        if kind == Kind::Switch && *key == "sni" {
+            problems
+                .error(
+                    span.clone(),
+                    "a switch does not speak TLS, so `sni` is not possible",
+                    "",
+                )
+                .help("write `host` for the host of a request, or use `mode = \"tunnel\"` for TLS");
+        }
+    }
+    let conditions = Conditions {
+        host: pattern(&route.host, problems),
+        path: path(&route.path, problems),
+        extension: extensions(&route.extension, problems),
+        cookie: cookie(&route.cookie, problems),
+        header: header(&route.header, problems),
+        method: methods(&route.method, problems),
+        cgi: route.cgi.given().map(|cgi| *cgi.get_ref()),
+        sni: pattern(&route.sni, problems),
+    };
+    // A condition that is wrong would be a condition less: such a route must not be judged any further.
+    if is_wrong(route) || problems.count_errors() > errors_before {
+        None
+    } else {
+        Some(conditions)
+    }
+}
+
+fn is_wrong(route: &file::Route) -> bool {
+    [&route.host, &route.path, &route.cookie, &route.sni]
+        .into_iter()
+        .any(Setting::is_wrong)
+        || [&route.extension, &route.method]
+            .into_iter()
+            .any(Setting::is_wrong)
+        || route.header.is_wrong()
+        || route.cgi.is_wrong()
+}
+
+fn pattern(written: &Setting<String>, problems: &mut Problems) -> Option<NamePattern> {
+    match written.refine("a name pattern", problems, |text| NamePattern::parse(text)) {
+        Setting::Given(pattern) => Some(pattern.into_inner()),
+        Setting::Absent | Setting::Wrong => None,
+    }
+}
+
+fn path(written: &Setting<String>, problems: &mut Problems) -> Option<String> {
+    let path = written.given()?;
+    if !path.get_ref().starts_with('/') {
+        problems
+            .error(path.span(), "a path begins with \"/\"", "")
+            .help(format!("write \"/{}\"", path.get_ref()));
+    }
+    Some(path.get_ref().clone())
+}
+
+fn extensions(
+    written: &Setting<Vec<toml::Spanned<String>>>,
+    problems: &mut Problems,
+) -> Vec<String> {
+    let Some(list) = written.given() else {
+        return Vec::new();
+    };
+    if list.get_ref().is_empty() {
+        report_empty_list(list.span(), "extension", problems);
+    }
+    for extension in list.get_ref() {
+        let text = extension.get_ref();
+        let bare = text.trim_start_matches(['*', '.']);
+        if bare.len() < text.len() {
+            problems
+                .error(
+                    extension.span(),
+                    "an extension is written without its dot",
+                    "",
+                )
+                .help(format!("write \"{bare}\""));
+        } else if text.is_empty() || text.contains(['/', '.', '?', '#']) {
+            problems
+                .error(extension.span(), "this is not an extension", "")
+                .help("it is what follows the last dot of a file's name, such as \"jpg\"");
+        }
+    }
+    list.get_ref()
+        .iter()
+        .map(|extension| extension.get_ref().to_ascii_lowercase())
+        .collect()
+}
+
+fn cookie(written: &Setting<String>, problems: &mut Problems) -> Option<CookieRule> {
+    let cookie = written.given()?;
+    let (name, present) = match cookie.get_ref().strip_prefix('!') {
+        Some(name) => (name, false),
+        None => (cookie.get_ref().as_str(), true),
+    };
+    if !values::is_token(name) {
+        problems
+            .error(cookie.span(), "this is not a cookie's name", "")
+            .help("write the name for a cookie that must be there, \"!name\" for one that must not; values are not compared");
+    }
+    Some(CookieRule {
+        name: name.to_owned(),
+        present,
+    })
+}
+
+fn header(written: &Setting<file::Header>, problems: &mut Problems) -> Option<(String, String)> {
+    let header = written.given()?.get_ref();
+    let (name, value) = (header.name.given()?, header.value.given()?);
+    if !values::is_token(name.get_ref()) {
+        problems
+            .error(name.span(), "this is not a header's name", "")
+            .help("write it without the colon, such as \"x-beta\"");
+    }
+    if !values::is_field_value(value.get_ref()) {
+        problems
+            .error(value.span(), "no header can have this value", "")
+            .help("values have no spaces around them and no control characters");
+    }
+    Some((name.get_ref().to_ascii_lowercase(), value.get_ref().clone()))
+}
+
+fn methods(written: &Setting<Vec<toml::Spanned<String>>>, problems: &mut Problems) -> Vec<String> {
+    const USUAL: [&str; 8] = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH",
+    ];
+    let Some(list) = written.given() else {
+        return Vec::new();
+    };
+    if list.get_ref().is_empty() {
+        report_empty_list(list.span(), "method", problems);
+    }
+    for method in list.get_ref() {
+        let upper = method.get_ref().to_ascii_uppercase();
+        if !values::is_token(method.get_ref()) {
+            problems
+                .error(method.span(), "this is not a method", "")
+                .help("it is one word, such as \"GET\"");
+        } else if upper != *method.get_ref() && USUAL.contains(&upper.as_str()) {
+            problems
+                .warning(
+                    method.span(),
+                    "methods are compared exactly, and this one is written otherwise",
+                    "",
+                )
+                .help(format!("write \"{upper}\""));
+        }
+    }
+    list.get_ref()
+        .iter()
+        .map(|method| method.get_ref().clone())
+        .collect()
+}
+
+fn report_empty_list(span: Range<usize>, key: &str, problems: &mut Problems) {
+    problems
+        .error(
+            span,
+            format!("an empty `{key}` list could mean all or none"),
+            "",
+        )
+        .help(format!("leave `{key}` out for all"));
+}
+
+/// Warns of routes that no request can reach: because of themselves, or because an earlier route takes all of theirs.
+fn report_unreachable(
+    written: &[file::Route],
+    routes: &[Option<RoutePlan>],
+    problems: &mut Problems,
+) {
+    for (index, route) in routes.iter().enumerate() {
+        let (Some(route), Some(place)) = (route, written.get(index)) else {
+            continue;
+        };
+        if let Some(reason) = route.conditions.never_matches() {
+            problems
+                .warning(place.span.clone(), "this route can never match", "")
+                .help(reason);
+            continue;
+        }
+        let earlier = routes.iter().take(index).zip(written).find(|(earlier, _)| {
+            earlier
+                .as_ref()
+                .is_some_and(|earlier| earlier.conditions.covers(&route.conditions))
+        });
+        if let Some((_, earlier)) = earlier {
+            let source = problems.source();
+            problems
+                .warning(place.span.clone(), "this route can never be reached", "")
+                .with(
+                    &source,
+                    earlier.span.clone(),
+                    "this one takes all that it would match",
+                )
+                .help("the first match wins: put the narrower route first");
+        }
+    }
+}
+
+/// Notes that some requests meet no route.
+fn report_gap(
+    written: &file::Listener,
+    routes: &[Option<RoutePlan>],
+    kind: Kind,
+    problems: &mut Problems,
+) {
+    let catches_all = |route: &Option<RoutePlan>| match route {
+        Some(route) => route.conditions.covers(&Conditions::default()),
+        None => true,
+    };
+    if let Some(last) = written.routes.last()
+        && !routes.iter().any(catches_all)
+    {
+        let outcome = match kind {
+            Kind::Switch => "requests that meet none of the routes are answered with 404",
+            Kind::Tunnel => "connections that meet none of the routes are closed",
+        };
+        problems
+            .note(last.span.clone(), outcome, "")
+            .help("a last route with nothing but `upstream` would take them");
+    }
+}

@@ -1,0 +1,318 @@
+//! Checks `[upstream.NAME]`.
+use super::narrow;
+use crate::config::file::{self, File, Server};
+use crate::config::plan::{HashOn, HealthPlan, ServerPlan, UpstreamPlan};
+use crate::config::problem::Problems;
+use crate::config::reader::{Setting, nearest};
+use crate::config::values;
+use carrick_logic::balance::Method;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The port of a server that does not say, where requests are HTTP.
+const HTTP_PORT: u16 = 80;
+
+/// The names of the upstreams, and which of them are used.
+pub struct Known<'f> {
+    indices: BTreeMap<&'f str, usize>,
+    written: &'f [file::Upstream],
+    used: RefCell<BTreeSet<usize>>,
+}
+
+impl<'f> Known<'f> {
+    /// None is used yet.
+    pub fn new(written: &'f [file::Upstream]) -> Self {
+        let indices = written
+            .iter()
+            .enumerate()
+            .map(|(index, upstream)| (upstream.name.get_ref().as_str(), index))
+            .collect();
+        Self {
+            indices,
+            written,
+            used: RefCell::default(),
+        }
+    }
+
+    /// The index of an upstream that a route names, which is used from now on.
+    pub fn find(
+        &self,
+        name: &Setting<String>,
+        route: Range<usize>,
+        problems: &mut Problems,
+    ) -> Option<usize> {
+        match name {
+            Setting::Wrong => None,
+            Setting::Absent => {
+                problems
+                    .error(route, "the route has no `upstream`", "")
+                    .help("add `upstream = \"NAME\"`");
+                None
+            }
+            Setting::Given(name) => {
+                let found = self.indices.get(name.get_ref().as_str()).copied();
+                match found {
+                    Some(index) => {
+                        self.used.borrow_mut().insert(index);
+                    }
+                    None => {
+                        let names: Vec<&str> = self.indices.keys().copied().collect();
+                        let problem = problems.error(
+                            name.span(),
+                            format!("there is no upstream \"{}\"", name.get_ref()),
+                            "",
+                        );
+                        match nearest(name.get_ref(), &names) {
+                            Some(near) => problem.help(format!(
+                                "did you mean \"{near}\"? Or add [upstream.{}]",
+                                name.get_ref()
+                            )),
+                            None => problem.help(format!(
+                                "add [upstream.{}] with its `servers`",
+                                name.get_ref()
+                            )),
+                        };
+                    }
+                }
+                found
+            }
+        }
+    }
+
+    /// Warns of upstreams that no route names.
+    pub fn report_unused(&self, problems: &mut Problems) {
+        let used = self.used.borrow();
+        for (_, upstream) in self
+            .written
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !used.contains(index))
+        {
+            problems
+                .warning(
+                    upstream.name.span(),
+                    format!("nothing uses the upstream \"{}\"", upstream.name.get_ref()),
+                    "",
+                )
+                .help("name it in a route, or remove it");
+        }
+    }
+}
+
+/// Checks all upstreams; the result has the same order, with `None` for those that cannot be used.
+pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPlan>> {
+    let tunnels = file.listeners.iter().filter(|listener| {
+        listener
+            .mode
+            .given()
+            .is_some_and(|mode| *mode.get_ref() == "tunnel")
+    });
+    let in_tunnels: BTreeSet<&str> = tunnels
+        .flat_map(|tunnel| &tunnel.routes)
+        .filter_map(|route| Some(route.upstream.given()?.get_ref().as_str()))
+        .collect();
+    file.upstreams
+        .iter()
+        .map(|written| {
+            check(
+                written,
+                in_tunnels.contains(written.name.get_ref().as_str()),
+                problems,
+            )
+        })
+        .collect()
+}
+
+fn check(
+    written: &file::Upstream,
+    in_tunnel: bool,
+    problems: &mut Problems,
+) -> Option<UpstreamPlan> {
+    check_name(written, problems);
+    let servers = check_servers(written, in_tunnel, problems);
+    let balance = match written.balance.given().map(|word| *word.get_ref()) {
+        Some("least-connections") => Method::LeastConnections,
+        Some("two-choices") => Method::TwoChoices,
+        Some("hash") => Method::Hash,
+        _ => Method::RoundRobin,
+    };
+    let hash_on = check_hash_on(written, balance, in_tunnel, problems);
+    let health = check_health(written, in_tunnel, problems);
+    let send_proxy_protocol = written
+        .send_proxy_protocol
+        .given()
+        .and_then(|version| *version.get_ref());
+    // A connection that began with a PROXY header speaks for one client; kept, it would speak for the next one, too.
+    let keepalive = if send_proxy_protocol.is_some() {
+        0
+    } else {
+        narrow(written.keepalive, usize::MAX)
+    };
+    if let (Some(_), Some(span)) = (send_proxy_protocol, &written.keepalive_given)
+        && written.keepalive > 0
+    {
+        problems
+            .note(span.clone(), "`keepalive` has no effect with `send_proxy_protocol`", "")
+            .help("a connection with a PROXY header belongs to one client, and is not kept for others");
+    }
+    Some(UpstreamPlan {
+        name: written.name.get_ref().clone(),
+        servers: servers?,
+        balance,
+        hash_on,
+        health,
+        send_proxy_protocol,
+        keepalive,
+        failures_max: if written.failures_max == 0 {
+            u32::MAX
+        } else {
+            narrow(written.failures_max, u32::MAX)
+        },
+    })
+}
+
+/// Names become labels of metrics and words of log lines.
+fn check_name(written: &file::Upstream, problems: &mut Problems) {
+    const NAME_BYTES_MAX: usize = 64;
+    let name = written.name.get_ref();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+        problems
+            .error(
+                written.name.span(),
+                "this is not a name for an upstream",
+                "",
+            )
+            .help(format!(
+                "up to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\""
+            ));
+    }
+}
+
+fn check_servers(
+    written: &file::Upstream,
+    in_tunnel: bool,
+    problems: &mut Problems,
+) -> Option<Vec<ServerPlan>> {
+    let list = match &written.servers {
+        Setting::Wrong => return None,
+        Setting::Absent => {
+            problems
+                .error(
+                    written.span.clone(),
+                    format!(
+                        "the upstream \"{}\" has no `servers`",
+                        written.name.get_ref()
+                    ),
+                    "",
+                )
+                .help("add `servers = [\"host:port\"]`");
+            return None;
+        }
+        Setting::Given(list) => list,
+    };
+    if list.get_ref().is_empty() {
+        problems
+            .error(list.span(), "at least one server is wanted", "")
+            .help("write [\"host:port\"]");
+        return None;
+    }
+    let default_port = if in_tunnel { None } else { Some(HTTP_PORT) };
+    let mut servers: Vec<ServerPlan> = Vec::with_capacity(list.get_ref().len());
+    for Server { address, weight } in list.get_ref() {
+        let Setting::Given(found) = file::server_address(address, default_port, problems) else {
+            continue;
+        };
+        if servers
+            .iter()
+            .any(|server| server.address == *found.get_ref())
+        {
+            problems
+                .warning(found.span(), "this server is already in the list", "")
+                .help("for a larger share write { address = …, weight = 2 }");
+        }
+        servers.push(ServerPlan {
+            address: found.into_inner(),
+            weight: narrow(*weight, u32::MAX),
+        });
+    }
+    if servers.len() == list.get_ref().len() {
+        Some(servers)
+    } else {
+        None
+    }
+}
+
+fn check_hash_on(
+    written: &file::Upstream,
+    balance: Method,
+    in_tunnel: bool,
+    problems: &mut Problems,
+) -> HashOn {
+    let Some(given) = written.hash_on.given() else {
+        return if in_tunnel {
+            HashOn::Client
+        } else {
+            HashOn::Path
+        };
+    };
+    if balance != Method::Hash {
+        problems
+            .note(
+                given.span(),
+                "`hash_on` has no effect without `balance = \"hash\"`",
+                "",
+            )
+            .help("it is kept for the day when `balance` becomes \"hash\"");
+    } else if in_tunnel && *given.get_ref() != HashOn::Client {
+        problems
+            .error(
+                given.span(),
+                "a tunnel uses this upstream, and knows nothing of this",
+                "",
+            )
+            .help("only `hash_on = \"client\"` is possible in a tunnel");
+    }
+    given.get_ref().clone()
+}
+
+fn check_health(
+    written: &file::Upstream,
+    in_tunnel: bool,
+    problems: &mut Problems,
+) -> Option<HealthPlan> {
+    let health = written.health.given()?.get_ref();
+    if let Some(path) = health.path.given() {
+        let text = path.get_ref();
+        if in_tunnel {
+            problems
+                .note(path.span(), "a tunnel uses this upstream, and this check speaks HTTP without TLS", "")
+                .help("leave `path` out if the servers speak something else: a connection is enough then");
+        }
+        if !text.starts_with('/') {
+            problems
+                .error(path.span(), "a path begins with \"/\"", "")
+                .help(format!("write \"/{text}\""));
+        } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains('#') {
+            problems
+                .error(path.span(), "this cannot be sent as a path", "")
+                .help("spaces and everything beyond ASCII are written as \"%20\" and the like; \"#\" is not possible");
+        }
+    }
+    let host = health.host.refine("a host", problems, |text| {
+        values::server_address(text, Some(HTTP_PORT)).map(|_| text.clone())
+    });
+    if let (Some(host), None) = (host.given(), health.path.given()) {
+        problems
+            .warning(host.span(), "`host` has no effect without `path`", "")
+            .help("add `path = \"/\"` for a check by HTTP");
+    }
+    Some(HealthPlan {
+        path: health.path.given().map(|path| path.get_ref().clone()),
+        host: host.given().map(|host| host.get_ref().clone()),
+        every: health.every,
+        fall: narrow(health.fall, u32::MAX),
+        rise: narrow(health.rise, u32::MAX),
+    })
+}

@@ -1,0 +1,498 @@
+//! The configuration as it is written: every value has its place and its kind, nothing is put together yet.
+use super::keys;
+use super::plan::{HashOn, ProxyVersion, ServerAddress};
+use super::problem::Problems;
+use super::reader::{Section, Setting, integer, wrong_kind};
+use super::values;
+use std::ops::Range;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The whole file.
+#[derive(Debug)]
+pub struct File {
+    /// `admin.listen`
+    pub admin_listen: Setting<String>,
+    /// `splice.engine`
+    pub engine: Setting<&'static str>,
+    /// `workers.count`
+    pub workers: u64,
+    /// `[limits]`
+    pub limits: Limits,
+    /// `[timeouts]`
+    pub timeouts: Timeouts,
+    /// `log.access`
+    pub log_access: Setting<String>,
+    /// `log.format`
+    pub log_format: Setting<&'static str>,
+    /// `[[listener]]`
+    pub listeners: Vec<Listener>,
+    /// `[upstream.NAME]`, in the order of the file
+    pub upstreams: Vec<Upstream>,
+}
+
+/// `[limits]`, with defaults.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Limits {
+    pub connections: u64,
+    pub connections_per_client: u64,
+    pub request_head: u64,
+    pub headers: u64,
+    pub rate_min: u64,
+    pub attempts: u64,
+    pub log_queue: u64,
+    pub dns_cache: u64,
+    pub pipes: u64,
+}
+
+/// `[timeouts]`, with defaults.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Timeouts {
+    pub head: Duration,
+    pub idle: Duration,
+    pub connect: Duration,
+    pub tunnel_idle: Duration,
+    pub drain: Duration,
+}
+
+/// `[[listener]]`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Listener {
+    /// Where its header is.
+    pub span: Range<usize>,
+    /// Where each key that is given has its name.
+    pub keys_given: Vec<(&'static str, Range<usize>)>,
+    pub listen: Setting<String>,
+    pub mode: Setting<&'static str>,
+    pub proxy_protocol: bool,
+    pub engine: Setting<&'static str>,
+    pub allow: Setting<Vec<Spanned<String>>>,
+    pub forwarded: Setting<&'static str>,
+    pub via: Setting<String>,
+    pub routes: Vec<Route>,
+    pub connect_ports: Setting<ConnectPorts>,
+    pub deny_to: Setting<Vec<Spanned<String>>>,
+    pub users: Setting<String>,
+    pub parent: Setting<Parent>,
+}
+
+/// `connect_ports`
+#[derive(Debug, Clone)]
+pub enum ConnectPorts {
+    /// `"all"`
+    All,
+    /// `"none"`, or an empty list.
+    None,
+    /// These.
+    These(Vec<u16>),
+}
+
+/// `parent = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Parent {
+    pub proxy: Setting<String>,
+    pub destinations: Setting<Vec<Spanned<String>>>,
+}
+
+/// `[[listener.route]]`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Route {
+    /// Where its header is.
+    pub span: Range<usize>,
+    /// Where each key that is given has its name.
+    pub keys_given: Vec<(&'static str, Range<usize>)>,
+    pub upstream: Setting<String>,
+    pub host: Setting<String>,
+    pub path: Setting<String>,
+    pub extension: Setting<Vec<Spanned<String>>>,
+    pub cookie: Setting<String>,
+    pub header: Setting<Header>,
+    pub method: Setting<Vec<Spanned<String>>>,
+    pub cgi: Setting<bool>,
+    pub sni: Setting<String>,
+    pub engine: Setting<&'static str>,
+}
+
+/// `header = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Header {
+    pub name: Setting<String>,
+    pub value: Setting<String>,
+}
+
+/// `[upstream.NAME]`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Upstream {
+    pub name: Spanned<String>,
+    /// Where its header is.
+    pub span: Range<usize>,
+    pub servers: Setting<Vec<Server>>,
+    pub balance: Setting<&'static str>,
+    pub hash_on: Setting<HashOn>,
+    pub health: Setting<Health>,
+    pub send_proxy_protocol: Setting<Option<ProxyVersion>>,
+    pub keepalive: u64,
+    pub keepalive_given: Option<Range<usize>>,
+    pub failures_max: u64,
+}
+
+/// One of `servers`.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// As it is written.
+    pub address: Setting<String>,
+    /// Its share.
+    pub weight: u64,
+}
+
+/// `health = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Health {
+    pub path: Setting<String>,
+    pub host: Setting<String>,
+    pub every: Duration,
+    pub fall: u64,
+    pub rise: u64,
+}
+
+impl File {
+    /// Reads the file's tables; whatever does not fit is reported.
+    pub fn read(document: &DeTable<'_>, problems: &mut Problems) -> Self {
+        let root = Section::root(document, &keys::ROOT, problems);
+        let log = root.table_or_empty("log", &keys::LOG, problems);
+        Self {
+            admin_listen: root
+                .table_or_empty("admin", &keys::ADMIN, problems)
+                .text("listen", problems),
+            engine: root
+                .table_or_empty("splice", &keys::SPLICE, problems)
+                .word("engine", problems),
+            workers: root
+                .table_or_empty("workers", &keys::WORKERS, problems)
+                .number("count", problems),
+            limits: Limits::read(
+                &root.table_or_empty("limits", &keys::LIMITS, problems),
+                problems,
+            ),
+            timeouts: Timeouts::read(
+                &root.table_or_empty("timeouts", &keys::TIMEOUTS, problems),
+                problems,
+            ),
+            log_access: log.text("access", problems),
+            log_format: log.word("format", problems),
+            listeners: root
+                .tables("listener", &keys::LISTENER, problems)
+                .iter()
+                .map(|table| Listener::read(table, problems))
+                .collect(),
+            upstreams: root
+                .named_tables("upstream", &keys::UPSTREAM, problems)
+                .into_iter()
+                .map(|(name, table)| Upstream::read(name, &table, problems))
+                .collect(),
+        }
+    }
+}
+
+impl Limits {
+    fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+        Self {
+            connections: table.number("connections", problems),
+            connections_per_client: table.number("connections_per_client", problems),
+            request_head: table.size("request_head", problems),
+            headers: table.number("headers", problems),
+            rate_min: table.size("rate_min", problems),
+            attempts: table.number("attempts", problems),
+            log_queue: table.number("log_queue", problems),
+            dns_cache: table.number("dns_cache", problems),
+            pipes: table.number("pipes", problems),
+        }
+    }
+}
+
+impl Timeouts {
+    fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+        Self {
+            head: table.time("head", problems),
+            idle: table.time("idle", problems),
+            connect: table.time("connect", problems),
+            tunnel_idle: table.time("tunnel_idle", problems),
+            drain: table.time("drain", problems),
+        }
+    }
+}
+
+impl Listener {
+    fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+        Self {
+            span: table.span(),
+            keys_given: keys_given(table, &keys::LISTENER),
+            listen: table.text("listen", problems),
+            mode: table.word("mode", problems),
+            proxy_protocol: table.switch("proxy_protocol", problems),
+            engine: table.word("engine", problems),
+            allow: table.texts("allow", problems),
+            forwarded: table.word("forwarded", problems),
+            via: table.text("via", problems),
+            routes: table
+                .tables("route", &keys::ROUTE, problems)
+                .iter()
+                .map(|table| Route::read(table, problems))
+                .collect(),
+            connect_ports: connect_ports(table, problems),
+            deny_to: table.texts("deny_to", problems),
+            users: table.text("users", problems),
+            parent: inline(
+                table,
+                "parent",
+                &keys::PARENT,
+                problems,
+                |table, problems| Parent {
+                    proxy: required_text(table, "proxy", problems),
+                    destinations: table.texts("for", problems),
+                },
+            ),
+        }
+    }
+}
+
+impl Route {
+    fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+        Self {
+            span: table.span(),
+            keys_given: keys_given(table, &keys::ROUTE),
+            upstream: table.text("upstream", problems),
+            host: one_text(table, "host", problems),
+            path: one_text(table, "path", problems),
+            extension: table.texts("extension", problems),
+            cookie: one_text(table, "cookie", problems),
+            header: inline(
+                table,
+                "header",
+                &keys::HEADER,
+                problems,
+                |table, problems| Header {
+                    name: required_text(table, "name", problems),
+                    value: required_text(table, "value", problems),
+                },
+            ),
+            method: table.texts("method", problems),
+            cgi: table.boolean("cgi", problems),
+            sni: one_text(table, "sni", problems),
+            engine: table.word("engine", problems),
+        }
+    }
+}
+
+impl Upstream {
+    fn read(name: Spanned<String>, table: &Section<'_>, problems: &mut Problems) -> Self {
+        Self {
+            name,
+            span: table.span(),
+            servers: servers(table, problems),
+            balance: table.word("balance", problems),
+            hash_on: table.text("hash_on", problems).refine(
+                "something to hash",
+                problems,
+                |text| hash_on(text),
+            ),
+            health: inline(
+                table,
+                "health",
+                &keys::HEALTH,
+                problems,
+                |table, problems| Health {
+                    path: table.text("path", problems),
+                    host: table.text("host", problems),
+                    every: table.time("every", problems),
+                    fall: table.number("fall", problems),
+                    rise: table.number("rise", problems),
+                },
+            ),
+            send_proxy_protocol: send_proxy_protocol(table, problems),
+            keepalive: table.number("keepalive", problems),
+            keepalive_given: table.key_span("keepalive"),
+            failures_max: table.number("failures_max", problems),
+        }
+    }
+}
+
+/// Host and port of a server, with what the file's author most likely wanted in the message.
+pub fn server_address(
+    setting: &Setting<String>,
+    default_port: Option<u16>,
+    problems: &mut Problems,
+) -> Setting<ServerAddress> {
+    setting.refine("a server's address", problems, |text| {
+        values::server_address(text, default_port)
+    })
+}
+
+fn keys_given(
+    table: &Section<'_>,
+    declared: &'static keys::Table,
+) -> Vec<(&'static str, Range<usize>)> {
+    declared
+        .keys
+        .iter()
+        .filter_map(|key| Some((key.name, table.key_span(key.name)?)))
+        .collect()
+}
+
+fn inline<'t, T>(
+    table: &Section<'t>,
+    key: &str,
+    declared: &'static keys::Table,
+    problems: &mut Problems,
+    read: impl FnOnce(&Section<'t>, &mut Problems) -> T,
+) -> Setting<T> {
+    match table.table(key, declared, problems) {
+        Setting::Absent => Setting::Absent,
+        Setting::Wrong => Setting::Wrong,
+        Setting::Given(section) => Setting::Given(Spanned::new(
+            section.span(),
+            read(section.get_ref(), problems),
+        )),
+    }
+}
+
+fn required_text(table: &Section<'_>, key: &str, problems: &mut Problems) -> Setting<String> {
+    let text = table.text(key, problems);
+    if text.is_absent() {
+        problems.error(table.span(), format!("`{key}` is missing here"), "");
+        return Setting::Wrong;
+    }
+    text
+}
+
+/// A condition that takes one string. A list is an understandable wish, so the message says what to do instead.
+fn one_text(table: &Section<'_>, key: &str, problems: &mut Problems) -> Setting<String> {
+    match table.raw(key).map(|value| (value, value.get_ref())) {
+        Some((value, DeValue::Array(_))) => {
+            problems
+                .error(
+                    value.span(),
+                    format!("`{key}` is one string, not a list"),
+                    "",
+                )
+                .help("write one route for each; they may name the same upstream");
+            Setting::Wrong
+        }
+        _ => table.text(key, problems),
+    }
+}
+
+fn connect_ports(table: &Section<'_>, problems: &mut Problems) -> Setting<ConnectPorts> {
+    const KEY: &str = "connect_ports";
+    const WHAT: &str = "a list of ports, \"all\" or \"none\"";
+    let Some(value) = table.raw(KEY) else {
+        return Setting::Absent;
+    };
+    let given = |ports| Setting::Given(Spanned::new(value.span(), ports));
+    match value.get_ref() {
+        DeValue::String(text) if text == "all" => given(ConnectPorts::All),
+        DeValue::String(text) if text == "none" => given(ConnectPorts::None),
+        DeValue::Array(items) if items.is_empty() => given(ConnectPorts::None),
+        DeValue::Array(items) => {
+            let mut ports = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                match integer(item.get_ref()).and_then(|port| u16::try_from(port).ok()) {
+                    Some(port) if port > 0 => ports.push(port),
+                    _ => {
+                        problems.error(
+                            item.span(),
+                            "this is not a port",
+                            "a number from 1 to 65535",
+                        );
+                    }
+                }
+            }
+            if ports.len() < items.len() {
+                Setting::Wrong
+            } else {
+                given(ConnectPorts::These(ports))
+            }
+        }
+        _ => wrong_kind(value, KEY, WHAT, problems),
+    }
+}
+
+fn servers(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<Server>> {
+    let Some(value) = table.raw("servers") else {
+        return Setting::Absent;
+    };
+    let servers = match value.get_ref() {
+        DeValue::Array(items) => items.iter().map(|item| server(item, problems)).collect(),
+        _ => vec![server(value, problems)],
+    };
+    Setting::Given(Spanned::new(value.span(), servers))
+}
+
+fn server(value: &Spanned<DeValue<'_>>, problems: &mut Problems) -> Server {
+    const WHAT: &str = "a list of \"host:port\" and { address, weight }";
+    let address = match value.get_ref() {
+        DeValue::String(text) => Setting::Given(Spanned::new(value.span(), text.to_string())),
+        DeValue::Table(_) => {
+            return match Section::from_value(value, &keys::SERVER, problems) {
+                Some(table) => Server {
+                    address: required_text(&table, "address", problems),
+                    weight: table.number("weight", problems),
+                },
+                None => Server {
+                    address: Setting::Wrong,
+                    weight: 1,
+                },
+            };
+        }
+        _ => wrong_kind(value, "servers", WHAT, problems),
+    };
+    Server { address, weight: 1 }
+}
+
+fn hash_on(text: &str) -> Result<HashOn, String> {
+    let named = |name: &str| {
+        if values::is_token(name) {
+            Ok(name.to_owned())
+        } else {
+            Err("the name behind the colon is missing or not a name".to_owned())
+        }
+    };
+    match text.split_once(':') {
+        None if text == "path" => Ok(HashOn::Path),
+        None if text == "host" => Ok(HashOn::Host),
+        None if text == "client" => Ok(HashOn::Client),
+        Some(("header", name)) => Ok(HashOn::Header(named(name)?.to_ascii_lowercase())),
+        Some(("cookie", name)) => Ok(HashOn::Cookie(named(name)?)),
+        _ => Err(
+            "it can be \"path\", \"host\", \"client\", \"header:NAME\" or \"cookie:NAME\""
+                .to_owned(),
+        ),
+    }
+}
+
+fn send_proxy_protocol(
+    table: &Section<'_>,
+    problems: &mut Problems,
+) -> Setting<Option<ProxyVersion>> {
+    const KEY: &str = "send_proxy_protocol";
+    let Some(value) = table.raw(KEY) else {
+        return Setting::Absent;
+    };
+    let version = match value.get_ref() {
+        DeValue::Boolean(false) => None,
+        DeValue::Boolean(true) => Some(ProxyVersion::V1),
+        DeValue::String(text) if text == "v1" => Some(ProxyVersion::V1),
+        DeValue::String(text) if text == "v2" => Some(ProxyVersion::V2),
+        _ => return wrong_kind(value, KEY, "`false`, `true`, \"v1\" or \"v2\"", problems),
+    };
+    Setting::Given(Spanned::new(value.span(), version))
+}

@@ -1,0 +1,518 @@
+//! Reads tables of the file by the declaration of their keys, and reports whatever does not fit.
+use super::keys::{Form, Table};
+use super::problem::Problems;
+use super::values;
+use std::ops::Range;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What the file says for a key.
+#[derive(Debug, Clone, Default)]
+pub enum Setting<T> {
+    /// Nothing.
+    #[default]
+    Absent,
+    /// Something that cannot be used, and was reported.
+    Wrong,
+    /// This.
+    Given(Spanned<T>),
+}
+
+impl<T> Setting<T> {
+    /// The value, if there is one.
+    pub fn given(&self) -> Option<&Spanned<T>> {
+        match self {
+            Self::Given(value) => Some(value),
+            Self::Absent | Self::Wrong => None,
+        }
+    }
+
+    /// Whether the file says nothing.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// Whether the file says something that cannot be used.
+    pub fn is_wrong(&self) -> bool {
+        matches!(self, Self::Wrong)
+    }
+
+    /// Reads the value further; a failure is an error whose text says what would be right.
+    pub fn refine<U>(
+        &self,
+        what: &str,
+        problems: &mut Problems,
+        read: impl FnOnce(&T) -> Result<U, String>,
+    ) -> Setting<U> {
+        match self {
+            Self::Absent => Setting::Absent,
+            Self::Wrong => Setting::Wrong,
+            Self::Given(value) => match read(value.get_ref()) {
+                Ok(refined) => Setting::Given(Spanned::new(value.span(), refined)),
+                Err(help) => {
+                    problems
+                        .error(value.span(), format!("this is not {what}"), "")
+                        .help(help);
+                    Setting::Wrong
+                }
+            },
+        }
+    }
+
+    /// The value, or a default.
+    pub fn or(self, default: T) -> T {
+        match self {
+            Self::Given(value) => value.into_inner(),
+            Self::Absent | Self::Wrong => default,
+        }
+    }
+}
+
+/// A value of the file with its place.
+type Value<'t> = Spanned<DeValue<'t>>;
+
+/// A table of the file.
+#[derive(Debug, Clone)]
+pub struct Section<'t> {
+    table: Option<&'t DeTable<'t>>,
+    declared: &'static Table,
+    span: Range<usize>,
+}
+
+impl<'t> Section<'t> {
+    /// The file itself; keys that are not declared are reported.
+    pub fn root(table: &'t DeTable<'t>, declared: &'static Table, problems: &mut Problems) -> Self {
+        let section = Self {
+            table: Some(table),
+            declared,
+            span: 0..0,
+        };
+        section.report_unknown(problems);
+        section
+    }
+
+    /// Where the table begins: its header, or the whole of an inline table.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// Where a key is written, if it is.
+    pub fn key_span(&self, key: &str) -> Option<Range<usize>> {
+        self.table?.get_key_value(key).map(|(name, _)| name.span())
+    }
+
+    /// The value of a key as it stands.
+    fn value(&self, key: &str) -> Option<&'t Value<'t>> {
+        debug_assert!(
+            self.declared.key(key).is_some(),
+            "{key} is not declared in {}",
+            self.declared.title
+        );
+        self.table?.get(key)
+    }
+
+    /// A table below this one; an absent one is an empty one.
+    pub fn table(
+        &self,
+        key: &str,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Setting<Section<'t>> {
+        match self.value(key) {
+            None => Setting::Absent,
+            Some(value) => match Self::from_value(value, declared, problems) {
+                Some(section) => Setting::Given(Spanned::new(value.span(), section)),
+                None => Setting::Wrong,
+            },
+        }
+    }
+
+    /// As `table`; an absent or wrong one is an empty one.
+    pub fn table_or_empty(
+        &self,
+        key: &str,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Self {
+        self.table(key, declared, problems).or(Self {
+            table: None,
+            declared,
+            span: self.span(),
+        })
+    }
+
+    /// Tables with names of the user's choice, in the order of the file.
+    pub fn named_tables(
+        &self,
+        key: &str,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Vec<(Spanned<String>, Section<'t>)> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let DeValue::Table(tables) = value.get_ref() else {
+            problems
+                .error(value.span(), format!("`{key}` is a group of tables"), "")
+                .help(format!("write {} and its keys below", declared.title));
+            return Vec::new();
+        };
+        let mut named: Vec<_> = tables
+            .iter()
+            .filter_map(|(name, value)| {
+                let section = Self::from_value(value, declared, problems)?;
+                Some((
+                    Spanned::new(name.span(), name.get_ref().to_string()),
+                    section,
+                ))
+            })
+            .collect();
+        named.sort_by_key(|(name, _)| name.span().start);
+        named
+    }
+
+    /// Tables of a list, as `[[key]]` makes them.
+    pub fn tables(
+        &self,
+        key: &str,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Vec<Section<'t>> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let DeValue::Array(items) = value.get_ref() else {
+            problems
+                .error(value.span(), format!("`{key}` is a list of tables"), "")
+                .help(format!("write {}, with two brackets", declared.title));
+            return Vec::new();
+        };
+        items
+            .iter()
+            .filter_map(|item| Self::from_value(item, declared, problems))
+            .collect()
+    }
+
+    /// A string.
+    pub fn text(&self, key: &str, problems: &mut Problems) -> Setting<String> {
+        self.read(key, problems, "a string", |value| {
+            value.as_str().map(ToOwned::to_owned)
+        })
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&self, key: &str, problems: &mut Problems) -> Setting<bool> {
+        self.read(key, problems, "`true` or `false`", DeValue::as_bool)
+    }
+
+    /// As `boolean`, with the declared default.
+    pub fn switch(&self, key: &str, problems: &mut Problems) -> bool {
+        let default = matches!(self.form(key), Some(Form::Switch { default: true }));
+        self.boolean(key, problems).or(default)
+    }
+
+    /// One of the declared words.
+    pub fn word(&self, key: &str, problems: &mut Problems) -> Setting<&'static str> {
+        let text = self.text(key, problems);
+        let Some(Form::OneOf { words, .. }) = self.form(key) else {
+            return Setting::Absent;
+        };
+        let Setting::Given(text) = text else {
+            return if text.is_absent() {
+                Setting::Absent
+            } else {
+                Setting::Wrong
+            };
+        };
+        if let Some(word) = words.iter().find(|word| *word == text.get_ref()) {
+            return Setting::Given(Spanned::new(text.span(), *word));
+        }
+        let problem = problems.error(
+            text.span(),
+            format!("`{key}` cannot be \"{}\"", text.get_ref()),
+            "",
+        );
+        if key == "engine" && ["socket", "packet"].contains(&text.get_ref().as_str()) {
+            problem.help("this engine is not in this version; use \"auto\", \"copy\" or \"pipe\"");
+        } else {
+            let all = words
+                .iter()
+                .map(|word| format!("\"{word}\""))
+                .collect::<Vec<_>>()
+                .join(", ");
+            match nearest(text.get_ref(), words) {
+                Some(word) => problem.help(format!("did you mean \"{word}\"? It can be {all}")),
+                None => problem.help(format!("it can be {all}")),
+            };
+        }
+        Setting::Wrong
+    }
+
+    /// A whole number within the declared limits, or the declared default.
+    pub fn number(&self, key: &str, problems: &mut Problems) -> u64 {
+        self.number_given(key, problems).or(match self.form(key) {
+            Some(Form::Number { default, .. }) => *default,
+            _ => 0,
+        })
+    }
+
+    /// As `number`, without the default.
+    pub fn number_given(&self, key: &str, problems: &mut Problems) -> Setting<u64> {
+        let Some(Form::Number { min, max, .. }) = self.form(key) else {
+            return Setting::Absent;
+        };
+        let number = self.read(key, problems, "a whole number", integer);
+        within(
+            number,
+            key,
+            &i128::from(*min),
+            &i128::from(*max),
+            ToString::to_string,
+            problems,
+        )
+        .refine("a number", problems, |number| {
+            u64::try_from(*number).map_err(|error| error.to_string())
+        })
+    }
+
+    /// Bytes within the declared limits, or the declared default.
+    pub fn size(&self, key: &str, problems: &mut Problems) -> u64 {
+        let Some(Form::Size { min, max, default }) = self.form(key) else {
+            return 0;
+        };
+        let size = match self.value(key).map(|value| (value, value.get_ref())) {
+            None => Setting::Absent,
+            Some((value, DeValue::Integer(_))) => {
+                match integer(value.get_ref()).and_then(|bytes| u64::try_from(bytes).ok()) {
+                    Some(bytes) => Setting::Given(Spanned::new(value.span(), bytes)),
+                    None => wrong_kind(value, key, "a size", problems),
+                }
+            }
+            Some((_, DeValue::String(_))) => {
+                self.text(key, problems)
+                    .refine("a size", problems, |text| values::size(text))
+            }
+            Some((value, _)) => wrong_kind(value, key, "a size, such as \"64 KB\"", problems),
+        };
+        within(
+            size,
+            key,
+            min,
+            max,
+            |bytes| values::show_size(*bytes),
+            problems,
+        )
+        .or(*default)
+    }
+
+    /// A time within the declared limits, or the declared default.
+    pub fn time(&self, key: &str, problems: &mut Problems) -> Duration {
+        let Some(Form::Time { min, max, default }) = self.form(key) else {
+            return Duration::ZERO;
+        };
+        let time = match self.value(key).map(|value| (value, value.get_ref())) {
+            Some((value, DeValue::Integer(number))) => {
+                problems
+                    .error(value.span(), format!("`{key}` needs a unit"), "")
+                    .help(format!(
+                        "write \"{number}s\" for seconds, \"{number}ms\" for milliseconds"
+                    ));
+                Setting::Wrong
+            }
+            _ => self
+                .read(key, problems, "a time, such as \"10s\"", |value| {
+                    value.as_str().map(ToOwned::to_owned)
+                })
+                .refine("a time", problems, |text: &String| values::time(text)),
+        };
+        within(
+            time,
+            key,
+            min,
+            max,
+            |time| values::show_time(*time),
+            problems,
+        )
+        .or(*default)
+    }
+
+    /// Strings; a single one stands for a list of one. A list with something else in it is wrong.
+    pub fn texts(&self, key: &str, problems: &mut Problems) -> Setting<Vec<Spanned<String>>> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        let items = match value.get_ref() {
+            DeValue::String(text) => vec![Spanned::new(value.span(), text.to_string())],
+            DeValue::Array(items) => {
+                let mut texts = Vec::with_capacity(items.len());
+                let mut is_right = true;
+                for item in items.iter() {
+                    match item.get_ref() {
+                        DeValue::String(text) => {
+                            texts.push(Spanned::new(item.span(), text.to_string()))
+                        }
+                        _ => {
+                            is_right = false;
+                            let _: Setting<()> =
+                                wrong_kind(item, key, "a list of strings", problems);
+                        }
+                    }
+                }
+                if !is_right {
+                    return Setting::Wrong;
+                }
+                texts
+            }
+            _ => return wrong_kind(value, key, "a string or a list of strings", problems),
+        };
+        Setting::Given(Spanned::new(value.span(), items))
+    }
+
+    /// Whatever is there, for forms that no other function reads.
+    pub fn raw(&self, key: &str) -> Option<&'t Value<'t>> {
+        self.value(key)
+    }
+
+    /// A table that stands as a value.
+    pub fn from_value(
+        value: &'t Value<'t>,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let DeValue::Table(table) = value.get_ref() else {
+            problems
+                .error(
+                    value.span(),
+                    format!("a table is wanted, not {}", kind(value.get_ref())),
+                    "",
+                )
+                .help(format!("write {}", declared.title));
+            return None;
+        };
+        let section = Self {
+            table: Some(table),
+            declared,
+            span: value.span(),
+        };
+        section.report_unknown(problems);
+        Some(section)
+    }
+
+    fn form(&self, key: &str) -> Option<&'static Form> {
+        self.declared.key(key).map(|key| &key.form)
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        problems: &mut Problems,
+        what: &str,
+        read: impl FnOnce(&DeValue<'t>) -> Option<T>,
+    ) -> Setting<T> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        match read(value.get_ref()) {
+            Some(read) => Setting::Given(Spanned::new(value.span(), read)),
+            None => wrong_kind(value, key, what, problems),
+        }
+    }
+
+    fn report_unknown(&self, problems: &mut Problems) {
+        let names: Vec<&str> = self.declared.keys.iter().map(|key| key.name).collect();
+        for (name, _) in self.table.into_iter().flat_map(|table| table.iter()) {
+            if self.declared.key(name.get_ref()).is_some() {
+                continue;
+            }
+            let problem = problems.error(
+                name.span(),
+                format!(
+                    "`{}` is not a key of {}",
+                    name.get_ref(),
+                    self.declared.title
+                ),
+                "",
+            );
+            match nearest(name.get_ref(), &names) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem.help(format!("its keys are {}", names.join(", "))),
+            };
+        }
+    }
+}
+
+/// The word that the user most likely meant, if one is near.
+#[must_use]
+pub fn nearest<'w>(wrong: &str, words: &[&'w str]) -> Option<&'w str> {
+    const LIKENESS_MIN: f64 = 0.75;
+    let wrong = wrong.to_ascii_lowercase().replace('-', "_");
+    words
+        .iter()
+        .map(|word| (strsim::jaro_winkler(&wrong, &word.replace('-', "_")), *word))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, word)| word)
+}
+
+/// Reports a value of the wrong kind.
+pub fn wrong_kind<T>(
+    value: &Value<'_>,
+    key: &str,
+    what: &str,
+    problems: &mut Problems,
+) -> Setting<T> {
+    problems.error(
+        value.span(),
+        format!("`{key}` must be {what}, not {}", kind(value.get_ref())),
+        "",
+    );
+    Setting::Wrong
+}
+
+/// A whole number.
+pub fn integer(value: &DeValue<'_>) -> Option<i128> {
+    let number = value.as_integer()?;
+    i128::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "`true` or `false`",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn within<T: PartialOrd>(
+    value: Setting<T>,
+    key: &str,
+    min: &T,
+    max: &T,
+    show: impl Fn(&T) -> String,
+    problems: &mut Problems,
+) -> Setting<T> {
+    match value {
+        Setting::Given(given) if given.get_ref() < min => {
+            problems.error(
+                given.span(),
+                format!("`{key}` is too small"),
+                format!("at least {}", show(min)),
+            );
+            Setting::Wrong
+        }
+        Setting::Given(given) if given.get_ref() > max => {
+            problems.error(
+                given.span(),
+                format!("`{key}` is too large"),
+                format!("at most {}", show(max)),
+            );
+            Setting::Wrong
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,77 @@
+//! What a plan does, in a few lines for people.
+use super::plan::{ForwardPlan, ListenerPlan, LogTarget, Mode, Plan};
+use std::fmt::Display;
+
+/// One line for each listener, then admin and the log.
+#[must_use]
+pub fn lines(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = plan
+        .listeners
+        .iter()
+        .map(|listener| self::listener(listener))
+        .collect();
+    lines.push(match plan.admin {
+        Some(address) => format!("admin on {address}"),
+        None => "admin is off".to_owned(),
+    });
+    lines.push(match &plan.log.access {
+        LogTarget::Off => "no access log".to_owned(),
+        LogTarget::Stdout => "access log on standard output".to_owned(),
+        LogTarget::Stderr => "access log on standard error".to_owned(),
+        LogTarget::File(path) => format!("access log in {}", path.display()),
+    });
+    lines.push(format!(
+        "{}, {}",
+        count(plan.workers, "worker"),
+        count(plan.upstreams.len(), "upstream")
+    ));
+    lines
+}
+
+fn listener(listener: &ListenerPlan) -> String {
+    let (job, details) = match &listener.mode {
+        Mode::Forward(forward) => ("forward proxy", self::forward(listener, forward)),
+        Mode::Switch(routes) => ("switch", count(routes.len(), "route")),
+        Mode::Tunnel(routes) => ("tunnel", count(routes.len(), "route")),
+    };
+    let clients = if listener.access.clients.is_empty() {
+        String::new()
+    } else {
+        format!(", for {}", join(&listener.access.clients))
+    };
+    let header = if listener.proxy_protocol {
+        ", behind a PROXY header"
+    } else {
+        ""
+    };
+    format!("{job} on {}: {details}{clients}{header}", listener.address)
+}
+
+fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {
+    let ports = match listener.access.connect_ports[..] {
+        [] => "CONNECT to any port".to_owned(),
+        [0] => "no CONNECT".to_owned(),
+        ref ports => format!("CONNECT to {}", join(ports)),
+    };
+    let users = forward.users.as_ref().map_or(String::new(), |users| {
+        format!(", {}", count(users.count(), "user"))
+    });
+    let parent = if forward.parent.is_some() {
+        ", with a parent"
+    } else {
+        ""
+    };
+    format!("{ports}{users}{parent}")
+}
+
+fn join(items: &[impl Display]) -> String {
+    items
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn count(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
