@@ -9,13 +9,15 @@ use super::response_body::{Passed, Response};
 use super::trace::Trace;
 use super::upstream::Unreachable;
 use super::upstream::checkout::{Checkout, Wanted, checkout};
+use crate::config::plan::ListenerPlan;
 use crate::telemetry::metrics::Limit;
+use crate::worker::Worker;
 use crate::worker::deadline::{TimedOut, Timer};
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{
-    self, BodyLength, HeadLimits, Progress, Refusal, RequestRewrite, ResponseBody, ResponseHead,
-    ResponseRewrite, Version,
+    self, BodyLength, FieldName, HeadLimits, Progress, Refusal, RequestRewrite, ResponseBody,
+    ResponseHead, ResponseRewrite, Version,
 };
 use carrick_splice::{Engine, RateMin};
 use rustix::net::{RecvFlags, recv};
@@ -76,6 +78,9 @@ pub async fn relay(
     trace: &mut Trace,
 ) -> Outcome {
     scratch.out.clear();
+    if scratch.request_head.wants_upgrade && asks_for_other_http(scratch) {
+        scratch.request_head.wants_upgrade = false;
+    }
     let head = &scratch.request_head;
     http1::write_request(
         &mut scratch.out,
@@ -150,6 +155,24 @@ pub async fn relay(
             }
         }
     }
+}
+
+/// Whether the client asks for HTTP/2 (`h2c`) or another HTTP. That is not passed on, as if it had not been asked (RFC 9110
+/// section 7.8 allows it): requests inside such a tunnel would go past routes and rules.
+fn asks_for_other_http(scratch: &Scratch) -> bool {
+    let head = &scratch.request_head;
+    let values = head
+        .fields
+        .iter()
+        .filter(|field| field.known == FieldName::Upgrade)
+        .map(|field| field.value.of(&scratch.request));
+    let mut protocols = values
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii);
+    protocols.any(|protocol| {
+        let name = protocol.to_ascii_lowercase();
+        name.starts_with(b"h2") || name.starts_with(b"http")
+    })
 }
 
 /// An attempt that failed before a byte of a response came.
@@ -292,6 +315,7 @@ async fn with_body(
             stream: client_stream,
             timer,
             listener,
+            is_last,
             ..
         } = &mut *client;
         let mut body = pin!(request_body::send(
@@ -330,7 +354,7 @@ async fn with_body(
                 .await
             };
             match (head, &sent) {
-                (None, Some(Ok(()))) => {}
+                (None, Some(Ok(()))) => watch = Watch::On,
                 // The upstream no longer reads: it may have answered before it closed. That is waited for, shortly.
                 (
                     None,
@@ -370,8 +394,7 @@ async fn with_body(
                 if is_tunnel(scratch) {
                     None
                 } else {
-                    let keep_alive =
-                        write_head(client_stream_context(listener, &worker), scratch, body_sent);
+                    let keep_alive = write_head((listener, &worker, *is_last), scratch, body_sent);
                     let mut passing = Passing::new(scratch);
                     let passed = {
                         let mut passing =
@@ -475,9 +498,10 @@ async fn answer(
         stream,
         timer,
         listener,
+        is_last,
         ..
     } = &mut *client;
-    let keep_alive = write_head(client_stream_context(listener, &worker), scratch, body_sent);
+    let keep_alive = write_head((listener, &worker, *is_last), scratch, body_sent);
     let tunnel = is_tunnel(scratch);
     let mut passing = Passing::new(scratch);
     let passed = passing
@@ -541,27 +565,23 @@ fn is_tunnel(scratch: &Scratch) -> bool {
     scratch.response_head.body == ResponseBody::Tunnel
 }
 
-type HeadContext<'a> = (
-    &'a crate::config::plan::ListenerPlan,
-    &'a crate::worker::Worker,
-);
-
-fn client_stream_context<'a>(
-    listener: &'a crate::config::plan::ListenerPlan,
-    worker: &'a crate::worker::Worker,
-) -> HeadContext<'a> {
-    (listener, worker)
-}
+/// What a response's head depends on besides the two heads: the listener, the worker, whether the connection is to end.
+type HeadContext<'a> = (&'a ListenerPlan, &'a Worker, bool);
 
 /// Writes the response's head for the client to `scratch.out`; whether the client's connection stays open after it.
-fn write_head((listener, worker): HeadContext<'_>, scratch: &mut Scratch, body_sent: bool) -> bool {
+fn write_head(
+    (listener, worker, is_last): HeadContext<'_>,
+    scratch: &mut Scratch,
+    body_sent: bool,
+) -> bool {
     let (request, response) = (&scratch.request_head, &scratch.response_head);
     let delimited = match response.body {
         ResponseBody::None | ResponseBody::Bytes(_) => true,
         ResponseBody::Chunked => request.version == Version::Http11,
         ResponseBody::UntilClose | ResponseBody::Tunnel => false,
     };
-    let keep_alive = request.keep_alive && body_sent && delimited && !worker.is_draining();
+    let keep_alive =
+        request.keep_alive && body_sent && delimited && !is_last && !worker.is_draining();
     scratch.out.clear();
     http1::write_response(
         &mut scratch.out,
@@ -605,11 +625,7 @@ impl<'a> Passing<'a> {
     }
 }
 
-fn means<'a>(
-    client: &Client,
-    worker: &'a crate::worker::Worker,
-    destination: &Destination,
-) -> Means<'a> {
+fn means<'a>(client: &Client, worker: &'a Worker, destination: &Destination) -> Means<'a> {
     let plan = client.live.plan();
     let rate_min = (plan.limits.rate_min > 0).then_some(RateMin {
         bytes_per_second: plan.limits.rate_min,
