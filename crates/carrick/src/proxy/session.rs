@@ -2,9 +2,9 @@
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::arrival::Client;
-use super::attempt::{self, Failure, Outcome};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
+use super::relay::{Failure, Outcome, relay};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
@@ -135,7 +135,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
             );
         }
         Decision::Relay(destination) => {
-            match attempt::relay(client, &mut scratch, &destination, &mut trace).await {
+            match relay(client, &mut scratch, &destination, &mut trace).await {
                 Outcome::Tunnel(checkout) => {
                     return (
                         tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace)
