@@ -204,6 +204,28 @@ fn ports_count_for_connect_only() {
 }
 
 #[test]
+fn port_0_is_never_connected_to() {
+    for connect_ports in [vec![], vec![0], vec![0, 443]] {
+        let access = Access {
+            connect_ports,
+            ..Access::default()
+        };
+        assert_eq!(
+            access.check_name(b"example.org", 0, true),
+            Err(Denied::Port)
+        );
+    }
+    let none = Access {
+        connect_ports: vec![0],
+        ..Access::default()
+    };
+    assert_eq!(
+        none.check_name(b"example.org", 443, true),
+        Err(Denied::Port)
+    );
+}
+
+#[test]
 fn names_and_literals_are_denied_before_resolution() {
     let access = Access {
         deny_names: vec![
