@@ -1,0 +1,2 @@
+//! The integration tests of carrick, one binary.
+mod config;
