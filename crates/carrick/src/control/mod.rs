@@ -7,6 +7,8 @@ mod health;
 mod resolver;
 mod signals;
 mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 mod thread;
 
 pub use resolver::{DnsOptions, ResolveError, Resolver, WorkerResolver};

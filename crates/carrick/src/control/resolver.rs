@@ -171,11 +171,9 @@ impl WorkerResolver {
         let answer = self.resolver.ask(&name).await?;
         let addresses = answer.addresses.clone();
         let valid_until = answer.valid_until;
-        let evicted = self
-            .cache
-            .borrow_mut()
-            .insert(&name, answer, valid_until, Instant::now());
-        self.metrics.dns_evicted.add(evicted as u64);
+        let mut cache = self.cache.borrow_mut();
+        cache.insert(&name, answer, valid_until, Instant::now());
+        self.metrics.dns_evicted.add(cache.take_evicted());
         addresses
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 /// Values by name, each until a moment of its own.
 ///
-/// There are two generations. New and used entries are in the younger one; when that holds half of what is allowed, it
+/// There are two generations. New and used entries go to the younger one; when that holds half of what is allowed, it
 /// becomes the older one, and what is still in the older one goes. So every step is cheap, and what is in use is not lost
 /// to a flood of names that are asked for once.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub(super) struct NameCache<V> {
     young: HashMap<Box<str>, Entry<V>>,
     old: HashMap<Box<str>, Entry<V>>,
     generation_max: usize,
+    evicted: u64,
 }
 
 #[derive(Debug)]
@@ -23,10 +24,12 @@ struct Entry<V> {
 impl<V> NameCache<V> {
     /// Holds at most `names_max` names (at least 2).
     pub fn new(names_max: usize) -> Self {
+        let generation_max = (names_max / 2).max(1);
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
-            generation_max: (names_max / 2).max(1),
+            generation_max,
+            evicted: 0,
         }
     }
 
@@ -35,12 +38,17 @@ impl<V> NameCache<V> {
         self.young.len() + self.old.len()
     }
 
+    /// How many valid values had to go since this was last asked.
+    pub fn take_evicted(&mut self) -> u64 {
+        std::mem::take(&mut self.evicted)
+    }
+
     /// The value, if it is still valid.
     pub fn get(&mut self, name: &str, now: Instant) -> Option<&V> {
         if let Some((name, entry)) = self.old.remove_entry(name)
             && entry.valid_until > now
         {
-            // The older generation shrank by one: the younger one may exceed its half by that, the sum does not grow.
+            self.make_room(now);
             self.young.insert(name, entry);
         }
         if self
@@ -53,22 +61,27 @@ impl<V> NameCache<V> {
         self.young.get(name).map(|entry| &entry.value)
     }
 
-    /// Returns how many valid values had to go.
-    pub fn insert(&mut self, name: &str, value: V, valid_until: Instant, now: Instant) -> usize {
-        let mut evicted = 0;
+    /// Keeps a value.
+    pub fn insert(&mut self, name: &str, value: V, valid_until: Instant, now: Instant) {
         self.old.remove(name);
-        if self.young.len() >= self.generation_max && !self.young.contains_key(name) {
-            self.young.retain(|_, entry| entry.valid_until > now);
-            if self.young.len() >= self.generation_max {
-                evicted = self
-                    .old
-                    .values()
-                    .filter(|entry| entry.valid_until > now)
-                    .count();
-                self.old = std::mem::take(&mut self.young);
-            }
+        if !self.young.contains_key(name) {
+            self.make_room(now);
         }
         self.young.insert(name.into(), Entry { value, valid_until });
-        evicted
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        if self.young.len() < self.generation_max {
+            return;
+        }
+        self.young.retain(|_, entry| entry.valid_until > now);
+        if self.young.len() >= self.generation_max {
+            self.evicted += self
+                .old
+                .values()
+                .filter(|entry| entry.valid_until > now)
+                .count() as u64;
+            self.old = std::mem::take(&mut self.young);
+        }
     }
 }

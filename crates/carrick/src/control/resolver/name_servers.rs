@@ -91,6 +91,19 @@ impl NameServers {
         })
     }
 
+    /// With another hosts file and other search domains.
+    #[cfg(test)]
+    pub fn with(mut self, hosts: &str, search: &[&str]) -> Self {
+        let mut read = Hosts::default();
+        read.read_hosts_conf(hosts.as_bytes()).unwrap();
+        self.hosts = Some(read);
+        self.search = search
+            .iter()
+            .map(|domain| Name::from_ascii(domain).unwrap())
+            .collect();
+        self
+    }
+
     /// Looks up a name in its normal form.
     pub async fn look_up(&self, name: &str) -> Found {
         match tokio::time::timeout(self.timeout, self.search(name)).await {

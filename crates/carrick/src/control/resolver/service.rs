@@ -146,8 +146,7 @@ impl Service {
             let _ = reply.send(answer.clone());
         }
         let valid_until = answer.valid_until;
-        let evicted = self.cache.insert(&name, answer, valid_until, now);
-        self.metrics.dns_evicted.add(evicted as u64);
+        self.cache.insert(&name, answer, valid_until, now);
     }
 }
 

@@ -299,3 +299,6 @@ fn wait_writable(file: &File) {
     };
     let _ = poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&limit));
 }
+
+#[cfg(test)]
+mod tests;
