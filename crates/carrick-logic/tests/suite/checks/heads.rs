@@ -112,6 +112,7 @@ pub(super) fn request_is_unambiguous(bytes: &[u8], head: &RequestHead) {
         Some(head.method_text.of(bytes))
     );
     same_fields(bytes, &head.fields, lax.headers);
+    framing_is_plain(lax.headers);
     let chunked = lax_is_chunked(lax.headers);
     assert_eq!(chunked, head.body == BodyLength::Chunked);
     let expected = match head.body {
@@ -163,6 +164,7 @@ pub(super) fn response_is_unambiguous(bytes: &[u8], head: &ResponseHead, method:
     assert_eq!(lax.parse(&text), Ok(httparse::Status::Complete(text.len())));
     assert_eq!(lax.code, Some(head.status));
     same_fields(bytes, &head.fields, lax.headers);
+    framing_is_plain(lax.headers);
     let has_no_body = method == Method::Head || matches!(head.status, 100..200 | 204 | 304);
     let is_tunnel =
         head.status == 101 || method == Method::Connect && (200..300).contains(&head.status);
@@ -215,6 +217,21 @@ fn same_fields(bytes: &[u8], fields: &[Field], lax: &[httparse::Header<'_>]) {
             .iter()
             .map(|header| (header.name.as_bytes(), header.value)))
     );
+}
+
+/// One length at most, in the only spelling that all parsers read alike.
+fn framing_is_plain(headers: &[httparse::Header<'_>]) {
+    let mut lengths = 0;
+    for header in headers {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            assert!(!header.value.is_empty() && header.value.iter().all(u8::is_ascii_digit));
+            lengths += 1;
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            assert!(header.value.eq_ignore_ascii_case(b"chunked"));
+            lengths += 1;
+        }
+    }
+    assert!(lengths <= 1);
 }
 
 /// A parser that is content with `chunked` anywhere.
