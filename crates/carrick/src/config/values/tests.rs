@@ -18,14 +18,7 @@ fn sizes_are_binary() {
     for (text, bytes) in cases {
         assert_eq!(size(text), Ok(bytes), "{text}");
     }
-    for text in [
-        "",
-        "KB",
-        "-1",
-        "64 KX",
-        "99999999999999999999",
-        "64 Kbit",
-    ] {
+    for text in ["", "KB", "-1", "64 KX", "99999999999999999999", "64 Kbit"] {
         assert!(size(text).is_err(), "{text}");
     }
 }
