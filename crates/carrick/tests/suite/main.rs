@@ -1,2 +1,9 @@
 //! The integration tests of carrick, one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic in a test is the failure report, also in its helpers"
+)]
+
 mod config;
