@@ -1,0 +1,10 @@
+//! The integration tests of carrick, one binary.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a panic of a helper is the failure report of the test that called it"
+)]
+mod http;
+mod support;
