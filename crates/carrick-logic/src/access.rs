@@ -58,7 +58,7 @@ impl Access {
     /// # Errors
     /// Why it is denied.
     pub fn check_name(&self, host: &[u8], port: u16, connect: bool) -> Result<(), Denied> {
-        if connect && !self.connect_ports.is_empty() && !self.connect_ports.contains(&port) {
+        if connect && !self.allows_connect_port(port) {
             return Err(Denied::Port);
         }
         match parse_ip_literal(host) {
@@ -70,6 +70,11 @@ impl Access {
             return Err(Denied::Name);
         }
         Ok(())
+    }
+
+    /// Port 0 is nobody's, so it is never allowed: a list of only that port allows none.
+    fn allows_connect_port(&self, port: u16) -> bool {
+        port != 0 && (self.connect_ports.is_empty() || self.connect_ports.contains(&port))
     }
 
     /// Checks one resolved address.

@@ -1,4 +1,7 @@
 //! Whether a host is an address or a name, told apart as strictly as the strictest reader does.
+#[cfg(test)]
+mod tests;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most bytes of a host name, without its final dot (RFC 1035 section 2.3.4).

@@ -1,4 +1,7 @@
 //! Patterns for host names, as configurations write them.
+#[cfg(test)]
+mod tests;
+
 use super::literal::{
     LABEL_BYTES_MAX, Literal, NAME_BYTES_MAX, parse_ip_literal, without_final_dot,
 };

@@ -10,6 +10,9 @@
 //! ```
 //!
 //! A trial that nobody reports on (its client went away) is over after another pause; then the next is let through.
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 /// How long a server is left alone the first time.

@@ -305,8 +305,14 @@ fn malformed_hellos_are_not_read() {
             message(&[start.as_slice(), &[0]].concat()),
         ),
         ("version 2", changed(0, 2)),
-        ("a session of 33 bytes", changed(34, 33)),
-        ("an odd length of cipher suites", changed(68, 3)),
+        (
+            "a session of 33 bytes",
+            with_start(&[&start[..34], &[33; 34], &start[67..]].concat()),
+        ),
+        (
+            "an odd length of cipher suites",
+            with_start(&[&start[..67], &[0, 3, 0x13, 1, 0x8a, 1, 0]].concat()),
+        ),
         (
             "no cipher suites",
             message(&[&start[..67], &[0, 0, 1, 0]].concat()),

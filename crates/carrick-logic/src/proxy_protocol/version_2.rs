@@ -20,7 +20,7 @@ const TCP_OVER_IPV6: u8 = 0x21;
 const TYPE_CHECKSUM: u8 = 0x03;
 
 /// CRC-32C, which iSCSI uses, too (RFC 4960 appendix B).
-const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 pub(super) fn read(bytes: &[u8]) -> Result<Header, &'static str> {
     if !agrees(bytes, &SIGNATURE) {

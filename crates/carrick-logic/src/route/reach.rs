@@ -1,4 +1,7 @@
 //! Which routes can never be taken, for `carrick check`. Every answer "never" is certain; "no answer" is not.
+#[cfg(test)]
+mod tests;
+
 use super::{CGI_PATH, Conditions, CookieRule, ends_with_extension};
 
 impl Conditions {

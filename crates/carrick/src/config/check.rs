@@ -26,7 +26,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
     let engine = engine(&file.engine).unwrap_or_default();
-    if file.listeners.is_empty() {
+    if !file.has_listeners {
         problems
             .error(0..0, "there is nothing to listen on", "")
             .help("add a [[listener]] with `listen` and `mode`; or start carrick without a file for a forward proxy on 127.0.0.1:3128");
@@ -92,7 +92,7 @@ fn admin(
                 values::listen_address(text)
             });
             let address = address.given()?;
-            if !address.get_ref().ip().is_loopback() {
+            if !address.get_ref().ip().to_canonical().is_loopback() {
                 problems
                     .note(address.span(), "admin has no authentication and is reachable from other machines", "")
                     .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");

@@ -26,6 +26,8 @@ pub struct File {
     pub log_access: Setting<String>,
     /// `log.format`
     pub log_format: Setting<&'static str>,
+    /// Whether there is a `listener` at all.
+    pub has_listeners: bool,
     /// `[[listener]]`
     pub listeners: Vec<Listener>,
     /// `[upstream.NAME]`, in the order of the file
@@ -189,6 +191,7 @@ impl File {
             ),
             log_access: log.text("access", problems),
             log_format: log.word("format", problems),
+            has_listeners: root.key_span("listener").is_some(),
             listeners: root
                 .tables("listener", &keys::LISTENER, problems)
                 .iter()

@@ -172,7 +172,7 @@ impl<'t> Section<'t> {
         named
     }
 
-    /// Tables of a list, as `[[key]]` makes them.
+    /// Tables of a list, as `[[key]]` makes them; a list that is there and empty is reported.
     pub fn tables(
         &self,
         key: &str,
@@ -188,6 +188,11 @@ impl<'t> Section<'t> {
                 .help(format!("write {}, with two brackets", declared.title));
             return Vec::new();
         };
+        if items.is_empty() {
+            problems
+                .error(value.span(), format!("the list `{key}` is empty"), "")
+                .help(format!("add {}", declared.title));
+        }
         items
             .iter()
             .filter_map(|item| Self::from_value(item, declared, problems))

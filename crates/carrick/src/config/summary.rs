@@ -37,7 +37,7 @@ fn listener(listener: &ListenerPlan) -> String {
     let clients = if listener.access.clients.is_empty() {
         String::new()
     } else {
-        format!(", for {}", join(&listener.access.clients))
+        format!(", for clients in {}", join(&listener.access.clients))
     };
     let header = if listener.proxy_protocol {
         ", behind a PROXY header"

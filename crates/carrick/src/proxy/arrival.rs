@@ -26,6 +26,8 @@ pub struct Client {
     pub address: SocketAddr,
     /// The connection's timer.
     pub timer: Timer,
+    /// Whether the connection is to end with the present request: its listener is no longer configured.
+    pub is_last: bool,
 }
 
 /// Serves a client's connection to its end.
@@ -41,6 +43,7 @@ pub async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, list
         stream,
         address: peer,
         timer: Timer::default(),
+        is_last: false,
     };
     let mut first = Vec::new();
     if client.listener.proxy_protocol {

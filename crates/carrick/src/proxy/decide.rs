@@ -55,6 +55,9 @@ pub enum Place {
 /// Decides about the request in `scratch`; the user's name, if one authenticated.
 pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String>) -> Decision {
     let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
+    if head.max_forwards(bytes) == Some(0) {
+        return Decision::Reply(last_hop(head.method));
+    }
     let listener = &client.listener;
     match &listener.mode {
         Mode::Switch(routes) => switch(client, routes, bytes, head),
@@ -70,6 +73,17 @@ pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String
             "a tunnel listener does not speak HTTP",
         )),
     }
+}
+
+/// RFC 9110 section 7.6.2: a request that may not be forwarded any further is answered here.
+fn last_hop(method: Method) -> Reply {
+    let (status, detail) = match method {
+        Method::Options => (200, "This is as far as Max-Forwards lets the request go."),
+        _ => (405, "This proxy does not reflect requests."),
+    };
+    let mut reply = Reply::new(status, "max_forwards", detail);
+    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply
 }
 
 fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
@@ -205,7 +219,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     };
     let destination = Destination {
         place: Place::Origin {
-            key: server.to_string().into_bytes().into(),
+            key: idle_key(&server, parent.is_some()),
             server,
             parent: parent.is_some(),
         },
@@ -222,6 +236,12 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     } else {
         Decision::Relay(destination)
     }
+}
+
+/// The key of a destination's idle connections; a parent's are apart, since they were opened without regard to the destination rules.
+fn idle_key(server: &ServerAddress, parent: bool) -> Box<[u8]> {
+    let prefix = if parent { "parent " } else { "" };
+    format!("{prefix}{server}").into_bytes().into()
 }
 
 fn refused(denied: Denied) -> Reply {

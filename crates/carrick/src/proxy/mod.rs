@@ -7,14 +7,15 @@
 //! | `head` | reads a request's head, with its limits |
 //! | `decide` | forward and switch: where a request goes, or why it is refused |
 //! | `upstream` | connections to servers |
-//! | `attempt` | sends a request, waits for the response's head, tries again where that is safe |
+//! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
 //! | `tunnel` | CONNECT, upgrades, TCP and SNI |
 //! | `reply` | carrick's own answers |
 mod arrival;
-mod attempt;
 mod decide;
 mod head;
+
+mod relay;
 mod reply;
 mod request_body;
 mod response_body;

@@ -2,15 +2,16 @@
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::arrival::Client;
-use super::attempt::{self, Failure, Outcome};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
+use super::relay::{Failure, Outcome, relay};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
+use crate::worker::io::is_readable;
 use crate::worker::scratch::{Lent, Scratch};
 use carrick_logic::http1::{BodyLength, Refusal};
 use std::future::poll_fn;
@@ -103,12 +104,16 @@ fn follow_configuration(client: &mut Client) {
     if std::rc::Rc::ptr_eq(&live, &client.live) {
         return;
     }
-    // A listener that is gone finishes what it has under the old plan.
-    if let Some(listener) = live.listener(client.listener.address)
-        && std::mem::discriminant(&listener.mode) == std::mem::discriminant(&client.listener.mode)
-    {
-        client.listener = listener;
-        client.live = live;
+    match live.listener(client.listener.address) {
+        Some(listener)
+            if std::mem::discriminant(&listener.mode)
+                == std::mem::discriminant(&client.listener.mode) =>
+        {
+            client.listener = listener;
+            client.live = live;
+        }
+        // The listener is gone or has another job: what came is answered under the old plan, and that is all.
+        _ => client.is_last = true,
     }
 }
 
@@ -130,7 +135,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
             );
         }
         Decision::Relay(destination) => {
-            match attempt::relay(client, &mut scratch, &destination, &mut trace).await {
+            match relay(client, &mut scratch, &destination, &mut trace).await {
                 Outcome::Tunnel(checkout) => {
                     return (
                         tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace)
@@ -138,7 +143,9 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
                         Vec::new(),
                     );
                 }
-                Outcome::Answered { passed, keep_alive } => after_response(passed, keep_alive),
+                Outcome::Answered { passed, keep_alive } => {
+                    after_response(client, &scratch, passed, keep_alive)
+                }
                 Outcome::Failed(failure) => failed(client, &scratch, &mut trace, failure).await,
             }
         }
@@ -154,10 +161,19 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
     (next, rest)
 }
 
-fn after_response(passed: Passed, keep_alive: bool) -> Next {
+fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive: bool) -> Next {
     match passed {
         Passed::Whole | Passed::WholeAndDone if keep_alive => Next::Request,
-        Passed::Whole | Passed::WholeAndDone => Next::CloseGently,
+        Passed::Whole | Passed::WholeAndDone => {
+            // Closing with unread bytes makes the kernel send a reset, which can overtake the response.
+            let unread = scratch.request.len() > scratch.request_head.head_bytes
+                || is_readable(&client.stream);
+            if unread {
+                Next::CloseGently
+            } else {
+                Next::Close
+            }
+        }
         Passed::ClientGone(_) => Next::Close,
         // A plain close would look like the end of a body that ends with the connection.
         Passed::UpstreamBroke(_) => Next::Reset,
@@ -216,8 +232,10 @@ async fn send_reply(
 ) -> Next {
     let head = &scratch.request_head;
     // A body that nobody reads would be taken for the next request.
-    let keep_alive =
-        head.keep_alive && head.body == BodyLength::None && !client.worker.is_draining();
+    let keep_alive = head.keep_alive
+        && head.body == BodyLength::None
+        && !client.is_last
+        && !client.worker.is_draining();
     trace.status = reply.status;
     if !reply::send(
         client,

@@ -5,7 +5,7 @@
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -49,9 +49,11 @@ pub fn forget_readable(stream: &TcpStream) {
     debug_assert!(nothing.is_err());
 }
 
-/// Whether the stream is known to be readable (or closed), without a system call.
-pub fn is_readable(stream: &TcpStream) -> impl Future<Output = bool> + Unpin {
-    poll_fn(move |cx| Poll::Ready(stream.poll_read_ready(cx).is_ready()))
+/// Whether the runtime knows the stream to be readable (or closed); costs no system call.
+pub fn is_readable(stream: &TcpStream) -> bool {
+    stream
+        .poll_read_ready(&mut Context::from_waker(Waker::noop()))
+        .is_ready()
 }
 
 /// Writes all of `bytes`.

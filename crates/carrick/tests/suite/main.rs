@@ -6,5 +6,6 @@
     clippy::print_stderr,
     reason = "a panic of a helper is the failure report of the test that called it"
 )]
+mod config;
 mod http;
 mod support;

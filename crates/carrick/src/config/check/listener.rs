@@ -182,7 +182,7 @@ fn access(
                 deny(text, &mut access, problems);
             }
         }
-        None if address.is_some_and(|address| !address.ip().is_loopback()) => {
+        None if address.is_some_and(|address| !address.ip().to_canonical().is_loopback()) => {
             access.deny_networks = own_networks()
         }
         None => {}
@@ -234,7 +234,7 @@ fn report_open_proxy(
     is_forward: bool,
     problems: &mut Problems,
 ) {
-    let is_public = address.is_some_and(|address| !address.ip().is_loopback());
+    let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
     if !is_forward || !is_public || !written.users.is_absent() {
         return;
     }

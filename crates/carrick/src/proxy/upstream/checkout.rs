@@ -49,17 +49,20 @@ pub async fn checkout(
             key,
             parent,
         } => {
+            let access = (!parent).then_some(&client.listener.access);
             let idle = if wanted.reuse {
                 client.worker.origins.take(key)
             } else {
                 None
             };
-            let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream)) {
+            let idle = idle.filter(|upstream| {
+                // Another listener may have opened it, by other rules.
+                access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
+                    && (!wanted.make_sure || is_alive(upstream))
+            });
+            let upstream = match idle {
                 Some(upstream) => reused(client, upstream),
-                None => {
-                    let access = (!parent).then_some(&client.listener.access);
-                    timed_dial(client, server, access, trace).await?
-                }
+                None => timed_dial(client, server, access, trace).await?,
             };
             trace.took(&upstream);
             Ok(Checkout {

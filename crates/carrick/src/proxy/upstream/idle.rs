@@ -1,10 +1,10 @@
 //! Idle connections to one destination, the last used first.
 use super::Upstream;
+use crate::worker::io::is_readable;
 use rustix::net::{RecvFlags, recv};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -78,10 +78,7 @@ impl IdleConnections {
 /// byte without finding the socket empty, the kernel is asked. What comes later and has not been noticed yet shows when
 /// the request is sent, and is retried where that is safe.
 fn is_quiet(stream: &TcpStream) -> bool {
-    if stream
-        .poll_read_ready(&mut Context::from_waker(Waker::noop()))
-        .is_pending()
-    {
+    if !is_readable(stream) {
         return true;
     }
     let mut byte = [0];

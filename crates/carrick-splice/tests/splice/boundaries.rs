@@ -1,0 +1,405 @@
+//! A transfer stops exactly where it was asked to, and passes on exactly what it was asked to.
+
+use crate::support::*;
+use carrick_splice::{Choice, End, Ended, Engine, Order, Reason, tcp};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const LENGTHS: [usize; 9] = [
+    0,
+    1,
+    1000,
+    8192,
+    16_383,
+    16_384,
+    65_536,
+    65_537,
+    (1 << 20) + 7,
+];
+
+#[test]
+fn the_byte_after_the_last_one_stays_in_the_socket() {
+    on_worker(async {
+        for choice in CHOICES {
+            for length in LENGTHS {
+                let mut legs = Legs::new().await;
+                let body = sample(length as u64, length);
+                let (sent, rest) = ([&body[..], b"next"].concat(), &mut [0; 16]);
+                let send = legs.sender.write_all(&sent);
+                let splicer = splicer();
+                let order = Order {
+                    choice,
+                    ..Order::new(End::AfterBytes(length as u64))
+                };
+                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let (ended, arrived, sent) =
+                    tokio::join!(transfer.run(), receive(&mut legs.receiver, length), send);
+                sent.unwrap();
+                assert_eq!(ended.unwrap(), Ended::Bytes);
+                assert_eq!(transfer.bytes(), length as u64);
+                assert_same(&arrived, &body, "body");
+                let hand_over = transfer.unsplice();
+                assert_eq!(
+                    (hand_over.bytes, hand_over.unsent.len()),
+                    (length as u64, 0)
+                );
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                assert_eq!(
+                    tcp::pending_input(&legs.from).unwrap(),
+                    4,
+                    "{choice:?}, {length} bytes"
+                );
+                assert_eq!(legs.from.read(rest).await.unwrap(), 4);
+                assert_eq!(&rest[..4], b"next");
+                assert_eq!(tcp::pending_input(&legs.receiver).unwrap(), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn random_pieces_arrive_whole() {
+    on_worker(async {
+        for choice in CHOICES {
+            for seed in 0..6 {
+                let mut legs = if seed % 2 == 0 {
+                    Legs::new().await
+                } else {
+                    Legs::tiny().await
+                };
+                let (mut sending, mut receiving) = (Random::new(seed), Random::new(seed + 100));
+                let sent = sample(seed, 300_000);
+                let splicer = splicer();
+                let order = Order {
+                    choice,
+                    pass_end: true,
+                    ..Order::new(End::EndOfStream)
+                };
+                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let send = async {
+                    send_in_pieces(&mut legs.sender, &sent, &mut sending).await;
+                    legs.sender.shutdown().await.unwrap();
+                };
+                let receive = receive_in_pieces(&mut legs.receiver, &mut receiving);
+                let (ended, arrived, ()) = tokio::join!(transfer.run(), receive, send);
+                assert_eq!(ended.unwrap(), Ended::EndOfStream);
+                assert_same(&arrived, &sent, &format!("{choice:?}, seed {seed}"));
+            }
+        }
+    });
+}
+
+#[test]
+fn single_bytes_through_tiny_buffers() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::tiny().await;
+            let sent = sample(9, 2000);
+            let splicer = splicer();
+            let order = Order {
+                choice,
+                pass_end: true,
+                ..Order::new(End::EndOfStream)
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let send = async {
+                for byte in &sent {
+                    legs.sender
+                        .write_all(std::slice::from_ref(byte))
+                        .await
+                        .unwrap();
+                }
+                legs.sender.shutdown().await.unwrap();
+            };
+            let mut arrived = Vec::new();
+            let receive = async {
+                while let Ok(byte) = legs.receiver.read_u8().await {
+                    arrived.push(byte);
+                }
+            };
+            let (ended, (), ()) = tokio::join!(transfer.run(), send, receive);
+            assert_eq!(ended.unwrap(), Ended::EndOfStream);
+            assert_same(&arrived, &sent, "single bytes");
+        }
+    });
+}
+
+#[test]
+fn many_small_segments_fill_the_buffers_of_a_pipe() {
+    on_worker(async {
+        // 3,000 segments that the receiver's queue keeps apart are far more than a pipe has buffers.
+        let mut legs = Legs::new().await;
+        let sent = sample(10, 3000 * 7);
+        for piece in sent.chunks(7) {
+            legs.sender.write_all(piece).await.unwrap();
+        }
+        legs.sender.shutdown().await.unwrap();
+        tokio::time::sleep(SETTLE).await;
+        let splicer = splicer();
+        let order = Order {
+            choice: Choice::Pipe,
+            pass_end: true,
+            ..Order::new(End::EndOfStream)
+        };
+        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let (ended, (arrived, _)) =
+            tokio::join!(transfer.run(), receive_until_it_breaks(&mut legs.receiver));
+        assert_eq!(ended.unwrap(), Ended::EndOfStream);
+        assert_same(&arrived, &sent, "segments");
+    });
+}
+
+#[test]
+fn the_end_of_the_stream_is_passed_on_only_if_asked_for() {
+    on_worker(async {
+        for choice in CHOICES {
+            for pass_end in [false, true] {
+                let mut legs = Legs::new().await;
+                legs.sender.write_all(b"all").await.unwrap();
+                legs.sender.shutdown().await.unwrap();
+                let splicer = splicer();
+                let order = Order {
+                    choice,
+                    pass_end,
+                    ..Order::new(End::EndOfStream)
+                };
+                let ended = splicer.transfer(&legs.from, &legs.to, order).run().await;
+                assert_eq!(ended.unwrap(), Ended::EndOfStream);
+                let more = legs.to.write_all(b" and more").await;
+                assert_eq!(more.is_err(), pass_end);
+                drop(legs.to);
+                let (arrived, _) = receive_until_it_breaks(&mut legs.receiver).await;
+                assert_eq!(
+                    arrived,
+                    if pass_end {
+                        &b"all"[..]
+                    } else {
+                        b"all and more"
+                    }
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_body_that_ends_early_is_not_passed_off_as_whole() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            legs.sender.write_all(&sample(3, 50_000)).await.unwrap();
+            legs.sender.shutdown().await.unwrap();
+            let splicer = splicer();
+            let order = Order {
+                choice,
+                pass_end: true,
+                ..Order::new(End::AfterBytes(50_001))
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            assert_eq!(transfer.run().await.unwrap(), Ended::EndOfStream);
+            assert_eq!(transfer.bytes(), 50_000);
+            assert!(!transfer.unsplice().copy_complete);
+            receive(&mut legs.receiver, 50_000).await;
+            let waited = tokio::time::timeout(SETTLE, legs.receiver.read_u8()).await;
+            assert!(waited.is_err(), "the receiver saw an end: {waited:?}");
+        }
+    });
+}
+
+#[test]
+fn a_prefix_never_waits_for_the_body() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let order = Order {
+                choice,
+                prefix: b"head",
+                ..Order::new(End::AfterBytes(100_000))
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let body = sample(1, 100_000);
+            let talk = async {
+                assert_eq!(receive(&mut legs.receiver, 4).await, b"head");
+                let (sent, arrived) = tokio::join!(
+                    legs.sender.write_all(&body),
+                    receive(&mut legs.receiver, 100_000)
+                );
+                sent.unwrap();
+                arrived
+            };
+            let (ended, arrived) = tokio::join!(transfer.run(), talk);
+            assert_eq!(ended.unwrap(), Ended::Bytes);
+            assert_eq!(transfer.bytes(), 100_000);
+            assert_same(&arrived, &body, "body after its prefix");
+        }
+    });
+}
+
+#[test]
+fn a_prefix_goes_first_and_whole_whatever_its_size() {
+    on_worker(async {
+        for choice in CHOICES {
+            for prefix_bytes in [1, 300, 70_000, 3_000_000] {
+                for body_bytes in [0, 1, 5000, 200_000] {
+                    let mut legs = Legs::tiny().await;
+                    let all = sample(4, prefix_bytes + body_bytes);
+                    let (prefix, body) = all.split_at(prefix_bytes);
+                    let splicer = splicer();
+                    let order = Order {
+                        choice,
+                        prefix,
+                        ..Order::new(End::AfterBytes(body_bytes as u64))
+                    };
+                    let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                    let (ended, arrived, sent) = tokio::join!(
+                        transfer.run(),
+                        receive(&mut legs.receiver, all.len()),
+                        legs.sender.write_all(body)
+                    );
+                    sent.unwrap();
+                    assert_eq!(ended.unwrap(), Ended::Bytes);
+                    assert_eq!(transfer.unsplice().prefix_unsent, 0);
+                    assert_same(&arrived, &all, "prefix and body");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn input_ends_a_transfer_and_it_can_go_on() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let order = Order {
+                choice,
+                stop_on_input: true,
+                ..Order::new(End::EndOfStream)
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let talk = async {
+                legs.sender.write_all(b"one").await.unwrap();
+                assert_eq!(receive(&mut legs.receiver, 3).await, b"one");
+                legs.receiver.write_all(b"stop").await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(transfer.run(), talk);
+            assert_eq!(ended.unwrap(), Ended::Input);
+            assert_eq!(tcp::pending_input(&legs.to).unwrap(), 4);
+            transfer.ignore_input();
+            let talk = async {
+                legs.sender.write_all(b"two").await.unwrap();
+                legs.sender.shutdown().await.unwrap();
+                assert_eq!(receive(&mut legs.receiver, 3).await, b"two");
+            };
+            let (ended, ()) = tokio::join!(transfer.run(), talk);
+            assert_eq!(ended.unwrap(), Ended::EndOfStream);
+            assert_eq!(transfer.bytes(), 6);
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_closes_its_side_still_receives() {
+    on_worker(async {
+        for choice in CHOICES {
+            for stop_on_input in [false, true] {
+                let mut legs = Legs::new().await;
+                let sent = sample(7, 200_000);
+                legs.receiver.shutdown().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let splicer = splicer();
+                let order = Order {
+                    choice,
+                    stop_on_input,
+                    pass_end: true,
+                    ..Order::new(End::EndOfStream)
+                };
+                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let talk = async {
+                    tokio::time::sleep(SETTLE).await;
+                    legs.sender.write_all(&sent).await.unwrap();
+                    legs.sender.shutdown().await.unwrap();
+                };
+                let ((arrived, _), ended, ()) = tokio::join!(
+                    receive_until_it_breaks(&mut legs.receiver),
+                    transfer.run(),
+                    talk
+                );
+                assert_eq!(ended.unwrap(), Ended::EndOfStream);
+                assert_same(&arrived, &sent, "to a half-closed receiver");
+            }
+        }
+    });
+}
+
+#[test]
+fn auto_takes_the_engine_that_fits_the_length() {
+    on_worker(async {
+        for (length, engine, reason) in [
+            (1 << 10, Engine::Copy, Reason::SmallBody),
+            (1 << 20, Engine::Pipe, Reason::LargeBody),
+        ] {
+            let mut legs = Legs::new().await;
+            let body = sample(1, length);
+            let splicer = splicer();
+            let mut transfer = splicer.transfer(
+                &legs.from,
+                &legs.to,
+                Order::new(End::AfterBytes(length as u64)),
+            );
+            let (ended, _, sent) = tokio::join!(
+                transfer.run(),
+                receive(&mut legs.receiver, length),
+                legs.sender.write_all(&body)
+            );
+            sent.unwrap();
+            assert_eq!(ended.unwrap(), Ended::Bytes);
+            let counters = splicer.counters();
+            assert_eq!(counters.reason(reason).get(), 1);
+            let used = if engine == Engine::Copy {
+                &counters.copy_splices
+            } else {
+                &counters.pipe_splices
+            };
+            assert_eq!(used.get(), 1, "{length} bytes");
+            assert_eq!(
+                counters.copy_bytes.get() + counters.pipe_bytes.get(),
+                length as u64
+            );
+        }
+    });
+}
+
+/// Urgent data stands in the way of both recv(2) and splice(2); what comes after it must not wait for ever.
+#[test]
+fn urgent_data_does_not_stop_a_transfer() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let idle = Duration::from_millis(800);
+            let order = Order {
+                choice,
+                idle,
+                ..Order::new(End::AfterBytes(60_000))
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            let body = sample(8, 60_000);
+            let talk = async {
+                let (before, after) = body.split_at(20_000);
+                legs.sender.write_all(before).await.unwrap();
+                let urgent = socket2::SockRef::from(&legs.sender)
+                    .send_out_of_band(b"!")
+                    .unwrap();
+                assert_eq!(urgent, 1);
+                legs.sender.write_all(after).await.unwrap();
+            };
+            let (ended, (), arrived) =
+                tokio::join!(transfer.run(), talk, receive(&mut legs.receiver, 60_000));
+            assert_eq!(ended.unwrap(), Ended::Bytes);
+            assert_same(&arrived, &body, &format!("{choice:?}, around urgent data"));
+        }
+    });
+}

@@ -1,0 +1,373 @@
+//! Both ways at once: half-closes, resets, idle ends, and hundreds side by side.
+
+use crate::support::*;
+use carrick_splice::{Choice, Engine, ExchangeEnd, ExchangeOrder, Reason, Side, tcp};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn order<'a>(choice: Choice) -> ExchangeOrder<'a> {
+    ExchangeOrder {
+        choice,
+        ..ExchangeOrder::default()
+    }
+}
+
+#[test]
+fn each_side_may_close_first_and_still_receives() {
+    on_worker(async {
+        for choice in CHOICES {
+            for a_first in [true, false] {
+                for tiny in [true, false] {
+                    let legs = if tiny {
+                        Legs::tiny().await
+                    } else {
+                        Legs::new().await
+                    };
+                    let (mut first, mut second) = if a_first {
+                        (legs.sender, legs.receiver)
+                    } else {
+                        (legs.receiver, legs.sender)
+                    };
+                    let (question, answer) = (sample(1, 150_000), sample(2, 400_000));
+                    let splicer = splicer();
+                    let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+                    let ask = async {
+                        first.write_all(&question).await.unwrap();
+                        first.shutdown().await.unwrap();
+                        receive_until_it_breaks(&mut first).await
+                    };
+                    let reply = async {
+                        let asked = receive_until_it_breaks(&mut second).await;
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        second.write_all(&answer).await.unwrap();
+                        second.shutdown().await.unwrap();
+                        asked
+                    };
+                    let (end, replied, asked) = tokio::join!(exchange.run(), ask, reply);
+                    assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+                    assert_same(&asked.0, &question, "question");
+                    assert_same(&replied.0, &answer, "answer");
+                    let counts = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
+                    let (up, down) = (question.len() as u64, answer.len() as u64);
+                    assert_eq!(counts, if a_first { (up, down) } else { (down, up) });
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn prefixes_go_first_both_ways() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let order = ExchangeOrder {
+                a_prefix: b"hello ",
+                b_prefix: b"220 ",
+                ..order(choice)
+            };
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order);
+            let talk = async {
+                assert_eq!(receive(&mut legs.receiver, 6).await, b"hello ");
+                assert_eq!(receive(&mut legs.sender, 4).await, b"220 ");
+                legs.sender.write_all(b"server").await.unwrap();
+                legs.receiver.write_all(b"welcome").await.unwrap();
+                assert_eq!(receive(&mut legs.receiver, 6).await, b"server");
+                assert_eq!(receive(&mut legs.sender, 7).await, b"welcome");
+                drop((legs.sender, legs.receiver));
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+            assert_eq!((exchange.a_to_b_bytes(), exchange.b_to_a_bytes()), (6, 7));
+        }
+    });
+}
+
+#[test]
+fn each_direction_adapts_on_its_own() {
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order(Choice::Auto));
+        let response = sample(6, 64 << 10);
+        let talk = async {
+            for _ in 0..20 {
+                legs.sender.write_all(b"GET /64k").await.unwrap();
+                assert_eq!(receive(&mut legs.receiver, 8).await, b"GET /64k");
+                let (sent, arrived) = tokio::join!(
+                    legs.receiver.write_all(&response),
+                    receive(&mut legs.sender, response.len())
+                );
+                sent.unwrap();
+                assert_same(&arrived, &response, "response");
+            }
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(exchange.engines(), (Engine::Copy, Engine::Pipe));
+        let counters = splicer.counters();
+        assert_eq!(counters.reason(Reason::BurstLarge).get(), 1);
+        assert!(counters.pipe_bytes.get() >= 18 * (64 << 10), "{counters:?}");
+    });
+}
+
+#[test]
+fn resets_at_every_moment_reach_the_caller() {
+    on_worker(async {
+        for seed in 0..60 {
+            let choice = CHOICES[seed as usize % 3];
+            let mut random = Random::new(seed);
+            let legs = if seed % 2 == 0 {
+                Legs::tiny().await
+            } else {
+                Legs::new().await
+            };
+            let (mut one, mut other) = (legs.sender, legs.receiver);
+            if seed % 4 < 2 {
+                std::mem::swap(&mut one, &mut other);
+            }
+            let cut = random.magnitude(100_000);
+            let sent = sample(seed, 3_000_000);
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            // The other side sends and receives as it likes; one receives a while, then resets.
+            let (mut other_read, mut other_write) = other.split();
+            let flood = async {
+                let _ = other_write.write_all(&sent).await;
+                std::future::pending::<()>().await;
+            };
+            let drain = async {
+                let mut arrived = Vec::new();
+                let _ = other_read.read_to_end(&mut arrived).await;
+                std::future::pending::<()>().await;
+            };
+            let break_off = async {
+                let arrived = receive(&mut one, cut).await;
+                assert_same(&arrived, &sent[..cut], "before the reset");
+                if seed % 5 == 0 {
+                    let _ =
+                        tokio::time::timeout(Duration::from_millis(3), one.write_all(&sent)).await;
+                }
+                reset(one);
+            };
+            let (end, ()) = tokio::select! {
+                both = async { tokio::join!(exchange.run(), break_off) } => both,
+                () = flood => unreachable!(),
+                () = drain => unreachable!(),
+            };
+            assert!(
+                matches!(end, ExchangeEnd::Fault { .. }),
+                "{end:?}, {choice:?}, seed {seed}"
+            );
+        }
+    });
+}
+
+#[test]
+fn the_rest_of_a_dead_senders_queue_still_arrives() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            // The server answers early and closes with the upload unread: its kernel sends RST behind the answer.
+            let answer = sample(3, 100_000);
+            let upload = sample(4, 8_000_000);
+            let (mut read, mut write) = legs.sender.split();
+            let mut arrived = Vec::new();
+            let client = async {
+                let receive = async {
+                    tokio::time::sleep(SETTLE).await;
+                    let _ = read.read_to_end(&mut arrived).await;
+                };
+                let _ = tokio::join!(write.write_all(&upload), receive);
+            };
+            let server = async {
+                legs.receiver.write_all(&answer).await.unwrap();
+                drop(legs.receiver);
+            };
+            let end = tokio::select! {
+                (end, ()) = async { tokio::join!(exchange.run(), server) } => end,
+                () = client => unreachable!(),
+            };
+            let ExchangeEnd::Fault { fault, .. } = end else {
+                panic!("{end:?}")
+            };
+            assert!(
+                exchange.b_to_a_bytes() == 100_000,
+                "{} bytes, {fault:?}",
+                exchange.b_to_a_bytes()
+            );
+        }
+    });
+}
+
+#[test]
+fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
+    on_worker(async {
+        let mut legs = Legs::tiny().await;
+        let splicer = splicer();
+        let idle = Duration::from_millis(400);
+        let mut exchange = splicer.exchange(
+            &legs.from,
+            &legs.to,
+            ExchangeOrder {
+                idle,
+                ..order(Choice::Auto)
+            },
+        );
+        let flood = sample(2, 1_000_000);
+        let talk = async {
+            let _ = tokio::time::timeout(Duration::from_millis(50), legs.sender.write_all(&flood))
+                .await;
+            reset(legs.sender);
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        let ExchangeEnd::Fault {
+            a_to_b: false,
+            fault,
+        } = end
+        else {
+            panic!("{end:?}")
+        };
+        assert_eq!(fault.side, Side::To);
+        let (a_to_b, _) = exchange.unsplice();
+        let taken = a_to_b.bytes as usize + a_to_b.unsent.len();
+        assert!(taken > 0);
+        assert_same(
+            &a_to_b.unsent,
+            &flood[a_to_b.bytes as usize..taken],
+            "handed back",
+        );
+    });
+}
+
+#[test]
+fn a_reset_behind_a_half_close_is_noticed_at_once() {
+    on_worker(async {
+        for choice in CHOICES {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let talk = async {
+                legs.sender.write_all(b"question").await.unwrap();
+                legs.sender.shutdown().await.unwrap();
+                let (asked, _) = receive_until_it_breaks(&mut legs.receiver).await;
+                assert_eq!(asked, b"question");
+                reset(legs.sender);
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            let ExchangeEnd::Fault {
+                a_to_b: false,
+                fault,
+            } = end
+            else {
+                panic!("{end:?}")
+            };
+            assert_eq!(fault.side, Side::To);
+        }
+    });
+}
+
+#[test]
+fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
+    on_worker(async {
+        for half_open in [false, true] {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let idle = Duration::from_millis(80);
+            let mut exchange = splicer.exchange(
+                &legs.from,
+                &legs.to,
+                ExchangeOrder {
+                    idle,
+                    ..order(Choice::Auto)
+                },
+            );
+            let started = tokio::time::Instant::now();
+            if half_open {
+                legs.sender.shutdown().await.unwrap();
+            }
+            let talk = async {
+                // Bytes one way keep both ways alive.
+                for _ in 0..6 {
+                    tokio::time::sleep(Duration::from_millis(40)).await;
+                    legs.receiver.write_all(b".").await.unwrap();
+                }
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            assert!(matches!(end, ExchangeEnd::Idle), "{end:?}");
+            assert!(
+                started.elapsed() >= Duration::from_millis(240) + idle,
+                "{:?}",
+                started.elapsed()
+            );
+            assert_eq!(exchange.b_to_a_bytes(), 6);
+            assert_eq!(splicer.counters().idle_ends.get(), 1);
+        }
+    });
+}
+
+#[test]
+fn three_hundred_exchanges_side_by_side() {
+    on_worker(async {
+        let splicer = splicer();
+        let mut tasks = Vec::new();
+        for seed in 0..300_u64 {
+            let splicer = splicer.clone();
+            tasks.push(tokio::task::spawn_local(async move {
+                let mut legs = Legs::new().await;
+                let (question, answer) = (
+                    sample(seed, 50 + 10 * seed as usize),
+                    sample(seed + 1000, 100 * seed as usize),
+                );
+                let choice = CHOICES[seed as usize % 3];
+                let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+                let ask = async {
+                    legs.sender.write_all(&question).await.unwrap();
+                    legs.sender.shutdown().await.unwrap();
+                    receive_in_pieces(&mut legs.sender, &mut Random::new(seed)).await
+                };
+                let reply = async {
+                    let asked =
+                        receive_in_pieces(&mut legs.receiver, &mut Random::new(seed + 1)).await;
+                    send_in_pieces(&mut legs.receiver, &answer, &mut Random::new(seed + 2)).await;
+                    legs.receiver.shutdown().await.unwrap();
+                    asked
+                };
+                let (end, replied, asked) = tokio::join!(exchange.run(), ask, reply);
+                assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+                assert_same(&asked, &question, "question");
+                assert_same(&replied, &answer, "answer");
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let counters = splicer.counters();
+        assert_eq!(counters.exchanges.get(), 300);
+        assert_eq!(counters.buffers_in_use.get(), 0);
+        assert_eq!(counters.pipes_open.get(), counters.pipes_pooled.get());
+    });
+}
+
+#[test]
+fn small_helpers_do_what_they_say() {
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        tcp::set_nodelay(&legs.from).unwrap();
+        assert!(legs.from.nodelay().unwrap());
+        legs.sender.write_all(b"12345").await.unwrap();
+        tokio::time::sleep(SETTLE).await;
+        assert_eq!(tcp::pending_input(&legs.from).unwrap(), 5);
+        tcp::reset_on_close(&legs.to).unwrap();
+        drop(legs.to);
+        let (_, outcome) = receive_until_it_breaks(&mut legs.receiver).await;
+        assert_eq!(
+            outcome.unwrap_err().kind(),
+            std::io::ErrorKind::ConnectionReset
+        );
+    });
+}

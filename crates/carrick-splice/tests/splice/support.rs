@@ -1,0 +1,270 @@
+//! Connections, bytes and clocks for the tests.
+
+use carrick_splice::{Choice, Counters, PoolLimits, Splicer};
+use socket2::{Domain, SockRef, Socket, Type};
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Every way to ask for an engine.
+pub const CHOICES: [Choice; 3] = [Choice::Copy, Choice::Pipe, Choice::Auto];
+
+/// Longer than anything here should ever wait: what waits longer hangs.
+pub const HANG: Duration = Duration::from_secs(30);
+
+/// The size of segments between small buffers.
+const SEGMENT_BYTES: u32 = 536;
+
+/// A time in which loopback has surely delivered what was sent.
+pub const SETTLE: Duration = Duration::from_millis(30);
+
+/// Runs a test on a runtime like a worker's.
+pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        tokio::time::timeout(HANG, test).await.expect("it hangs")
+    })
+}
+
+/// A splicer with counters of its own.
+pub fn splicer() -> Splicer {
+    Splicer::new(PoolLimits::default(), Arc::new(Counters::default()))
+}
+
+/// Four sockets: `sender` is connected to `from`, `to` to `receiver`.
+pub struct Legs {
+    pub sender: TcpStream,
+    pub from: TcpStream,
+    pub to: TcpStream,
+    pub receiver: TcpStream,
+}
+
+impl Legs {
+    pub async fn new() -> Legs {
+        let (sender, from) = connection(None).await;
+        let (receiver, to) = connection(None).await;
+        Legs {
+            sender,
+            from,
+            to,
+            receiver,
+        }
+    }
+
+    /// With small segments and socket buffers of a few of them. (Buffers smaller than a segment would test the kernel's
+    /// persist timer, at 200 ms a piece.)
+    pub async fn tiny() -> Legs {
+        let (sender, from) = connection(Some(2048)).await;
+        let (receiver, to) = connection(Some(2048)).await;
+        Legs {
+            sender,
+            from,
+            to,
+            receiver,
+        }
+    }
+}
+
+/// A connection on loopback: the connecting end, and the accepted end.
+pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    if let Some(bytes) = buffer_bytes {
+        listener.set_send_buffer_size(bytes).unwrap();
+        listener.set_recv_buffer_size(bytes).unwrap();
+        listener.set_tcp_mss(SEGMENT_BYTES).unwrap();
+    }
+    listener
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+        .unwrap();
+    listener.listen(1).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(listener.into()).unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    if let Some(bytes) = buffer_bytes {
+        socket.set_send_buffer_size(bytes as u32).unwrap();
+        socket.set_recv_buffer_size(bytes as u32).unwrap();
+        SockRef::from(&socket).set_tcp_mss(SEGMENT_BYTES).unwrap();
+    }
+    let (near, far) = tokio::join!(
+        socket.connect(listener.local_addr().unwrap()),
+        listener.accept()
+    );
+    let (near, far) = (near.unwrap(), far.unwrap().0);
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    (near, far)
+}
+
+/// Closes by RST.
+pub fn reset(stream: TcpStream) {
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(stream);
+}
+
+/// A small generator of numbers (SplitMix64), so that every run of a seed is the same.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// A number below `end`, of any order of magnitude.
+    pub fn magnitude(&mut self, end: usize) -> usize {
+        let bits = self.below(end.max(1).ilog2() as usize + 2);
+        self.below(1 << bits).min(end.saturating_sub(1))
+    }
+}
+
+/// Bytes in which every loss, doubling and move shows.
+pub fn sample(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// FNV-1a, 64 bits.
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Says where two byte strings part, instead of printing them.
+#[track_caller]
+pub fn assert_same(arrived: &[u8], sent: &[u8], what: &str) {
+    if hash(arrived) != hash(sent) || arrived.len() != sent.len() {
+        let parting = arrived
+            .iter()
+            .zip(sent)
+            .position(|(arrived, sent)| arrived != sent);
+        panic!(
+            "{what}: {} bytes arrived of {}, they part at {parting:?}",
+            arrived.len(),
+            sent.len()
+        );
+    }
+}
+
+/// Writes in pieces of random sizes, with a pause now and then.
+pub async fn send_in_pieces(stream: &mut TcpStream, bytes: &[u8], random: &mut Random) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let piece = 1 + random.magnitude(rest.len());
+        stream.write_all(&rest[..piece]).await.unwrap();
+        rest = &rest[piece..];
+        pause(random).await;
+    }
+}
+
+/// Reads to the end in pieces of random sizes, with a pause now and then.
+pub async fn receive_in_pieces(stream: &mut TcpStream, random: &mut Random) -> Vec<u8> {
+    let mut arrived = Vec::new();
+    receive_in_pieces_into(&mut arrived, stream, random).await;
+    arrived
+}
+
+/// The same, for those who may be cut short.
+pub async fn receive_in_pieces_into(
+    arrived: &mut Vec<u8>,
+    stream: &mut TcpStream,
+    random: &mut Random,
+) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let piece = 1 + random.magnitude(buffer.len());
+        match stream.read(&mut buffer[..piece]).await.unwrap() {
+            0 => return,
+            read => arrived.extend_from_slice(&buffer[..read]),
+        }
+        pause(random).await;
+    }
+}
+
+async fn pause(random: &mut Random) {
+    match random.below(40) {
+        0 => tokio::time::sleep(Duration::from_millis(1)).await,
+        1..10 => tokio::task::yield_now().await,
+        _ => {}
+    }
+}
+
+/// Reads exactly so many bytes.
+pub async fn receive(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut arrived = vec![0; length];
+    stream.read_exact(&mut arrived).await.unwrap();
+    arrived
+}
+
+/// Reads to the end, or to the reset.
+pub async fn receive_until_it_breaks(stream: &mut TcpStream) -> (Vec<u8>, std::io::Result<()>) {
+    let mut arrived = Vec::new();
+    let outcome = stream.read_to_end(&mut arrived).await.map(|_| ());
+    (arrived, outcome)
+}
+
+/// Polls a future so many times at most, and gives up then.
+pub async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut left = times;
+    std::future::poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match Pin::as_mut(&mut future).poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Runs one ignored test of this binary in a process of its own, where it may count or use up descriptors.
+pub fn in_a_process_of_its_own(test: &str) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            test,
+            "--test-threads=1",
+            "--nocapture",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test} failed:\n{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

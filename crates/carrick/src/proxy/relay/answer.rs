@@ -1,0 +1,118 @@
+//! Passing a response on, and what becomes of the two connections after it.
+use super::{Attempt, Failure, Outcome, means};
+use crate::config::plan::ListenerPlan;
+use crate::proxy::request_body::Means;
+use crate::proxy::response_body::{Passed, Response};
+use crate::proxy::trace::Trace;
+use crate::proxy::upstream::checkout::Checkout;
+use crate::worker::deadline::Timer;
+use crate::worker::scratch::Scratch;
+use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_splice::Engine;
+use std::rc::Rc;
+use tokio::net::TcpStream;
+
+impl Attempt<'_> {
+    /// Passes the response on whose head is in `scratch`.
+    pub(super) async fn answer(self, checkout: Checkout, body_sent: bool) -> Outcome {
+        checkout.answered(&self.destination.place);
+        let response_head = &self.scratch.response_head;
+        self.trace.status = response_head.status;
+        if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
+            let reason = "the upstream switched protocols without being asked";
+            return Outcome::Failed(Failure::BadResponse(Refusal {
+                status: 502,
+                reason,
+                label: "unasked_upgrade",
+            }));
+        }
+        let is_tunnel = response_head.body == ResponseBody::Tunnel;
+        let worker = Rc::clone(&self.client.worker);
+        let means = means(self.client, &worker, self.destination);
+        let may_keep = body_sent && !self.client.is_last && !worker.is_draining();
+        let client = &mut *self.client;
+        let keep_alive = write_head(&client.listener, self.scratch, may_keep);
+        let upstream = &checkout.upstream.stream;
+        let passed = pass_response(
+            means,
+            upstream,
+            &client.stream,
+            &mut client.timer,
+            self.scratch,
+            self.trace,
+        )
+        .await;
+        match passed {
+            Passed::Whole | Passed::WholeAndDone if is_tunnel => Outcome::Tunnel(checkout),
+            passed => self.conclude(checkout, passed, keep_alive, body_sent),
+        }
+    }
+
+    /// What becomes of the two connections after a response.
+    pub(super) fn conclude(
+        self,
+        checkout: Checkout,
+        passed: Passed,
+        keep_alive: bool,
+        body_sent: bool,
+    ) -> Outcome {
+        checkout.count(self.trace.received, self.trace.sent);
+        match passed {
+            Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
+                checkout.give_back(self.client, &self.destination.place);
+            }
+            Passed::Whole | Passed::WholeAndDone => {}
+            Passed::ClientGone(how) => self.trace.ended = how,
+            Passed::UpstreamBroke(how) => {
+                self.trace.ended = how;
+                checkout.failed(&self.destination.place);
+            }
+        }
+        Outcome::Answered { passed, keep_alive }
+    }
+}
+
+/// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
+/// the client's connection. Returns whether it stays open.
+pub(super) fn write_head(listener: &ListenerPlan, scratch: &mut Scratch, may_keep: bool) -> bool {
+    let (request, response) = (&scratch.request_head, &scratch.response_head);
+    let is_delimited = match response.body {
+        ResponseBody::None | ResponseBody::Bytes(_) => true,
+        ResponseBody::Chunked => request.version == Version::Http11,
+        ResponseBody::UntilClose | ResponseBody::Tunnel => false,
+    };
+    let keep_alive = may_keep && request.keep_alive && is_delimited;
+    let how = ResponseRewrite {
+        via: &listener.via,
+        client_version: request.version,
+        keep_alive,
+        add_chunked: false,
+        pass_upgrade: request.wants_upgrade,
+    };
+    scratch.out.clear();
+    http1::write_response(&mut scratch.out, &scratch.response, response, &how);
+    keep_alive
+}
+
+/// Sends the head in `scratch.out` and passes the body on.
+pub(super) async fn pass_response(
+    means: Means<'_>,
+    upstream: &TcpStream,
+    client: &TcpStream,
+    timer: &mut Timer,
+    scratch: &mut Scratch,
+    trace: &mut Trace,
+) -> Passed {
+    let mut response = Response {
+        head: &scratch.response_head,
+        buffer: &mut scratch.response,
+        out: &mut scratch.out,
+        client_version: scratch.request_head.version,
+        body_bytes: 0,
+        engine: Engine::Copy,
+    };
+    let passed = response.pass(means, upstream, client, timer).await;
+    trace.sent += response.body_bytes;
+    trace.engine = Some(response.engine);
+    passed
+}

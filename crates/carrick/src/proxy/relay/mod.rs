@@ -1,0 +1,209 @@
+//! One request's way to an upstream and its response's way back; sent again where that is safe.
+//!
+//! Safe means (RFC 9110 section 9.2.2): not a byte of the request was sent; or its method is idempotent, it has no body,
+//! and not a byte of a response came.
+mod answer;
+mod send;
+mod wait;
+
+use super::arrival::Client;
+use super::decide::{Destination, Place, hash_key};
+use super::request_body::Means;
+use super::response_body::Passed;
+use super::trace::Trace;
+use super::upstream::Unreachable;
+use super::upstream::checkout::{Checkout, Wanted, checkout};
+use crate::telemetry::metrics::Limit;
+use crate::worker::Worker;
+use crate::worker::scratch::Scratch;
+use carrick_logic::http1::{self, BodyLength, FieldName, Refusal, RequestRewrite};
+use carrick_splice::RateMin;
+
+/// How a request ended.
+pub enum Outcome {
+    /// The response was passed on, wholly or in part.
+    Answered {
+        /// How far it came.
+        passed: Passed,
+        /// Whether the client was told that the connection stays open.
+        keep_alive: bool,
+    },
+    /// The connections are a tunnel from here on; the head was sent to the client.
+    Tunnel(Checkout),
+    /// The client has not been sent anything of a final response.
+    Failed(Failure),
+}
+
+/// Why there is no response to pass on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The client went away.
+    ClientGone(&'static str),
+    /// The client was too slow with its body.
+    ClientSlow,
+    /// The request's body must not be passed on.
+    BadRequest(Refusal),
+    /// No connection.
+    Unreachable(Unreachable),
+    /// The upstream closed before its response's head was whole, or reset.
+    NoResponse(&'static str),
+    /// The upstream took too long.
+    TimedOut,
+    /// The response must not be passed on.
+    BadResponse(Refusal),
+}
+
+/// A request under way, with everything that belongs to it.
+struct Attempt<'a> {
+    client: &'a mut Client,
+    scratch: &'a mut Scratch,
+    destination: &'a Destination,
+    trace: &'a mut Trace,
+}
+
+/// An attempt that failed before a byte of a response came.
+struct Again {
+    /// Whether not a byte of the request went out.
+    nothing_sent: bool,
+    failure: Failure,
+    /// The server, unless the connection had been idle: one of those that died says nothing about its server.
+    server: Option<usize>,
+}
+
+/// Passes the request in `scratch` on, and its response back.
+pub async fn relay(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut Trace,
+) -> Outcome {
+    if scratch.request_head.wants_upgrade && asks_for_other_http(scratch) {
+        scratch.request_head.wants_upgrade = false;
+    }
+    write_request(client, scratch, destination);
+    let replayable = is_replayable(scratch);
+    let attempts = client.live.plan().limits.attempts;
+    let mut tried = Vec::new();
+    let mut attempt = 1;
+    loop {
+        // The last attempt goes over a fresh connection: several idle ones may have died together.
+        let reuse = attempt < attempts.max(2);
+        let mut address = [0; 16];
+        let key = match &destination.place {
+            Place::Group { group, .. } => hash_key(
+                client,
+                group,
+                &scratch.request,
+                &scratch.request_head,
+                &mut address,
+            ),
+            Place::Origin { .. } => None,
+        };
+        let wanted = Wanted {
+            key,
+            reuse,
+            make_sure: !replayable,
+        };
+        let checkout = match checkout(client, &destination.place, wanted, &mut tried, trace).await {
+            Ok(checkout) => checkout,
+            Err(unreachable) => return Outcome::Failed(Failure::Unreachable(unreachable)),
+        };
+        let has_body = scratch.request_head.body != BodyLength::None;
+        let under_way = Attempt {
+            client,
+            scratch,
+            destination,
+            trace,
+        };
+        let result = if has_body {
+            under_way.with_body(checkout).await
+        } else {
+            under_way.without_body(checkout).await
+        };
+        let again = match result {
+            Ok(outcome) => return outcome,
+            Err(again) => again,
+        };
+        let may = again.nothing_sent || replayable;
+        if !may || attempt >= attempts {
+            if may {
+                client.worker.metrics.limits.reached(Limit::Attempts);
+            }
+            return Outcome::Failed(again.failure);
+        }
+        tried.extend(again.server);
+        attempt += 1;
+        client.worker.metrics.retries.add(1);
+    }
+}
+
+fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
+    let head = &scratch.request_head;
+    scratch.out.clear();
+    let how = RequestRewrite {
+        form: destination.form,
+        via: &client.listener.via,
+        client: client.address.ip(),
+        forwarded: client.listener.forwarded,
+        pass_proxy_authorization: matches!(destination.place, Place::Origin { parent: true, .. }),
+        pass_upgrade: head.wants_upgrade,
+        drop_expect: false,
+    };
+    http1::write_request(&mut scratch.out, &scratch.request, head, &how);
+}
+
+/// Whether the request may be sent again although it may have been acted on.
+fn is_replayable(scratch: &Scratch) -> bool {
+    let head = &scratch.request_head;
+    head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
+}
+
+/// Whether the client asks for HTTP/2 (`h2c`) or another HTTP. That is not passed on, as if it had not been asked (RFC 9110
+/// section 7.8 allows it): requests inside such a tunnel would go past routes and rules.
+fn asks_for_other_http(scratch: &Scratch) -> bool {
+    let fields = scratch
+        .request_head
+        .fields
+        .iter()
+        .filter(|field| field.known == FieldName::Upgrade);
+    let values = fields.map(|field| field.value.of(&scratch.request));
+    let mut protocols = values
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii);
+    protocols.any(|protocol| {
+        let name = protocol.to_ascii_lowercase();
+        name.starts_with(b"h2") || name.starts_with(b"http")
+    })
+}
+
+impl Again {
+    fn new(checkout: &Checkout, place: &Place, nothing_sent: bool, failure: Failure) -> Self {
+        checkout.failed(place);
+        let server = if checkout.upstream.reused {
+            None
+        } else {
+            checkout.server
+        };
+        Self {
+            nothing_sent,
+            failure,
+            server,
+        }
+    }
+}
+
+/// How the bodies of a request and its response are moved.
+fn means<'a>(client: &Client, worker: &'a Worker, destination: &Destination) -> Means<'a> {
+    let plan = client.live.plan();
+    let (bytes_per_second, grace) = (plan.limits.rate_min, plan.timeouts.head);
+    let rate_min = (bytes_per_second > 0).then_some(RateMin {
+        bytes_per_second,
+        grace,
+    });
+    Means {
+        splicer: &worker.splicer,
+        engine: destination.engine,
+        idle: plan.timeouts.idle,
+        rate_min,
+    }
+}

@@ -1,0 +1,277 @@
+//! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
+use super::answer::{pass_response, write_head};
+use super::wait::{HeadWait, NoHead};
+use super::{Again, Attempt, Failure, Outcome, means};
+use crate::proxy::request_body::{self, NotSent};
+use crate::proxy::response_body::Passed;
+use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Limit;
+use crate::worker::deadline::TimedOut;
+use crate::worker::io::{write_all, write_both};
+use carrick_logic::http1::ResponseBody;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Longer than any body takes; the body's own limits count.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long an answer is waited for from an upstream that has stopped reading the request.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What came of serving both directions at the same time.
+enum Met {
+    /// No response's head came.
+    NoHead(NoHead),
+    /// The response's head came when the whole body was sent, or makes a tunnel: nothing of it is passed on yet.
+    Head,
+    /// The response was passed on while the body was still under way.
+    Passed(Passed, bool),
+}
+
+impl Attempt<'_> {
+    /// Sends a request without a body, and passes its response on.
+    pub(super) async fn without_body(mut self, checkout: Checkout) -> Result<Outcome, Again> {
+        let idle = self.client.live.plan().timeouts.idle;
+        if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
+            tracing::debug!("send to {}: {error}", checkout.upstream.address);
+            return Err(self.again(&checkout, nothing_sent, "upstream_reset"));
+        }
+        self.scratch.response.clear();
+        let client = &mut *self.client;
+        let mut wait = HeadWait {
+            upstream: &checkout.upstream.stream,
+            client: &client.stream,
+            limits: client.live.plan().limits.head,
+            via: &client.listener.via,
+            idle,
+            watches_client: true,
+        };
+        match wait
+            .final_head(
+                &mut client.timer,
+                Instant::now() + idle,
+                self.scratch,
+                self.trace,
+            )
+            .await
+        {
+            Ok(()) => Ok(self.answer(checkout, true).await),
+            Err(NoHead::Closed { started: false }) => {
+                Err(self.again(&checkout, false, "upstream_closed"))
+            }
+            Err(no_head) => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
+        }
+    }
+
+    /// Sends the preamble and the head in `scratch.out`; on an error, whether nothing went out.
+    async fn send_head(
+        &mut self,
+        checkout: &Checkout,
+        idle: Duration,
+    ) -> Result<(), (io::Error, bool)> {
+        let (stream, timer) = (&checkout.upstream.stream, &mut self.client.timer);
+        let head = &self.scratch.out;
+        if !checkout.preamble.is_empty() {
+            let sent = timer
+                .within(idle, write_all(stream, &checkout.preamble))
+                .await;
+            sent.unwrap_or_else(stalled)
+                .map_err(|error| (error, true))?;
+        }
+        let mut left = 0;
+        let sent = timer
+            .within(idle, write_both(stream, head, &[], &mut left))
+            .await;
+        sent.unwrap_or_else(stalled)
+            .map_err(|error| (error, left == head.len()))
+    }
+
+    /// Sends a request with a body. While it goes up an early response may come down (RFC 9112 section 9.3); both are served at the same time.
+    pub(super) async fn with_body(mut self, checkout: Checkout) -> Result<Outcome, Again> {
+        let worker = Rc::clone(&self.client.worker);
+        let means = means(self.client, &worker, self.destination);
+        let upstream = &checkout.upstream.stream;
+        let mut sending = checkout.preamble.clone();
+        sending.append(&mut self.scratch.out);
+        let (body_length, head_bytes) = (
+            self.scratch.request_head.body,
+            self.scratch.request_head.head_bytes,
+        );
+        // The body's part of the buffer and the head's spans have different users from here on.
+        let mut request = std::mem::take(&mut self.scratch.request);
+        let mut received = 0;
+        let mut sent: Option<Result<(), NotSent>> = None;
+        self.scratch.response.clear();
+        let met = {
+            let client = &mut *self.client;
+            let (scratch, trace) = (&mut *self.scratch, &mut *self.trace);
+            let from_client = (&mut request, head_bytes);
+            let mut body = pin!(request_body::send(
+                means,
+                &client.stream,
+                upstream,
+                &sending,
+                from_client,
+                body_length,
+                &mut received
+            ));
+            let mut wait = HeadWait {
+                upstream,
+                client: &client.stream,
+                limits: client.live.plan().limits.head,
+                via: &client.listener.via,
+                idle: means.idle,
+                watches_client: false,
+            };
+            let head = loop {
+                // Until the body is sent its own time limits count; the response's limit begins with the body's end.
+                let limit = if sent.is_some() { means.idle } else { FOREVER };
+                let step = {
+                    let mut waiting = pin!(wait.final_head(
+                        &mut client.timer,
+                        Instant::now() + limit,
+                        scratch,
+                        trace
+                    ));
+                    poll_fn(|cx| {
+                        if sent.is_none()
+                            && let Poll::Ready(result) = body.as_mut().poll(cx)
+                        {
+                            sent = Some(result);
+                            return Poll::Ready(None);
+                        }
+                        waiting.as_mut().poll(cx).map(Some)
+                    })
+                    .await
+                };
+                match (step, &sent) {
+                    (Some(head), _) => break head,
+                    (None, Some(Ok(()))) => wait.watches_client = true,
+                    // The upstream no longer reads: it may have answered before it closed. That is waited for, shortly.
+                    (
+                        None,
+                        Some(Err(NotSent::Upstream {
+                            nothing_sent: false,
+                            ..
+                        })),
+                    ) => {
+                        break wait
+                            .final_head(
+                                &mut client.timer,
+                                Instant::now() + LAST_WORDS,
+                                scratch,
+                                trace,
+                            )
+                            .await;
+                    }
+                    (None, _) => break Err(NoHead::Closed { started: false }),
+                }
+            };
+            match head {
+                Err(no_head) => Met::NoHead(no_head),
+                Ok(()) if sent.is_some() || scratch.response_head.body == ResponseBody::Tunnel => {
+                    Met::Head
+                }
+                Ok(()) => {
+                    let keep_alive = write_head(&client.listener, scratch, false);
+                    let mut passing = pin!(pass_response(
+                        means,
+                        upstream,
+                        &client.stream,
+                        &mut client.timer,
+                        scratch,
+                        trace
+                    ));
+                    let passed = poll_fn(|cx| {
+                        if sent.is_none()
+                            && let Poll::Ready(result) = body.as_mut().poll(cx)
+                        {
+                            sent = Some(result);
+                        }
+                        passing.as_mut().poll(cx)
+                    })
+                    .await;
+                    Met::Passed(passed, keep_alive)
+                }
+            }
+        };
+        self.scratch.request = request;
+        self.trace.received += received;
+        let body_sent = matches!(sent, Some(Ok(())));
+        match met {
+            Met::Head => Ok(self.answer(checkout, body_sent).await),
+            Met::Passed(passed, keep_alive) => {
+                checkout.answered(&self.destination.place);
+                self.trace.status = self.scratch.response_head.status;
+                Ok(self.conclude(checkout, passed, keep_alive, body_sent))
+            }
+            Met::NoHead(no_head) => match sent {
+                Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
+                Some(Ok(())) | None => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
+            },
+        }
+    }
+
+    /// What a body that did not go out, and was not answered either, means.
+    fn not_sent(
+        &mut self,
+        not_sent: NotSent,
+        checkout: &Checkout,
+        sending: &[u8],
+    ) -> Result<Outcome, Again> {
+        Ok(Outcome::Failed(match not_sent {
+            NotSent::ClientGone => Failure::ClientGone("client_closed"),
+            NotSent::ClientSlow => Failure::ClientSlow,
+            NotSent::Refused(refusal) => Failure::BadRequest(refusal),
+            NotSent::UpstreamSlow => Failure::TimedOut,
+            NotSent::Upstream {
+                nothing_sent,
+                error,
+            } => {
+                tracing::debug!("send to {}: {error}", checkout.upstream.address);
+                // The next attempt sends the same head again.
+                self.scratch.out.clear();
+                self.scratch
+                    .out
+                    .extend_from_slice(sending.get(checkout.preamble.len()..).unwrap_or_default());
+                return Err(self.again(checkout, nothing_sent, "upstream_reset"));
+            }
+        }))
+    }
+
+    fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> Again {
+        Again::new(
+            checkout,
+            &self.destination.place,
+            nothing_sent,
+            Failure::NoResponse(how),
+        )
+    }
+
+    fn failure(&self, no_head: NoHead, checkout: &Checkout) -> Failure {
+        if matches!(no_head, NoHead::ClientGone) {
+            return Failure::ClientGone("client_reset");
+        }
+        checkout.failed(&self.destination.place);
+        match no_head {
+            NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
+            NoHead::TimedOut => {
+                self.client
+                    .worker
+                    .metrics
+                    .limits
+                    .reached(Limit::IdleTimeout);
+                Failure::TimedOut
+            }
+            NoHead::Refused(refusal) => Failure::BadResponse(refusal),
+        }
+    }
+}
+
+fn stalled<T>(_: TimedOut) -> io::Result<T> {
+    Err(io::ErrorKind::TimedOut.into())
+}

@@ -1,0 +1,31 @@
+//! Configuration: the files that are shipped, every key, every mistake, the commands around it.
+mod command;
+mod documentation;
+mod examples;
+mod keys;
+mod mistakes;
+mod rows;
+mod torn;
+
+use carrick::config::problem::render;
+use carrick::config::{self, Loaded, Rejected};
+use std::path::{Path, PathBuf};
+
+/// The directory of the files that are shipped.
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config")
+}
+
+fn parse(text: &str) -> Result<Loaded, Rejected> {
+    config::parse(text, "test.toml", &examples())
+}
+
+/// Parses what must be right.
+fn parse_right(text: &str) -> Loaded {
+    parse(text).unwrap_or_else(|rejected| panic!("{}\n{text}", render(&rejected.problems, false)))
+}
+
+/// A plan as text, to see whether two are the same.
+fn shown(loaded: &Loaded) -> String {
+    format!("{:#?}", loaded.plan)
+}
