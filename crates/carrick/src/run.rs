@@ -3,8 +3,8 @@
 //! Order: configuration, descriptors, admin address, listening sockets, then threads. What can fail fails before a client is let in.
 use crate::config;
 use crate::config::plan::{Mode, Plan};
-use crate::control::signals::{SignalOrder, Signals};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
+use crate::control::{SignalOrder, Signals};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
@@ -76,12 +76,14 @@ impl Program {
             plan: Arc::clone(&plan),
             upstreams: upstreams.clone(),
         };
+        let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
+        let engines = engine_statuses(&features);
         let state = Arc::new(ControlState::new(
             running,
             metrics.clone(),
-            engine_statuses(&features),
+            engines,
+            log.state(),
         ));
-        let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
         let control = Control::start(Arc::clone(&state))?;
         let listeners = worker::bound_listeners(&plan)?;
         let admission = Arc::new(Admission::default());

@@ -18,6 +18,8 @@ pub struct UpstreamState {
 pub struct ServerState {
     /// Where it is.
     pub address: ServerAddress,
+    /// The same as text, `host:port`, for logs and metrics.
+    pub label: Box<str>,
     /// What the active health check says; true without checks.
     pub healthy: AtomicBool,
     /// Requests and tunnels under way.
@@ -36,8 +38,13 @@ impl ServerState {
     /// A server that nothing is known of, taken to be healthy.
     #[must_use]
     pub fn new(address: ServerAddress) -> Self {
+        let label = match &address {
+            ServerAddress::Ip(address) => address.to_string(),
+            ServerAddress::Name { host, port } => format!("{host}:{port}"),
+        };
         Self {
             address,
+            label: label.into(),
             healthy: AtomicBool::new(true),
             active: AtomicU32::new(0),
             requests: AtomicU64::new(0),

@@ -1,1 +1,214 @@
-//! The admin server: metrics, health, status. Reads what workers count; cannot make them wait.
+//! The admin server: metrics, health, status. It reads what the workers count, and cannot make them wait.
+mod host;
+mod status;
+
+use super::ControlState;
+use crate::telemetry;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+/// Most connections at one time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Most bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// For a request's head, and between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After this long a connection is closed, whatever it does.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// After `accept` failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// Binds the admin address, in whatever thread.
+///
+/// # Errors
+/// The message names the address, and what to do if it is taken.
+pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let try_bind = || {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(128)?;
+        Ok(socket.into())
+    };
+    try_bind().map_err(|error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; does another carrick run? `[admin] listen` takes another address, or \"\" for none"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address} for admin: {error}{hint}"))
+    })
+}
+
+/// A listening admin server.
+#[derive(Debug)]
+pub(super) struct Admin {
+    task: JoinHandle<()>,
+    address: SocketAddr,
+}
+
+impl Admin {
+    /// Starts to serve. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot take the socket.
+    pub fn start(listener: std::net::TcpListener, state: Arc<ControlState>) -> io::Result<Self> {
+        let listener = TcpListener::from_std(listener)?;
+        let address = listener.local_addr()?;
+        state.set_admin_address(Some(address));
+        let task = tokio::spawn(accept(listener, state));
+        Ok(Self { task, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the listening socket; connections that are open end by themselves.
+    pub async fn stop(self) {
+        self.task.abort();
+        // The socket is closed when the task is gone; that it was aborted is no news.
+        let _ = self.task.await;
+    }
+}
+
+async fn accept(listener: TcpListener, state: Arc<ControlState>) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        if slots.available_permits() == 0 {
+            state.metrics.admin_connections_full.add(1);
+        }
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let state = Arc::clone(&state);
+                tokio::spawn(async move {
+                    serve(stream, state).await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("admin cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, state: Arc<ControlState>) {
+    let service = service_fn(move |request| {
+        let response = respond(&request, &state);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    // What goes wrong here is the client's affair.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+}
+
+fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
+    if !host::is_ours(request) {
+        // A page of the web whose name was made to point here must not read this (DNS rebinding).
+        return text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "Ask by address: admin answers to IP addresses and localhost only.\n",
+        );
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "Only GET and HEAD are understood here.\n",
+        );
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, INDEX),
+        "/health" if state.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        "/health" => text(StatusCode::OK, "ok\n"),
+        "/metrics" => match telemetry::exposition(state) {
+            Ok(metrics) => answer(StatusCode::OK, telemetry::CONTENT_TYPE, metrics),
+            Err(error) => failure(&error),
+        },
+        "/status" => match status::json(state) {
+            Ok(status) => answer(StatusCode::OK, JSON, status),
+            Err(error) => failure(&error),
+        },
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "There is no such page. / lists those that are.\n",
+        ),
+    }
+}
+
+const INDEX: &str = concat!(
+    "carrick ",
+    env!("CARGO_PKG_VERSION"),
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n"
+);
+
+fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {
+    tracing::error!("admin could not make a page: {error}");
+    text(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "This page could not be made; the log says why.\n",
+    )
+}
+
+fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+    answer(status, TEXT, body)
+}
+
+fn answer(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        "x-content-type-options",
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+#[cfg(test)]
+mod tests;

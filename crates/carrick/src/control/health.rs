@@ -1,1 +1,109 @@
-//! Active health checks: asks every server of an upstream in turn whether it serves, and marks those that do not.
+//! Active health checks: asks every server of an upstream, one after the other time, whether it serves, and marks those that
+//! do not.
+mod opinion;
+mod probe;
+
+use super::{ControlMetrics, Resolver};
+use crate::upstreams::{ServerState, UpstreamState};
+use opinion::Opinion;
+use probe::Probe;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+/// A check that takes longer has failed, however seldom the server is checked.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+
+/// The checks of one configuration. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct HealthChecks {
+    _tasks: JoinSet<()>,
+}
+
+impl HealthChecks {
+    /// Starts a check for each server of each upstream that wants it; servers of the others are healthy from now on.
+    /// Must be called within a runtime.
+    pub fn start(
+        upstreams: &[Arc<UpstreamState>],
+        resolver: &Resolver,
+        metrics: &Arc<ControlMetrics>,
+    ) -> Self {
+        let mut tasks = JoinSet::new();
+        for upstream in upstreams {
+            for server in &upstream.servers {
+                match Probe::new(&upstream.plan, server, resolver) {
+                    Some(probe) => {
+                        tasks.spawn(watch(
+                            Arc::clone(upstream),
+                            Arc::clone(server),
+                            probe,
+                            Arc::clone(metrics),
+                        ));
+                    }
+                    None => server.healthy.store(true, Relaxed),
+                }
+            }
+        }
+        Self { _tasks: tasks }
+    }
+}
+
+/// Checks one server for ever.
+async fn watch(
+    upstream: Arc<UpstreamState>,
+    server: Arc<ServerState>,
+    probe: Probe,
+    metrics: Arc<ControlMetrics>,
+) {
+    let Some(plan) = &upstream.plan.health else {
+        return;
+    };
+    let limit = plan.every.min(CHECK_MAX);
+    let mut opinion = Opinion::new(server.is_healthy(), plan.fall, plan.rise);
+    // Checks of many servers are not to come all at the same moment.
+    let mut ticks = interval_at(
+        Instant::now() + below(plan.every),
+        plan.every.max(Duration::from_millis(10)),
+    );
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let result = probe.check(limit).await;
+        let counter = if result.is_ok() {
+            &metrics.health_checks_good
+        } else {
+            &metrics.health_checks_failed
+        };
+        counter.add(1);
+        let Some(is_healthy) = opinion.note(result.is_ok()) else {
+            continue;
+        };
+        server.healthy.store(is_healthy, Relaxed);
+        let (name, address) = (&upstream.plan.name, &server.label);
+        match result {
+            Ok(()) => tracing::info!(
+                "upstream {name}: server {address} is up again ({} checks in a row)",
+                plan.rise.max(1)
+            ),
+            Err(why) => {
+                tracing::warn!(
+                    "upstream {name}: server {address} is down: {why} ({} checks in a row)",
+                    plan.fall.max(1)
+                );
+            }
+        }
+    }
+}
+
+/// A random part of a duration.
+fn below(most: Duration) -> Duration {
+    // Each `RandomState` has keys of its own: good enough for spreading, and no generator is needed.
+    let random = RandomState::new().hash_one(0_u8);
+    most.mul_f64((random >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests;

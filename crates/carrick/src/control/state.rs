@@ -1,10 +1,12 @@
 //! What the control thread knows of the program, and what it counts itself.
 use crate::config::plan::Plan;
-use crate::telemetry::metrics::{Counter, WorkerMetrics};
+use crate::telemetry::access_log::LogState;
+use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// The configuration in use and what belongs to it.
@@ -17,13 +19,13 @@ pub struct Running {
 }
 
 /// Whether an engine can be used here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct EngineStatus {
     /// Its name.
     pub name: &'static str,
     /// Whether it is usable.
     pub usable: bool,
-    /// Why not, or what it is limited to; may be empty.
+    /// Why not, or a detail worth knowing; may be empty.
     pub reason: String,
 }
 
@@ -43,18 +45,21 @@ pub struct ControlState {
     pub started: SystemTime,
     /// The same, for durations.
     pub started_at: Instant,
-    /// Swapped at reload.
+    /// Swapped at reload, by [`ControlHandle::apply`](super::ControlHandle::apply).
     pub running: ArcSwap<Running>,
     /// One per worker thread.
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// What can be used here.
     pub engines: Vec<EngineStatus>,
-    /// What the control and log threads count.
+    /// What the log thread counts.
+    pub log: Arc<LogState>,
+    /// What the control thread counts.
     pub metrics: Arc<ControlMetrics>,
     draining: AtomicBool,
     reloads_ok: AtomicU64,
     reloads_failed: AtomicU64,
     last_reload: Mutex<Option<ReloadResult>>,
+    admin_address: Mutex<Option<SocketAddr>>,
 }
 
 impl ControlState {
@@ -64,6 +69,7 @@ impl ControlState {
         running: Running,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
+        log: Arc<LogState>,
     ) -> Self {
         Self {
             started: SystemTime::now(),
@@ -71,23 +77,25 @@ impl ControlState {
             running: ArcSwap::from_pointee(running),
             workers,
             engines,
+            log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),
             reloads_ok: AtomicU64::new(0),
             reloads_failed: AtomicU64::new(0),
             last_reload: Mutex::new(None),
+            admin_address: Mutex::new(None),
         }
     }
 
     /// From now on `/health` answers 503.
     pub fn set_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.draining.store(true, Relaxed);
     }
 
     /// Whether the program is about to end.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.draining.load(Relaxed)
     }
 
     /// Notes how a reload went.
@@ -97,12 +105,8 @@ impl ControlState {
         } else {
             &self.reloads_failed
         };
-        counter.fetch_add(1, Ordering::Relaxed);
-        let mut last = self
-            .last_reload
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *last = Some(ReloadResult {
+        counter.fetch_add(1, Relaxed);
+        *lock(&self.last_reload) = Some(ReloadResult {
             at: SystemTime::now(),
             error: result.err(),
         });
@@ -112,28 +116,110 @@ impl ControlState {
     #[must_use]
     pub fn reloads(&self) -> (u64, u64) {
         (
-            self.reloads_ok.load(Ordering::Relaxed),
-            self.reloads_failed.load(Ordering::Relaxed),
+            self.reloads_ok.load(Relaxed),
+            self.reloads_failed.load(Relaxed),
         )
     }
 
     /// How the last reload went; `None`: there was none.
     #[must_use]
     pub fn last_reload(&self) -> Option<ReloadResult> {
-        self.last_reload
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        lock(&self.last_reload).clone()
+    }
+
+    /// Where admin listens now; tells the port where the configuration leaves it to the kernel.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        *lock(&self.admin_address)
+    }
+
+    pub(super) fn set_admin_address(&self, address: Option<SocketAddr>) {
+        *lock(&self.admin_address) = address;
+    }
+
+    /// A number summed over all workers.
+    pub fn sum(&self, number: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        self.workers.iter().map(|worker| number(worker)).sum()
+    }
+
+    /// A histogram summed over all workers.
+    pub fn total(&self, histogram: impl Fn(&WorkerMetrics) -> &Histogram) -> HistogramTotal {
+        let mut total = HistogramTotal::default();
+        for worker in &self.workers {
+            histogram(worker).add_to(&mut total);
+        }
+        total
     }
 }
 
-/// What the control thread counts; it is the only writer.
+/// These locks guard plain values that are replaced whole, so a panic elsewhere cannot have left them half-changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a look-up ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LookupResult {
+    Found,
+    NoSuchName,
+    NoAddress,
+    ServerFailure,
+    Timeout,
+}
+
+impl LookupResult {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 5] = [
+        Self::Found,
+        Self::NoSuchName,
+        Self::NoAddress,
+        Self::ServerFailure,
+        Self::Timeout,
+    ];
+
+    /// The label in metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::NoSuchName => "no_such_name",
+            Self::NoAddress => "no_address",
+            Self::ServerFailure => "server_failure",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// What the control thread counts; unless said otherwise it is the only writer.
 #[derive(Debug, Default)]
 pub struct ControlMetrics {
-    /// Look-ups answered from the shared cache.
+    /// Names answered from its cache.
     pub dns_hits: Counter,
-    /// Look-ups that went to name servers or the hosts file.
-    pub dns_lookups: Counter,
-    /// Look-ups that joined one already under way.
+    /// Names that were being looked up already.
     pub dns_joined: Counter,
+    /// Names that left its cache because it was full.
+    pub dns_evicted: Counter,
+    /// Names in its cache now.
+    pub dns_names: AtomicU64,
+    /// Look-ups under way now.
+    pub dns_under_way: AtomicU64,
+    /// Names that were not looked up because too many were asked for; workers count here, too.
+    pub dns_refused: AtomicU64,
+    /// Health checks that found a server good.
+    pub health_checks_good: Counter,
+    /// Health checks that did not.
+    pub health_checks_failed: Counter,
+    /// Times at which admin had no room for one more connection.
+    pub admin_connections_full: Counter,
+    dns_lookups: [Counter; LookupResult::ALL.len()],
+}
+
+impl ControlMetrics {
+    /// Look-ups that ended in this way.
+    #[must_use]
+    pub fn dns_lookups(&self, result: LookupResult) -> &Counter {
+        // As long as the enum: the index exists.
+        &self.dns_lookups[result as usize]
+    }
 }

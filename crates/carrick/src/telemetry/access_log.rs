@@ -1,13 +1,28 @@
 //! The access log: workers format lines into buffers of their own, one thread writes them.
 //!
-//! Nothing here blocks a worker. Lines wait in a queue with a limit; what does not fit is dropped and counted.
-use crate::config::plan::LogPlan;
-use crate::telemetry::metrics::{Job, WorkerMetrics};
+//! Nothing here makes a worker wait: buffers go to the thread through a queue with a limit; what does not fit is dropped
+//! and counted. The queue's limit is in lines, and in bytes at [`BYTES_PER_LINE`] each.
+mod clock;
+mod format;
+mod thread;
+
+pub use thread::LogThread;
+
+use crate::config::plan::LogFormat;
+use crate::telemetry::metrics::{Counter, Job, Limit, WorkerMetrics};
+use clock::Clock;
 use std::cell::RefCell;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+/// A worker hands its buffer over when it holds this much.
+const BATCH_BYTES: usize = 16 * 1024;
+
+/// The queue's limit in bytes is its limit in lines times this.
+pub const BYTES_PER_LINE: usize = 1024;
 
 /// One request, or one tunnel, as the log tells it.
 #[derive(Debug, Clone)]
@@ -18,33 +33,34 @@ pub struct Record<'a> {
     pub client_port: u16,
     /// Who authenticated.
     pub user: Option<&'a str>,
-    /// The method; empty if no request could be read. `TUNNEL` for TCP and SNI.
+    /// The method; empty if no request could be read; `TUNNEL` for connections without HTTP.
     pub method: &'a [u8],
-    /// The request target as it came; for TCP and SNI: the server name, else the listener's address.
+    /// The request target as it came; for connections without HTTP the server name, else the listener's address.
     pub target: &'a [u8],
-    /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for tunnels without HTTP.
+    /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
     pub version: &'static str,
-    /// What the client was answered; 499: it went away before that. Tunnels without HTTP: 200, or what an HTTP client would have been told.
+    /// What the client was answered; 499: it went away before that. Without HTTP: 200, or what an HTTP client would have
+    /// been told.
     pub status: u16,
-    /// Bytes of the request's body, or in a tunnel: from the client.
+    /// Bytes of the request's body; in a tunnel: from the client.
     pub bytes_received: u64,
-    /// Bytes of the response's body, or in a tunnel: to the client.
+    /// Bytes of the response's body; in a tunnel: to the client.
     pub bytes_sent: u64,
     /// The field, as it came; empty: absent.
     pub referer: &'a [u8],
     /// The field, as it came; empty: absent.
     pub user_agent: &'a [u8],
-    /// The job.
+    /// The listener's job.
     pub job: Job,
     /// The upstream's name.
     pub upstream: Option<&'a str>,
-    /// The server's address.
+    /// The address of the server that was used last.
     pub server: Option<SocketAddr>,
     /// The engine that moved the body.
     pub engine: Option<&'static str>,
-    /// Connecting took this long; `None`: none was opened.
+    /// How long connecting took; `None`: no connection was opened.
     pub connect: Option<Duration>,
-    /// From the request's first byte to the response's first.
+    /// From the request's being sent to the response's first byte.
     pub first_byte: Option<Duration>,
     /// From the request's first byte to the response's last.
     pub total: Duration,
@@ -54,70 +70,233 @@ pub struct Record<'a> {
     pub ended: &'static str,
 }
 
+/// What the log's parts share.
+#[derive(Debug)]
+pub struct LogState {
+    /// Lines that were written.
+    pub lines_written: Counter,
+    /// Lines that the target refused.
+    pub lines_lost: Counter,
+    settings: AtomicU32,
+    lines_max: AtomicUsize,
+    lines_waiting: AtomicUsize,
+    bytes_waiting: AtomicUsize,
+}
+
+/// What is to be written, and which target it is for: a change of the configuration begins a new generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Settings {
+    generation: u32,
+    format: Option<LogFormat>,
+}
+
+impl LogState {
+    fn new(settings: Settings, lines_max: usize) -> Self {
+        Self {
+            lines_written: Counter::default(),
+            lines_lost: Counter::default(),
+            settings: AtomicU32::new(settings.pack()),
+            lines_max: AtomicUsize::new(lines_max),
+            lines_waiting: AtomicUsize::new(0),
+            bytes_waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lines that were handed over and are not written yet.
+    #[must_use]
+    pub fn lines_waiting(&self) -> u64 {
+        self.lines_waiting.load(Relaxed) as u64
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::unpack(self.settings.load(Acquire))
+    }
+
+    /// Takes up room in the queue; false where there is none.
+    fn reserve(&self, lines: usize, bytes: usize) -> bool {
+        let lines_max = self.lines_max.load(Relaxed);
+        let lines_waiting = self
+            .lines_waiting
+            .fetch_add(lines, Relaxed)
+            .saturating_add(lines);
+        let bytes_waiting = self
+            .bytes_waiting
+            .fetch_add(bytes, Relaxed)
+            .saturating_add(bytes);
+        // A batch that is alone always fits, however small the limit.
+        let fits =
+            lines_waiting <= lines_max && bytes_waiting <= lines_max.saturating_mul(BYTES_PER_LINE);
+        if !fits && lines_waiting != lines {
+            self.release(lines, bytes);
+            return false;
+        }
+        true
+    }
+
+    fn release(&self, lines: usize, bytes: usize) {
+        self.lines_waiting.fetch_sub(lines, Relaxed);
+        self.bytes_waiting.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Settings {
+    const FORMAT_BITS: u32 = 2;
+
+    fn pack(self) -> u32 {
+        let format = match self.format {
+            None => 0,
+            Some(LogFormat::Combined) => 1,
+            Some(LogFormat::Json) => 2,
+        };
+        (self.generation << Self::FORMAT_BITS) | format
+    }
+
+    fn unpack(packed: u32) -> Self {
+        let format = match packed & ((1 << Self::FORMAT_BITS) - 1) {
+            1 => Some(LogFormat::Combined),
+            2 => Some(LogFormat::Json),
+            _ => None,
+        };
+        Self {
+            generation: packed >> Self::FORMAT_BITS,
+            format,
+        }
+    }
+
+    /// What follows when the configuration changes.
+    fn next(self, format: Option<LogFormat>) -> Self {
+        let generation = self.generation.wrapping_add(1) & (u32::MAX >> Self::FORMAT_BITS);
+        Self { generation, format }
+    }
+}
+
+/// Lines of one worker, on their way to the thread.
+#[derive(Debug, Default)]
+struct Batch {
+    generation: u32,
+    lines: usize,
+    bytes: Vec<u8>,
+}
+
+/// Makes the workers' ends.
+#[derive(Debug, Clone)]
+pub struct LogSender {
+    state: Arc<LogState>,
+    queue: mpsc::Sender<thread::Message>,
+}
+
+impl LogSender {
+    /// The end for one worker, which counts dropped lines in `metrics`.
+    #[must_use]
+    pub fn worker(&self, metrics: Arc<WorkerMetrics>) -> AccessLog {
+        let local = Local {
+            batch: Batch::default(),
+            clock: Clock::new(),
+        };
+        AccessLog {
+            sender: self.clone(),
+            metrics,
+            local: RefCell::new(local),
+        }
+    }
+}
+
 /// A worker's end of the log.
 #[derive(Debug)]
 pub struct AccessLog {
-    buffer: RefCell<Vec<u8>>,
+    sender: LogSender,
     metrics: Arc<WorkerMetrics>,
+    local: RefCell<Local>,
+}
+
+#[derive(Debug)]
+struct Local {
+    batch: Batch,
+    clock: Clock,
 }
 
 impl AccessLog {
     /// Whether lines go anywhere; where not, a record need not be made.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        false
+        self.sender.state.settings().format.is_some()
     }
 
     /// Formats a line into the buffer; hands the buffer over when it is full.
     pub fn write(&self, record: &Record<'_>) {
-        let _ = (record, &self.buffer, &self.metrics);
+        self.write_at(record, SystemTime::now());
+    }
+
+    fn write_at(&self, record: &Record<'_>, now: SystemTime) {
+        let settings = self.sender.state.settings();
+        let mut local = self.local.borrow_mut();
+        let Local { batch, clock } = &mut *local;
+        if batch.generation != settings.generation {
+            if !self.hand_over(batch) {
+                self.drop_batch(batch);
+            }
+            batch.generation = settings.generation;
+        }
+        let Some(format) = settings.format else {
+            return;
+        };
+        if self.is_full(batch) && !self.hand_over(batch) {
+            self.metrics.limits.reached(Limit::LogQueue);
+            return;
+        }
+        let stamp = clock.at(now);
+        match format {
+            LogFormat::Combined => format::combined(&mut batch.bytes, record, stamp),
+            LogFormat::Json => format::json(&mut batch.bytes, record, stamp),
+        }
+        batch.lines += 1;
+        if self.is_full(batch) {
+            // Where the queue is full the lines stay here, and the next line is what is dropped.
+            self.hand_over(batch);
+        }
     }
 
     /// Hands over what is in the buffer. To be called every 100 to 250 ms, and when the worker ends.
-    pub fn flush(&self) {}
-}
+    pub fn flush(&self) {
+        self.hand_over(&mut self.local.borrow_mut().batch);
+    }
 
-/// Makes the workers' ends.
-#[derive(Debug, Clone)]
-pub struct LogSender {}
+    /// A small queue is not to be filled by the first worker that comes with a large buffer.
+    fn is_full(&self, batch: &Batch) -> bool {
+        batch.bytes.len() >= BATCH_BYTES
+            || batch.lines > self.sender.state.lines_max.load(Relaxed) / 8
+    }
 
-impl LogSender {
-    /// The end for one worker.
-    #[must_use]
-    pub fn worker(&self, metrics: Arc<WorkerMetrics>) -> AccessLog {
-        AccessLog {
-            buffer: RefCell::default(),
-            metrics,
+    /// False: the queue has no room, and the batch is as before.
+    fn hand_over(&self, batch: &mut Batch) -> bool {
+        if batch.lines == 0 {
+            return true;
         }
+        if !self.sender.state.reserve(batch.lines, batch.bytes.len()) {
+            return false;
+        }
+        let empty = Batch {
+            generation: batch.generation,
+            ..Batch::default()
+        };
+        let full = std::mem::replace(batch, empty);
+        if let Err(mpsc::SendError(message)) = self.sender.queue.send(thread::Message::Lines(full))
+            && let thread::Message::Lines(mut full) = message
+        {
+            self.sender.state.release(full.lines, full.bytes.len());
+            self.drop_batch(&mut full);
+        }
+        true
+    }
+
+    fn drop_batch(&self, batch: &mut Batch) {
+        for _ in 0..batch.lines {
+            self.metrics.limits.reached(Limit::LogQueue);
+        }
+        batch.lines = 0;
+        batch.bytes.clear();
     }
 }
 
-/// The thread that writes.
-#[derive(Debug)]
-pub struct LogThread {}
-
-impl LogThread {
-    /// Opens the target and starts the thread. `lines_max`: most lines that wait to be written.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or the thread not started.
-    pub fn start(plan: &LogPlan, lines_max: usize) -> io::Result<(Self, LogSender)> {
-        let _ = (plan, lines_max);
-        Ok((Self {}, LogSender {}))
-    }
-
-    /// Opens the file anew, after it was moved away. Where that fails the old one goes on being written.
-    pub fn reopen(&self) {}
-
-    /// Takes up another target and format.
-    ///
-    /// # Errors
-    /// The new file cannot be opened; nothing has changed.
-    pub fn change(&self, plan: &LogPlan, lines_max: usize) -> io::Result<()> {
-        let _ = (plan, lines_max);
-        Ok(())
-    }
-
-    /// Writes what workers have handed over, and ends the thread.
-    pub fn stop(self) {}
-}
+#[cfg(test)]
+mod tests;

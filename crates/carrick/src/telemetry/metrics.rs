@@ -84,6 +84,8 @@ pub struct WorkerMetrics {
     pub dns_hits: Counter,
     /// Names that the control thread was asked for.
     pub dns_misses: Counter,
+    /// Names that left the worker's own cache because it was full.
+    pub dns_evicted: Counter,
     /// What the splice service counts.
     pub splice: Arc<Counters>,
 }
@@ -215,7 +217,7 @@ impl Default for StatusCounters {
     }
 }
 
-/// A limit that can be reached; each has a counter.
+/// A limit that a worker can reach; each has a counter. (Those of pipes and names are counted where they are kept.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// `limits.connections`: a client was turned away.
@@ -240,8 +242,6 @@ pub enum Limit {
     Attempts,
     /// `limits.log_queue`: an access log line was dropped.
     LogQueue,
-    /// `limits.pipes`: a splice had to go without a pipe.
-    Pipes,
     /// The process ran out of file descriptors.
     Descriptors,
     /// `timeouts.drain`: a connection was cut at the end of the drain.
@@ -250,7 +250,7 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::Connections,
         Self::ConnectionsPerClient,
         Self::HeadBytes,
@@ -262,7 +262,6 @@ impl Limit {
         Self::RateMin,
         Self::Attempts,
         Self::LogQueue,
-        Self::Pipes,
         Self::Descriptors,
         Self::Drain,
     ];
@@ -282,7 +281,6 @@ impl Limit {
             Self::RateMin => "rate_min",
             Self::Attempts => "attempts",
             Self::LogQueue => "log_queue",
-            Self::Pipes => "pipes",
             Self::Descriptors => "descriptors",
             Self::Drain => "drain",
         }
@@ -410,3 +408,5 @@ pub struct HistogramTotal {
     /// Of all durations.
     pub sum_seconds: f64,
 }
+#[cfg(test)]
+mod tests;

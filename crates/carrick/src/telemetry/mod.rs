@@ -1,7 +1,9 @@
 //! What carrick tells about itself: counters, the access log.
 pub mod access_log;
+mod declarations;
 mod exposition;
 pub mod metrics;
 mod process;
 
-pub use exposition::{METRICS, MetricDeclaration, MetricKind, exposition};
+pub use declarations::{METRICS, MetricDeclaration, MetricKind};
+pub use exposition::{CONTENT_TYPE, exposition};

@@ -11,7 +11,7 @@ mod listen;
 pub mod live;
 pub mod scratch;
 
-use crate::control::resolver::WorkerResolver;
+use crate::control::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;

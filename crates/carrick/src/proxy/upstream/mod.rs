@@ -28,7 +28,7 @@ pub enum Unreachable {
     NoServer,
     /// The name has no address.
     #[error("{0}")]
-    Resolve(#[from] crate::control::resolver::ResolveError),
+    Resolve(#[from] crate::control::ResolveError),
     /// The address is on the listener's deny list.
     #[error("{0}")]
     Denied(#[from] carrick_logic::access::Denied),

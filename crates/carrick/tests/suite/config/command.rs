@@ -3,7 +3,11 @@ use super::examples;
 use std::process::{Command, Output};
 
 fn carrick(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_carrick")).args(arguments).env("NO_COLOR", "1").output().expect("carrick runs")
+    Command::new(env!("CARGO_BIN_EXE_carrick"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("carrick runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -15,7 +19,11 @@ fn check(file: &str) -> (Option<i32>, String, String) {
     let path = directory.path().join("carrick.toml");
     std::fs::write(&path, file).expect("a file");
     let output = carrick(&["check", "-c", &path.display().to_string()]);
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 const RIGHT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
@@ -24,7 +32,11 @@ const RIGHT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward
 fn check_is_content_with_a_right_file() {
     let (code, out, error) = check(RIGHT);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    assert!(out.contains("carrick.toml: fine") && out.contains("forward proxy on 127.0.0.1:3128: CONNECT to 443"), "{out}");
+    assert!(
+        out.contains("carrick.toml: fine")
+            && out.contains("forward proxy on 127.0.0.1:3128: CONNECT to 443"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -38,18 +50,31 @@ fn check_without_a_file_shows_the_built_in_configuration() {
 fn check_fails_with_2_and_shows_errors() {
     let (code, out, error) = check(&format!("{RIGHT}allow = [\"10.0.0.1/8\"]\nvia = 5\n"));
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(error.contains("carrick.toml:4:10") && error.contains("carrick.toml:5:7"), "{error}");
-    assert!(error.contains("write \"10.0.0.0/8\"") && error.trim_end().ends_with("carrick.toml: 2 errors"), "{error}");
+    assert!(
+        error.contains("carrick.toml:4:10") && error.contains("carrick.toml:5:7"),
+        "{error}"
+    );
+    assert!(
+        error.contains("write \"10.0.0.0/8\"")
+            && error.trim_end().ends_with("carrick.toml: 2 errors"),
+        "{error}"
+    );
 }
 
 #[test]
 fn check_fails_with_2_for_a_warning_and_not_for_a_note() {
     let (code, _, error) = check(&format!("{RIGHT}[upstream.u]\nservers = \"10.0.0.1\"\n"));
     assert_eq!(code, Some(2));
-    assert!(error.contains("warning: nothing uses") && error.trim_end().ends_with(": 1 warning"), "{error}");
+    assert!(
+        error.contains("warning: nothing uses") && error.trim_end().ends_with(": 1 warning"),
+        "{error}"
+    );
     let (code, out, error) = check(&format!("{RIGHT}[admin]\nlisten = \"0.0.0.0:3129\"\n"));
     assert_eq!(code, Some(0));
-    assert!(out.contains("fine") && error.contains("note: admin has no authentication"), "{error}");
+    assert!(
+        out.contains("fine") && error.contains("note: admin has no authentication"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -68,25 +93,43 @@ fn a_damaged_password_file_is_shown_by_line_and_without_its_text() {
     let output = carrick(&["check", "-c", &path.display().to_string()]);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
-    assert!(error.contains("people:2") && error.contains("\"alice\"") && !error.contains("sesame"), "{error}");
+    assert!(
+        error.contains("people:2") && error.contains("\"alice\"") && !error.contains("sesame"),
+        "{error}"
+    );
 }
 
 #[test]
 fn colours_are_for_terminals() {
-    let output = Command::new(env!("CARGO_BIN_EXE_carrick")).args(["check", "-c", "/nonexistent"]).output().expect("carrick runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_carrick"))
+        .args(["check", "-c", "/nonexistent"])
+        .output()
+        .expect("carrick runs");
     assert!(!output.stderr.contains(&0x1b));
 }
 
 #[test]
 fn version_help_and_wrong_usage() {
     let version = carrick(&["--version"]);
-    assert_eq!((version.status.code(), text(&version.stdout)), (Some(0), format!("carrick {}\n", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(
+        (version.status.code(), text(&version.stdout)),
+        (Some(0), format!("carrick {}\n", env!("CARGO_PKG_VERSION")))
+    );
     let help = carrick(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
-    for part in ["run", "check", "doctor", "curl -x http://127.0.0.1:3128", "Exit codes"] {
+    for part in [
+        "run",
+        "check",
+        "doctor",
+        "curl -x http://127.0.0.1:3128",
+        "Exit codes",
+    ] {
         assert!(text(&help.stdout).contains(part), "{part}");
     }
-    assert!(!text(&help.stdout).contains("generate"), "what packages need is not in the way of users");
+    assert!(
+        !text(&help.stdout).contains("generate"),
+        "what packages need is not in the way of users"
+    );
     assert_eq!(carrick(&["rnu"]).status.code(), Some(2));
     assert_eq!(carrick(&[]).status.code(), Some(2));
 }
@@ -96,7 +139,16 @@ fn doctor_tells_engines_and_limits() {
     let output = carrick(&["doctor"]);
     assert_eq!(output.status.code(), Some(0));
     let table = text(&output.stdout);
-    for part in ["copy", "pipe", "socket", "packet", "not in this version", "open files", "somaxconn", "Linux"] {
+    for part in [
+        "copy",
+        "pipe",
+        "socket",
+        "packet",
+        "not in this version",
+        "open files",
+        "somaxconn",
+        "Linux",
+    ] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
 }
@@ -106,13 +158,35 @@ fn man_pages_are_written_for_every_command() {
     let directory = tempfile::tempdir().expect("a directory");
     let output = carrick(&["generate", "man", &directory.path().display().to_string()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let mut names: Vec<_> =
-        std::fs::read_dir(directory.path()).expect("the directory").map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(directory.path())
+        .expect("the directory")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
     names.sort();
-    assert_eq!(names, ["carrick-check.1", "carrick-doctor.1", "carrick-run.1", "carrick.1"]);
+    assert_eq!(
+        names,
+        [
+            "carrick-check.1",
+            "carrick-doctor.1",
+            "carrick-run.1",
+            "carrick.1"
+        ]
+    );
     let page = std::fs::read_to_string(directory.path().join("carrick-run.1")).expect("a page");
-    assert!(page.contains(".TH") && page.contains("SIGHUP") && page.contains("\\-\\-config"), "{page}");
-    assert_eq!(carrick(&["generate", "man", "/nonexistent"]).status.code(), Some(1));
+    assert!(
+        page.contains(".TH") && page.contains("SIGHUP") && page.contains("\\-\\-config"),
+        "{page}"
+    );
+    assert_eq!(
+        carrick(&["generate", "man", "/nonexistent"]).status.code(),
+        Some(1)
+    );
 }
 
 #[test]
@@ -122,13 +196,23 @@ fn completions_are_written_for_every_shell() {
         assert_eq!(output.status.code(), Some(0));
         assert!(text(&output.stdout).contains("doctor"), "{shell}");
     }
-    assert_eq!(carrick(&["generate", "completions", "csh"]).status.code(), Some(2));
+    assert_eq!(
+        carrick(&["generate", "completions", "csh"]).status.code(),
+        Some(2)
+    );
 }
 
 #[test]
 fn the_shipped_files_pass() {
     for name in ["built-in", "complete", "forward", "switch", "tunnel"] {
-        let output = carrick(&["check", "-c", &examples().join(format!("{name}.toml")).display().to_string()]);
+        let output = carrick(&[
+            "check",
+            "-c",
+            &examples()
+                .join(format!("{name}.toml"))
+                .display()
+                .to_string(),
+        ]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
 }

@@ -14,15 +14,26 @@ fn every_shipped_file_is_right() {
         }
         match config::load(Some(&path)) {
             Ok(loaded) => {
-                let is_fine = loaded.problems.iter().all(|problem| problem.severity == Severity::Note);
+                let is_fine = loaded
+                    .problems
+                    .iter()
+                    .all(|problem| problem.severity == Severity::Note);
                 assert!(is_fine, "{}", render(&loaded.problems, false));
             }
             Err(rejected) => panic!("{}", render(&rejected.problems, false)),
         }
-        names.push(path.file_stem().expect("a name").to_string_lossy().into_owned());
+        names.push(
+            path.file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     names.sort();
-    assert_eq!(names, ["built-in", "complete", "forward", "switch", "tunnel"]);
+    assert_eq!(
+        names,
+        ["built-in", "complete", "forward", "switch", "tunnel"]
+    );
 }
 
 #[test]

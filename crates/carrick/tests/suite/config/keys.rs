@@ -9,65 +9,270 @@ const UPSTREAM: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"swit
 
 /// A table, one of its keys, a beginning, and the line with the key.
 const KEYS: &[(&str, &str, &str, &str)] = &[
-    ("[admin]", "listen", FORWARD, "[admin]\nlisten = \"127.0.0.1:1\""),
+    (
+        "[admin]",
+        "listen",
+        FORWARD,
+        "[admin]\nlisten = \"127.0.0.1:1\"",
+    ),
     ("[splice]", "engine", FORWARD, "[splice]\nengine = \"pipe\""),
     ("[workers]", "count", FORWARD, "[workers]\ncount = 77"),
-    ("[limits]", "connections", FORWARD, "[limits]\nconnections = 7"),
-    ("[limits]", "connections_per_client", FORWARD, "[limits]\nconnections_per_client = 7"),
-    ("[limits]", "request_head", FORWARD, "[limits]\nrequest_head = 4096"),
+    (
+        "[limits]",
+        "connections",
+        FORWARD,
+        "[limits]\nconnections = 7",
+    ),
+    (
+        "[limits]",
+        "connections_per_client",
+        FORWARD,
+        "[limits]\nconnections_per_client = 7",
+    ),
+    (
+        "[limits]",
+        "request_head",
+        FORWARD,
+        "[limits]\nrequest_head = 4096",
+    ),
     ("[limits]", "headers", FORWARD, "[limits]\nheaders = 50"),
-    ("[limits]", "rate_min", FORWARD, "[limits]\nrate_min = \"1 KB\""),
+    (
+        "[limits]",
+        "rate_min",
+        FORWARD,
+        "[limits]\nrate_min = \"1 KB\"",
+    ),
     ("[limits]", "attempts", FORWARD, "[limits]\nattempts = 1"),
     ("[limits]", "log_queue", FORWARD, "[limits]\nlog_queue = 10"),
     ("[limits]", "dns_cache", FORWARD, "[limits]\ndns_cache = 10"),
     ("[limits]", "pipes", FORWARD, "[limits]\npipes = 10"),
     ("[timeouts]", "head", FORWARD, "[timeouts]\nhead = \"1s\""),
     ("[timeouts]", "idle", FORWARD, "[timeouts]\nidle = \"1s\""),
-    ("[timeouts]", "connect", FORWARD, "[timeouts]\nconnect = \"1s\""),
-    ("[timeouts]", "tunnel_idle", FORWARD, "[timeouts]\ntunnel_idle = \"1s\""),
+    (
+        "[timeouts]",
+        "connect",
+        FORWARD,
+        "[timeouts]\nconnect = \"1s\"",
+    ),
+    (
+        "[timeouts]",
+        "tunnel_idle",
+        FORWARD,
+        "[timeouts]\ntunnel_idle = \"1s\"",
+    ),
     ("[timeouts]", "drain", FORWARD, "[timeouts]\ndrain = \"0s\""),
     ("[log]", "access", FORWARD, "[log]\naccess = \"stderr\""),
     ("[log]", "format", FORWARD, "[log]\nformat = \"json\""),
-    ("[[listener]]", "listen", "[[listener]]\nmode = \"forward\"\n", "listen = \"127.0.0.1:1\""),
-    ("[[listener]]", "mode", "[[listener]]\nlisten = \"127.0.0.1:1\"\n", "mode = \"forward\""),
-    ("[[listener]]", "proxy_protocol", FORWARD, "proxy_protocol = true"),
+    (
+        "[[listener]]",
+        "listen",
+        "[[listener]]\nmode = \"forward\"\n",
+        "listen = \"127.0.0.1:1\"",
+    ),
+    (
+        "[[listener]]",
+        "mode",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\n",
+        "mode = \"forward\"",
+    ),
+    (
+        "[[listener]]",
+        "proxy_protocol",
+        FORWARD,
+        "proxy_protocol = true",
+    ),
     ("[[listener]]", "engine", FORWARD, "engine = \"copy\""),
     ("[[listener]]", "allow", FORWARD, "allow = [\"::1\"]"),
     ("[[listener]]", "forwarded", FORWARD, "forwarded = \"off\""),
     ("[[listener]]", "via", FORWARD, "via = \"\""),
-    ("[[listener]]", "connect_ports", FORWARD, "connect_ports = \"none\""),
-    ("[[listener]]", "deny_to", FORWARD, "deny_to = \"a.example\""),
-    ("[[listener]]", "users", FORWARD, "users = \"users.htpasswd\""),
-    ("[[listener]]", "parent", FORWARD, "parent = { proxy = \"a.example\" }"),
+    (
+        "[[listener]]",
+        "connect_ports",
+        FORWARD,
+        "connect_ports = \"none\"",
+    ),
+    (
+        "[[listener]]",
+        "deny_to",
+        FORWARD,
+        "deny_to = \"a.example\"",
+    ),
+    (
+        "[[listener]]",
+        "users",
+        FORWARD,
+        "users = \"users.htpasswd\"",
+    ),
+    (
+        "[[listener]]",
+        "parent",
+        FORWARD,
+        "parent = { proxy = \"a.example\" }",
+    ),
     ("[[listener]]", "route", SWITCH, "upstream = \"u\""),
-    ("parent = { }", "proxy", FORWARD, "[listener.parent]\nfor = \"a.example\"\nproxy = \"b.example\""),
-    ("parent = { }", "for", FORWARD, "[listener.parent]\nproxy = \"b.example\"\nfor = \"a.example\""),
+    (
+        "parent = { }",
+        "proxy",
+        FORWARD,
+        "[listener.parent]\nfor = \"a.example\"\nproxy = \"b.example\"",
+    ),
+    (
+        "parent = { }",
+        "for",
+        FORWARD,
+        "[listener.parent]\nproxy = \"b.example\"\nfor = \"a.example\"",
+    ),
     ("[[listener.route]]", "upstream", SWITCH, "upstream = \"u\""),
-    ("[[listener.route]]", "host", SWITCH, "upstream = \"u\"\nhost = \"a.example\""),
-    ("[[listener.route]]", "path", SWITCH, "upstream = \"u\"\npath = \"/a\""),
-    ("[[listener.route]]", "extension", SWITCH, "upstream = \"u\"\nextension = \"gif\""),
-    ("[[listener.route]]", "cookie", SWITCH, "upstream = \"u\"\ncookie = \"c\""),
-    ("[[listener.route]]", "header", SWITCH, "upstream = \"u\"\nheader = { name = \"a\", value = \"\" }"),
-    ("[[listener.route]]", "method", SWITCH, "upstream = \"u\"\nmethod = \"PUT\""),
-    ("[[listener.route]]", "cgi", SWITCH, "upstream = \"u\"\ncgi = false"),
-    ("[[listener.route]]", "engine", SWITCH, "upstream = \"u\"\nengine = \"pipe\""),
-    ("[[listener.route]]", "sni", "[upstream.u]\nservers = [\"10.0.0.1:1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"tunnel\"\n[[listener.route]]\n", "upstream = \"u\"\nsni = \"a.example\""),
-    ("header = { }", "name", SWITCH, "upstream = \"u\"\n[listener.route.header]\nvalue = \"v\"\nname = \"n\""),
-    ("header = { }", "value", SWITCH, "upstream = \"u\"\n[listener.route.header]\nname = \"n\"\nvalue = \"v\""),
-    ("[upstream.NAME]", "servers", UPSTREAM, "servers = [\"10.0.0.1\"]"),
-    ("[upstream.NAME]", "balance", UPSTREAM, "servers = \"10.0.0.1\"\nbalance = \"hash\""),
-    ("[upstream.NAME]", "hash_on", UPSTREAM, "servers = \"10.0.0.1\"\nbalance = \"hash\"\nhash_on = \"header:X-User\""),
-    ("[upstream.NAME]", "health", UPSTREAM, "servers = \"10.0.0.1\"\nhealth = {}"),
-    ("[upstream.NAME]", "send_proxy_protocol", UPSTREAM, "servers = \"10.0.0.1\"\nsend_proxy_protocol = \"v2\""),
-    ("[upstream.NAME]", "keepalive", UPSTREAM, "servers = \"10.0.0.1\"\nkeepalive = 0"),
-    ("[upstream.NAME]", "failures_max", UPSTREAM, "servers = \"10.0.0.1\"\nfailures_max = 0"),
-    ("servers = [{ }]", "address", UPSTREAM, "[[upstream.u.servers]]\nweight = 2\naddress = \"a.example\""),
-    ("servers = [{ }]", "weight", UPSTREAM, "[[upstream.u.servers]]\naddress = \"a.example\"\nweight = 2"),
-    ("health = { }", "path", UPSTREAM, "servers = \"10.0.0.1\"\n[upstream.u.health]\npath = \"/\""),
-    ("health = { }", "host", UPSTREAM, "servers = \"10.0.0.1\"\n[upstream.u.health]\npath = \"/\"\nhost = \"h.example\""),
-    ("health = { }", "every", UPSTREAM, "servers = \"10.0.0.1\"\n[upstream.u.health]\nevery = \"1s\""),
-    ("health = { }", "fall", UPSTREAM, "servers = \"10.0.0.1\"\n[upstream.u.health]\nfall = 1"),
-    ("health = { }", "rise", UPSTREAM, "servers = \"10.0.0.1\"\n[upstream.u.health]\nrise = 1"),
+    (
+        "[[listener.route]]",
+        "host",
+        SWITCH,
+        "upstream = \"u\"\nhost = \"a.example\"",
+    ),
+    (
+        "[[listener.route]]",
+        "path",
+        SWITCH,
+        "upstream = \"u\"\npath = \"/a\"",
+    ),
+    (
+        "[[listener.route]]",
+        "extension",
+        SWITCH,
+        "upstream = \"u\"\nextension = \"gif\"",
+    ),
+    (
+        "[[listener.route]]",
+        "cookie",
+        SWITCH,
+        "upstream = \"u\"\ncookie = \"c\"",
+    ),
+    (
+        "[[listener.route]]",
+        "header",
+        SWITCH,
+        "upstream = \"u\"\nheader = { name = \"a\", value = \"\" }",
+    ),
+    (
+        "[[listener.route]]",
+        "method",
+        SWITCH,
+        "upstream = \"u\"\nmethod = \"PUT\"",
+    ),
+    (
+        "[[listener.route]]",
+        "cgi",
+        SWITCH,
+        "upstream = \"u\"\ncgi = false",
+    ),
+    (
+        "[[listener.route]]",
+        "engine",
+        SWITCH,
+        "upstream = \"u\"\nengine = \"pipe\"",
+    ),
+    (
+        "[[listener.route]]",
+        "sni",
+        "[upstream.u]\nservers = [\"10.0.0.1:1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"tunnel\"\n[[listener.route]]\n",
+        "upstream = \"u\"\nsni = \"a.example\"",
+    ),
+    (
+        "header = { }",
+        "name",
+        SWITCH,
+        "upstream = \"u\"\n[listener.route.header]\nvalue = \"v\"\nname = \"n\"",
+    ),
+    (
+        "header = { }",
+        "value",
+        SWITCH,
+        "upstream = \"u\"\n[listener.route.header]\nname = \"n\"\nvalue = \"v\"",
+    ),
+    (
+        "[upstream.NAME]",
+        "servers",
+        UPSTREAM,
+        "servers = [\"10.0.0.1\"]",
+    ),
+    (
+        "[upstream.NAME]",
+        "balance",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nbalance = \"hash\"",
+    ),
+    (
+        "[upstream.NAME]",
+        "hash_on",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nbalance = \"hash\"\nhash_on = \"header:X-User\"",
+    ),
+    (
+        "[upstream.NAME]",
+        "health",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nhealth = {}",
+    ),
+    (
+        "[upstream.NAME]",
+        "send_proxy_protocol",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nsend_proxy_protocol = \"v2\"",
+    ),
+    (
+        "[upstream.NAME]",
+        "keepalive",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nkeepalive = 0",
+    ),
+    (
+        "[upstream.NAME]",
+        "failures_max",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\nfailures_max = 0",
+    ),
+    (
+        "servers = [{ }]",
+        "address",
+        UPSTREAM,
+        "[[upstream.u.servers]]\nweight = 2\naddress = \"a.example\"",
+    ),
+    (
+        "servers = [{ }]",
+        "weight",
+        UPSTREAM,
+        "[[upstream.u.servers]]\naddress = \"a.example\"\nweight = 2",
+    ),
+    (
+        "health = { }",
+        "path",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\n[upstream.u.health]\npath = \"/\"",
+    ),
+    (
+        "health = { }",
+        "host",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\n[upstream.u.health]\npath = \"/\"\nhost = \"h.example\"",
+    ),
+    (
+        "health = { }",
+        "every",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\n[upstream.u.health]\nevery = \"1s\"",
+    ),
+    (
+        "health = { }",
+        "fall",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\n[upstream.u.health]\nfall = 1",
+    ),
+    (
+        "health = { }",
+        "rise",
+        UPSTREAM,
+        "servers = \"10.0.0.1\"\n[upstream.u.health]\nrise = 1",
+    ),
 ];
 
 #[test]
@@ -76,8 +281,14 @@ fn every_key_has_an_effect() {
     for (table, key, beginning, lines) in KEYS {
         let with = format!("{beginning}{lines}\n");
         let last_line = lines.lines().last().expect("a line");
-        assert!(last_line.starts_with(key) || *key == "route", "{table} {key}");
-        let without = format!("{beginning}{}\n", lines.strip_suffix(last_line).expect("the last line"));
+        assert!(
+            last_line.starts_with(key) || *key == "route",
+            "{table} {key}"
+        );
+        let without = format!(
+            "{beginning}{}\n",
+            lines.strip_suffix(last_line).expect("the last line")
+        );
         let loaded = parse_right(&with);
         if let Ok(other) = parse(&without) {
             assert_ne!(shown(&loaded), shown(&other), "{table} {key} has no effect");
@@ -100,9 +311,16 @@ fn an_unknown_key_is_refused_in_every_table() {
         }
         let wrong = format!("{beginning}{lines}\n{key}z = 1\n");
         let rejected = parse(&wrong).expect_err("an unknown key");
-        let problem = rejected.problems.iter().find(|problem| problem.message.contains(&format!("`{key}z` is not a key of {table}")));
+        let problem = rejected.problems.iter().find(|problem| {
+            problem
+                .message
+                .contains(&format!("`{key}z` is not a key of {table}"))
+        });
         let help = problem.and_then(|problem| problem.help.as_deref());
-        assert!(help.is_some_and(|help| help.contains(&format!("did you mean `{key}`?"))), "{table} {key}: {rejected}");
+        assert!(
+            help.is_some_and(|help| help.contains(&format!("did you mean `{key}`?"))),
+            "{table} {key}: {rejected}"
+        );
     }
 }
 

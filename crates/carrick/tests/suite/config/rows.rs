@@ -4,45 +4,133 @@ use std::collections::BTreeSet;
 
 /// A row as it stands in the file (without its comment), the same row changed, and what the plan then has that it had not before.
 const ROWS: &[(&str, &str, &str)] = &[
-    (r#"listen = "127.0.0.1:3129""#, r#"listen = """#, "admin: None"),
+    (
+        r#"listen = "127.0.0.1:3129""#,
+        r#"listen = """#,
+        "admin: None",
+    ),
     (r#"engine = "auto""#, r#"engine = "copy""#, "engine: Copy"),
     ("count = 0", "count = 7", "workers: 7,"),
-    ("connections = 100000", "connections = 99", "connections: 99,"),
-    (r#"request_head = "64 KB""#, r#"request_head = "8 KiB""#, "head_bytes_max: 8192,"),
+    (
+        "connections = 100000",
+        "connections = 99",
+        "connections: 99,",
+    ),
+    (
+        r#"request_head = "64 KB""#,
+        r#"request_head = "8 KiB""#,
+        "head_bytes_max: 8192,",
+    ),
     (r#"head = "10s""#, r#"head = "11s""#, "head: 11s"),
     (r#"idle = "60s""#, r#"idle = "1m1s""#, "idle: 61s"),
-    (r#"connect = "5s""#, r#"connect = "250ms""#, "connect: 250ms"),
-    (r#"tunnel_idle = "1h""#, r#"tunnel_idle = "2h""#, "tunnel_idle: 7200s"),
-    (r#"access = "stdout""#, r#"access = "access.log""#, "config/access.log"),
-    (r#"format = "combined""#, r#"format = "json""#, "format: Json"),
-    (r#"listen = "0.0.0.0:8080""#, r#"listen = "[::1]:8081""#, "address: [::1]:8081"),
+    (
+        r#"connect = "5s""#,
+        r#"connect = "250ms""#,
+        "connect: 250ms",
+    ),
+    (
+        r#"tunnel_idle = "1h""#,
+        r#"tunnel_idle = "2h""#,
+        "tunnel_idle: 7200s",
+    ),
+    (
+        r#"access = "stdout""#,
+        r#"access = "access.log""#,
+        "config/access.log",
+    ),
+    (
+        r#"format = "combined""#,
+        r#"format = "json""#,
+        "format: Json",
+    ),
+    (
+        r#"listen = "0.0.0.0:8080""#,
+        r#"listen = "[::1]:8081""#,
+        "address: [::1]:8081",
+    ),
     (r#"mode = "switch""#, "", ""),
-    ("proxy_protocol = false", "proxy_protocol = true", "proxy_protocol: true"),
-    (r#"host = "*.example.org""#, r#"host = "www.example.org""#, r#""www.example.org""#),
-    (r#"path = "/images/""#, r#"path = "/pictures/""#, r#""/pictures/""#),
-    (r#"extension = ["gif", "jpg", "png"]"#, r#"extension = "WebP""#, r#""webp""#),
-    (r#"cookie = "!session""#, r#"cookie = "session""#, "present: true"),
-    (r#"header = { name = "x-beta", value = "1" }"#, r#"header = { name = "X-Gamma", value = "2" }"#, r#""x-gamma""#),
-    (r#"method = ["GET", "HEAD"]"#, r#"method = "PURGE""#, r#""PURGE""#),
-    (r#"upstream = "images""#, r#"upstream = "tls-b""#, "upstream: 4,"),
+    (
+        "proxy_protocol = false",
+        "proxy_protocol = true",
+        "proxy_protocol: true",
+    ),
+    (
+        r#"host = "*.example.org""#,
+        r#"host = "www.example.org""#,
+        r#""www.example.org""#,
+    ),
+    (
+        r#"path = "/images/""#,
+        r#"path = "/pictures/""#,
+        r#""/pictures/""#,
+    ),
+    (
+        r#"extension = ["gif", "jpg", "png"]"#,
+        r#"extension = "WebP""#,
+        r#""webp""#,
+    ),
+    (
+        r#"cookie = "!session""#,
+        r#"cookie = "session""#,
+        "present: true",
+    ),
+    (
+        r#"header = { name = "x-beta", value = "1" }"#,
+        r#"header = { name = "X-Gamma", value = "2" }"#,
+        r#""x-gamma""#,
+    ),
+    (
+        r#"method = ["GET", "HEAD"]"#,
+        r#"method = "PURGE""#,
+        r#""PURGE""#,
+    ),
+    (
+        r#"upstream = "images""#,
+        r#"upstream = "tls-b""#,
+        "upstream: 4,",
+    ),
     (r#"engine = "pipe""#, r#"engine = "copy""#, "engine: Copy"),
     ("cgi = true", "cgi = false", "false,"),
     (r#"upstream = "dynamic""#, r#"upstream = "tls-a""#, ""),
     (r#"upstream = "pages""#, r#"upstream = "dynamic""#, ""),
-    (r#"listen = "127.0.0.1:3128""#, r#"listen = "127.0.0.2:3128""#, "address: 127.0.0.2:3128"),
+    (
+        r#"listen = "127.0.0.1:3128""#,
+        r#"listen = "127.0.0.2:3128""#,
+        "address: 127.0.0.2:3128",
+    ),
     (r#"mode = "forward""#, "", ""),
-    (r#"allow = ["127.0.0.0/8", "10.0.0.0/8"]"#, r#"allow = "192.0.2.7""#, "192.0.2.7/32"),
-    ("connect_ports = [443]", "connect_ports = [443, 8443]", "8443,"),
-    (r#"deny_to = ["169.254.0.0/16"]"#, r#"deny_to = ["10.9.0.0/16", "*.secret.example"]"#, r#""secret.example""#),
+    (
+        r#"allow = ["127.0.0.0/8", "10.0.0.0/8"]"#,
+        r#"allow = "192.0.2.7""#,
+        "192.0.2.7/32",
+    ),
+    (
+        "connect_ports = [443]",
+        "connect_ports = [443, 8443]",
+        "8443,",
+    ),
+    (
+        r#"deny_to = ["169.254.0.0/16"]"#,
+        r#"deny_to = ["10.9.0.0/16", "*.secret.example"]"#,
+        r#""secret.example""#,
+    ),
     (r#"users = "users.htpasswd""#, "", "users: None"),
     (
         r#"parent = { proxy = "10.0.0.9:3128", for = ["*.corp.example"] }"#,
         r#"parent = { proxy = "proxy.example", for = "www.corp.example" }"#,
         r#"host: "proxy.example""#,
     ),
-    (r#"listen = "0.0.0.0:8443""#, r#"listen = "[2001:db8::1]:8443""#, "address: [2001:db8::1]:8443"),
+    (
+        r#"listen = "0.0.0.0:8443""#,
+        r#"listen = "[2001:db8::1]:8443""#,
+        "address: [2001:db8::1]:8443",
+    ),
     (r#"mode = "tunnel""#, "", ""),
-    (r#"sni = "a.example.org""#, r#"sni = "b.example.org""#, r#""b.example.org""#),
+    (
+        r#"sni = "a.example.org""#,
+        r#"sni = "b.example.org""#,
+        r#""b.example.org""#,
+    ),
     (r#"upstream = "tls-a""#, r#"upstream = "images""#, ""),
     (r#"upstream = "tls-b""#, r#"upstream = "images""#, ""),
     (
@@ -50,15 +138,47 @@ const ROWS: &[(&str, &str, &str)] = &[
         r#"servers = ["10.0.0.11:80", { address = "10.0.0.12:80", weight = 3 }]"#,
         "weight: 3,",
     ),
-    (r#"balance = "least-connections""#, r#"balance = "two-choices""#, "balance: TwoChoices"),
-    (r#"hash_on = "path""#, r#"hash_on = "cookie:Session""#, r#""Session""#),
-    (r#"health = { path = "/healthz", every = "2s" }"#, r#"health = { path = "/up", every = "3s" }"#, "every: 3s"),
-    ("send_proxy_protocol = false", "send_proxy_protocol = true", "V1,"),
+    (
+        r#"balance = "least-connections""#,
+        r#"balance = "two-choices""#,
+        "balance: TwoChoices",
+    ),
+    (
+        r#"hash_on = "path""#,
+        r#"hash_on = "cookie:Session""#,
+        r#""Session""#,
+    ),
+    (
+        r#"health = { path = "/healthz", every = "2s" }"#,
+        r#"health = { path = "/up", every = "3s" }"#,
+        "every: 3s",
+    ),
+    (
+        "send_proxy_protocol = false",
+        "send_proxy_protocol = true",
+        "V1,",
+    ),
     ("keepalive = 64", "keepalive = 65", "keepalive: 65"),
-    (r#"servers = ["10.0.0.21:80"]"#, r#"servers = ["10.0.0.22"]"#, "10.0.0.22:80"),
-    (r#"servers = ["10.0.0.31:80", "[2001:db8::31]:80"]"#, r#"servers = ["[2001:db8::32]"]"#, "[2001:db8::32]:80"),
-    (r#"servers = ["10.0.0.41:443"]"#, r#"servers = ["tls-a.example:443"]"#, r#"host: "tls-a.example""#),
-    (r#"servers = ["10.0.0.42:443"]"#, r#"servers = "10.0.0.43:443""#, "10.0.0.43:443"),
+    (
+        r#"servers = ["10.0.0.21:80"]"#,
+        r#"servers = ["10.0.0.22"]"#,
+        "10.0.0.22:80",
+    ),
+    (
+        r#"servers = ["10.0.0.31:80", "[2001:db8::31]:80"]"#,
+        r#"servers = ["[2001:db8::32]"]"#,
+        "[2001:db8::32]:80",
+    ),
+    (
+        r#"servers = ["10.0.0.41:443"]"#,
+        r#"servers = ["tls-a.example:443"]"#,
+        r#"host: "tls-a.example""#,
+    ),
+    (
+        r#"servers = ["10.0.0.42:443"]"#,
+        r#"servers = "10.0.0.43:443""#,
+        "10.0.0.43:443",
+    ),
 ];
 
 #[test]
@@ -80,7 +200,11 @@ fn every_row_of_the_complete_example_has_an_effect() {
             Ok(loaded) => {
                 let after = shown(&loaded);
                 assert_ne!(before, after, "{row} has no effect");
-                assert!(after.matches(effect).count() > before.matches(effect).count() || effect.is_empty(), "{other} does not make {effect}");
+                assert!(
+                    after.matches(effect).count() > before.matches(effect).count()
+                        || effect.is_empty(),
+                    "{other} does not make {effect}"
+                );
             }
             // Without its mode a listener is nothing.
             Err(_) => assert!(row.starts_with("mode"), "{other} is refused"),
@@ -88,7 +212,11 @@ fn every_row_of_the_complete_example_has_an_effect() {
     }
     for (index, line) in lines.iter().enumerate() {
         let is_row = !code(line).is_empty() && !code(line).starts_with('[');
-        assert!(!is_row || changed.contains(&index) || code(line).starts_with("upstream = \"pages\""), "line {} is not tried: {line}", index + 1);
+        assert!(
+            !is_row || changed.contains(&index) || code(line).starts_with("upstream = \"pages\""),
+            "line {} is not tried: {line}",
+            index + 1
+        );
     }
 }
 

@@ -8,11 +8,17 @@ fn try_it(text: &str) {
             let _ = render(&loaded.problems, true);
         }
         Err(rejected) => {
-            assert!(!rejected.problems.is_empty(), "refused without a reason: {text}");
+            assert!(
+                !rejected.problems.is_empty(),
+                "refused without a reason: {text}"
+            );
             assert!(!render(&rejected.problems, false).is_empty());
             for problem in &rejected.problems {
                 if let Some(place) = &problem.place {
-                    assert!(place.source.text.get(place.span.clone()).is_some(), "{problem} points nowhere in {text}");
+                    assert!(
+                        place.source.text.get(place.span.clone()).is_some(),
+                        "{problem} points nowhere in {text}"
+                    );
                 }
             }
         }
@@ -46,11 +52,23 @@ fn a_file_with_a_byte_changed() {
 
 #[test]
 fn every_value_replaced_by_one_of_another_kind() {
-    const OTHERS: [&str; 9] = ["true", "1979-05-27", "[]", "{}", "[[]]", "-9223372036854775808", "nan", "\"\\u0000\"", "\"😀\""];
+    const OTHERS: [&str; 9] = [
+        "true",
+        "1979-05-27",
+        "[]",
+        "{}",
+        "[[]]",
+        "-9223372036854775808",
+        "nan",
+        "\"\\u0000\"",
+        "\"😀\"",
+    ];
     let text = complete();
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
-        let Some((key, _)) = line.split_once('=').filter(|(key, _)| !key.contains('#')) else { continue };
+        let Some((key, _)) = line.split_once('=').filter(|(key, _)| !key.contains('#')) else {
+            continue;
+        };
         for other in OTHERS {
             let changed = format!("{key}= {other}");
             let mut lines = lines.clone();
@@ -62,7 +80,12 @@ fn every_value_replaced_by_one_of_another_kind() {
 
 #[test]
 fn deep_nesting_is_refused() {
-    for text in ["[".repeat(100_000), "a = ".to_owned() + &"[".repeat(100_000), "a = ".to_owned() + &"{a=".repeat(100_000), format!("a{} = 1", ".a".repeat(100_000))] {
+    for text in [
+        "[".repeat(100_000),
+        "a = ".to_owned() + &"[".repeat(100_000),
+        "a = ".to_owned() + &"{a=".repeat(100_000),
+        format!("a{} = 1", ".a".repeat(100_000)),
+    ] {
         assert!(parse(&text).is_err());
     }
 }

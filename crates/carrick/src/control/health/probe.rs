@@ -1,0 +1,186 @@
+//! One check of one server: a connection, and, where a path is configured, a GET.
+use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
+use crate::control::{ResolveError, Resolver};
+use crate::upstreams::ServerState;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Most bytes that are read for the response's head, interim responses included.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Most header fields of a response.
+const FIELDS_MAX: usize = 100;
+
+/// Most bytes of a body that are read so that the server can close in peace.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the rest of a response is waited for once its status is known.
+const BODY_WAIT: Duration = Duration::from_millis(200);
+
+/// PROXY protocol, version 2, command LOCAL: the proxy speaks for itself (proxy-protocol.txt, section 2.2).
+const PROXY_V2_LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+/// Version 1 has no such command; `UNKNOWN` is its word for connections without a client (section 2.1).
+const PROXY_V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
+
+/// Why a server is taken to be ill.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Illness {
+    #[error("{0}")]
+    Name(#[from] ResolveError),
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("connection lost: {0}")]
+    Lost(io::Error),
+    #[error("connection closed without a response")]
+    Closed,
+    #[error("the response is not HTTP/1")]
+    NotHttp,
+    #[error("answered with status {0}")]
+    Status(u16),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// What is asked of a server.
+#[derive(Debug)]
+pub(super) struct Probe {
+    address: ServerAddress,
+    resolver: Resolver,
+    /// What is sent; empty: to connect is enough.
+    request: Vec<u8>,
+    wants_response: bool,
+}
+
+impl Probe {
+    /// `None` where the upstream has no active checks.
+    pub fn new(plan: &UpstreamPlan, server: &ServerState, resolver: &Resolver) -> Option<Self> {
+        let health = plan.health.as_ref()?;
+        let mut request = Vec::new();
+        match plan.send_proxy_protocol {
+            Some(ProxyVersion::V1) => request.extend_from_slice(PROXY_V1_UNKNOWN),
+            Some(ProxyVersion::V2) => request.extend_from_slice(&PROXY_V2_LOCAL),
+            None => {}
+        }
+        if let Some(path) = &health.path {
+            let host = health.host.as_deref().unwrap_or(&server.label);
+            let version = env!("CARGO_PKG_VERSION");
+            request.extend_from_slice(
+                format!(
+                    "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: carrick/{version}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+                )
+                .as_bytes(),
+            );
+        }
+        Some(Self {
+            address: server.address.clone(),
+            resolver: resolver.clone(),
+            request,
+            wants_response: health.path.is_some(),
+        })
+    }
+
+    /// Checks once.
+    pub async fn check(&self, limit: Duration) -> Result<(), Illness> {
+        timeout(limit, self.ask(limit))
+            .await
+            .unwrap_or(Err(Illness::Timeout(limit)))
+    }
+
+    async fn ask(&self, limit: Duration) -> Result<(), Illness> {
+        let mut stream = self.connect(limit).await?;
+        stream
+            .write_all(&self.request)
+            .await
+            .map_err(Illness::Lost)?;
+        if !self.wants_response {
+            return Ok(());
+        }
+        let status = read_status(&mut stream).await?;
+        finish(stream).await;
+        if (200..400).contains(&status) {
+            Ok(())
+        } else {
+            Err(Illness::Status(status))
+        }
+    }
+
+    /// Tries the server's addresses one after the other; each has its share of the time.
+    async fn connect(&self, limit: Duration) -> Result<TcpStream, Illness> {
+        let addresses: Vec<SocketAddr> = match &self.address {
+            ServerAddress::Ip(address) => vec![*address],
+            ServerAddress::Name { host, port } => {
+                let addresses = self.resolver.resolve(host).await?;
+                addresses
+                    .iter()
+                    .map(|address| SocketAddr::new(*address, *port))
+                    .collect()
+            }
+        };
+        let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let mut illness = Illness::Name(ResolveError::NoAddress);
+        for address in addresses {
+            match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => illness = Illness::Connect(error),
+                Err(_) => illness = Illness::Timeout(share),
+            }
+        }
+        Err(illness)
+    }
+}
+
+/// The status of the final response; interim ones (1xx) are skipped.
+async fn read_status(stream: &mut TcpStream) -> Result<u16, Illness> {
+    let mut bytes = Vec::new();
+    loop {
+        while let Some((status, head_bytes)) = parse_status(&bytes)? {
+            if !(100..200).contains(&status) {
+                return Ok(status);
+            }
+            bytes.drain(..head_bytes);
+        }
+        if bytes.len() >= HEAD_BYTES_MAX {
+            return Err(Illness::NotHttp);
+        }
+        match stream.read_buf(&mut bytes).await {
+            Ok(0) if bytes.is_empty() => return Err(Illness::Closed),
+            Ok(0) => return Err(Illness::NotHttp),
+            Ok(_) => {}
+            Err(error) => return Err(Illness::Lost(error)),
+        }
+    }
+}
+
+/// Status and length of the head at the start of `bytes`; `None` if it is not whole.
+fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, Illness> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut fields);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(head_bytes)) => {
+            Ok(response.code.map(|status| (status, head_bytes)))
+        }
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(_) => Err(Illness::NotHttp),
+    }
+}
+
+/// Reads a little more: closing with bytes unread is a reset to the server, and a line in its error log.
+async fn finish(mut stream: TcpStream) {
+    let mut rest = [0; 4096];
+    let read = async {
+        let mut total = 0;
+        while total < BODY_BYTES_MAX {
+            match stream.read(&mut rest).await {
+                Ok(0) | Err(_) => return,
+                Ok(read) => total += read,
+            }
+        }
+    };
+    // Whether the end came does not change the verdict.
+    let _ = timeout(BODY_WAIT, read).await;
+}

@@ -1,0 +1,77 @@
+//! What a host is: an address literal, a name that must not be looked up, or a name in its normal form.
+use super::ResolveError;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, LazyLock};
+
+/// Most bytes of a name without its final dot (RFC 1035 section 2.3.4: 255 with the lengths of labels).
+const NAME_BYTES_MAX: usize = 253;
+
+/// Most bytes of a label (RFC 1035 section 2.3.4).
+const LABEL_BYTES_MAX: usize = 63;
+
+static LOOPBACK: LazyLock<Arc<[IpAddr]>> = LazyLock::new(|| {
+    Arc::from([
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ])
+});
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Host<'a> {
+    /// Known without asking anybody.
+    Addresses(Arc<[IpAddr]>),
+    /// Lower case, without a final dot.
+    Name(Cow<'a, str>),
+}
+
+impl<'a> Host<'a> {
+    pub fn parse(host: &'a str) -> Result<Self, ResolveError> {
+        let literal = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(host);
+        if let Ok(address) = literal.parse::<IpAddr>() {
+            return Ok(Self::Addresses(Arc::from([address])));
+        }
+        let name = host.strip_suffix('.').unwrap_or(host);
+        if !is_name(name) {
+            return Err(ResolveError::Invalid);
+        }
+        let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Cow::Owned(name.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(name)
+        };
+        // RFC 6761 section 6.3: never asked of name servers.
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Ok(Self::Addresses(Arc::clone(&LOOPBACK)));
+        }
+        Ok(Self::Name(name))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label) && !ends_in_number(name)
+}
+
+/// Letters, digits, hyphens, and the underscores that are found in practice. No byte beyond ASCII: internationalized names
+/// travel as `xn--` labels (RFC 5890).
+fn is_label(label: &str) -> bool {
+    let bytes = label.as_bytes();
+    (1..=LABEL_BYTES_MAX).contains(&bytes.len())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// `127.1`, `2130706433`, `0x7f.0.0.1` are IPv4 addresses to some resolvers and names to others, which is what attackers
+/// of address rules live on. No top-level domain is a number.
+fn ends_in_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let is_hexadecimal = last
+        .strip_prefix("0x")
+        .or_else(|| last.strip_prefix("0X"))
+        .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    is_hexadecimal || last.bytes().all(|byte| byte.is_ascii_digit())
+}

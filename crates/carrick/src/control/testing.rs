@@ -1,0 +1,138 @@
+//! What the tests of this module and of telemetry share: a plan, a state, a client.
+use super::{ControlState, EngineStatus, Running};
+use crate::config::plan::{
+    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, Plan, ServerAddress, ServerPlan,
+    Timeouts, UpstreamPlan,
+};
+use crate::telemetry::access_log::LogThread;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstreams::UpstreamState;
+use carrick_logic::balance::Method;
+use carrick_logic::http1::HeadLimits;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const LOOPBACK_ANY_PORT: &str = "127.0.0.1:0";
+
+pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>) -> Plan {
+    let second = Duration::from_secs(1);
+    Plan {
+        admin,
+        workers: 2,
+        limits: Limits {
+            connections: 1000,
+            connections_per_client: 0,
+            head: HeadLimits {
+                head_bytes_max: 65536,
+                fields_max: 100,
+            },
+            rate_min: 0,
+            attempts: 3,
+            log_queue: 500,
+            dns_cache: 200,
+            pipes: 64,
+        },
+        timeouts: Timeouts {
+            head: second,
+            idle: second,
+            connect: second,
+            tunnel_idle: second,
+            drain: second,
+        },
+        log: LogPlan {
+            access: LogTarget::Off,
+            format: LogFormat::Combined,
+        },
+        listeners: Vec::new(),
+        upstreams,
+    }
+}
+
+pub(crate) fn upstream(
+    name: &str,
+    servers: &[SocketAddr],
+    health: Option<HealthPlan>,
+) -> UpstreamPlan {
+    let servers = servers.iter().map(|address| ServerPlan {
+        address: ServerAddress::Ip(*address),
+        weight: 1,
+    });
+    UpstreamPlan {
+        name: name.into(),
+        servers: servers.collect(),
+        balance: Method::RoundRobin,
+        hash_on: HashOn::Path,
+        health,
+        send_proxy_protocol: None,
+        keepalive: 1,
+        failures_max: 3,
+    }
+}
+
+pub(crate) fn running(plan: Plan) -> Running {
+    let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
+    Running {
+        plan: Arc::new(plan),
+        upstreams,
+    }
+}
+
+pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
+    let (log, _) = LogThread::start(&plan.log, plan.limits.log_queue).unwrap();
+    let log_state = log.state();
+    log.stop();
+    let workers = vec![
+        Arc::new(WorkerMetrics::default()),
+        Arc::new(WorkerMetrics::default()),
+    ];
+    let engines = vec![
+        EngineStatus {
+            name: "copy",
+            usable: true,
+            reason: String::new(),
+        },
+        EngineStatus {
+            name: "pipe",
+            usable: false,
+            reason: "splice(2) is forbidden here".into(),
+        },
+    ];
+    Arc::new(ControlState::new(
+        running(plan),
+        workers,
+        engines,
+        log_state,
+    ))
+}
+
+/// Sends bytes, reads until the end, returns what came. Panics when nothing comes for 5 s.
+pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    stream.write_all(request).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    String::from_utf8(response).unwrap()
+}
+
+/// Status and body of a page.
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let response = exchange(address, request.as_bytes());
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.into())
+}
+
+/// Waits until something holds, for at most 10 s.
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < give_up, "this did not come true: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,262 @@
+//! The control thread's life: start, reload, end.
+use super::admin::{self, Admin};
+use super::health::HealthChecks;
+use super::resolver::{Service, resolver};
+use super::{ControlState, DnsOptions, Resolver, Running};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc as blocking};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long a reload waits for the control thread, and the end of the program for its end.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// Starts the control thread.
+#[derive(Debug)]
+pub struct Control;
+
+impl Control {
+    /// Binds the admin address, then starts the thread. Names are resolved as the system is configured.
+    ///
+    /// # Errors
+    /// The admin address cannot be bound (the message says which and what to do), or the thread not started.
+    pub fn start(state: Arc<ControlState>) -> io::Result<ControlHandle> {
+        let names_max = state.running.load().plan.limits.dns_cache;
+        Self::start_with(state, DnsOptions::system(names_max))
+    }
+
+    /// The same, with name servers of one's own.
+    ///
+    /// # Errors
+    /// See [`Control::start`].
+    pub fn start_with(state: Arc<ControlState>, dns: DnsOptions) -> io::Result<ControlHandle> {
+        let listener = state
+            .running
+            .load()
+            .plan
+            .admin
+            .map(admin::bind)
+            .transpose()?;
+        // Known before the thread runs, so that the program can print it.
+        state.set_admin_address(
+            listener
+                .as_ref()
+                .map(std::net::TcpListener::local_addr)
+                .transpose()?,
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (orders, receiver) = mpsc::unbounded_channel();
+        let (resolver, questions) = resolver(Arc::clone(&state.metrics));
+        let (running, done) = blocking::channel::<()>();
+        let of_thread = (Arc::clone(&state), resolver.clone());
+        let thread = std::thread::Builder::new()
+            .name(String::from("control"))
+            .spawn(move || {
+                let (state, resolver) = of_thread;
+                runtime.block_on(async move {
+                    let (dns_changes, changes) = mpsc::unbounded_channel();
+                    let service = Service::new(&dns, Arc::clone(&state.metrics));
+                    tokio::spawn(service.run(questions, changes));
+                    let thread = Thread::new(state, resolver, dns, dns_changes);
+                    thread.run(listener, receiver).await;
+                });
+                drop(running);
+            })?;
+        Ok(ControlHandle {
+            orders,
+            resolver,
+            state,
+            thread,
+            done,
+        })
+    }
+}
+
+enum Order {
+    Apply(Running, blocking::Sender<io::Result<()>>),
+    Stop,
+}
+
+/// What the rest of the program has of the control thread.
+#[derive(Debug)]
+pub struct ControlHandle {
+    orders: mpsc::UnboundedSender<Order>,
+    resolver: Resolver,
+    state: Arc<ControlState>,
+    thread: JoinHandle<()>,
+    done: blocking::Receiver<()>,
+}
+
+impl ControlHandle {
+    /// Takes up a new configuration: admin address, health checks, limit of the DNS cache; `/etc/resolv.conf` and
+    /// `/etc/hosts` are read again. Publishes `running` in the state. Blocks for a few milliseconds.
+    ///
+    /// # Errors
+    /// The new admin address cannot be bound; nothing has changed.
+    pub fn apply(&self, running: Running) -> io::Result<()> {
+        let (reply, result) = blocking::channel();
+        let ended = || io::Error::other("the control thread has ended");
+        self.orders
+            .send(Order::Apply(running, reply))
+            .map_err(|_| ended())?;
+        result
+            .recv_timeout(ANSWER_WAIT)
+            .map_err(|error| match error {
+                blocking::RecvTimeoutError::Timeout => {
+                    io::Error::other("the control thread does not answer")
+                }
+                blocking::RecvTimeoutError::Disconnected => ended(),
+            })?
+    }
+
+    /// Resolves names; to be cloned into workers.
+    #[must_use]
+    pub fn resolver(&self) -> Resolver {
+        self.resolver.clone()
+    }
+
+    /// What the thread shows and counts.
+    #[must_use]
+    pub fn state(&self) -> &Arc<ControlState> {
+        &self.state
+    }
+
+    /// Ends the thread; admin closes, look-ups under way fail. Waits for at most 5 s.
+    pub fn shutdown(self) {
+        // Whoever has ended already need not be told.
+        let _ = self.orders.send(Order::Stop);
+        match self.done.recv_timeout(ANSWER_WAIT) {
+            Err(blocking::RecvTimeoutError::Timeout) => {
+                tracing::error!("the control thread does not end; left alone")
+            }
+            Ok(()) | Err(blocking::RecvTimeoutError::Disconnected) => {
+                if self.thread.join().is_err() {
+                    tracing::error!("the control thread ended early");
+                }
+            }
+        }
+    }
+}
+
+struct Thread {
+    state: Arc<ControlState>,
+    resolver: Resolver,
+    dns: DnsOptions,
+    dns_changes: mpsc::UnboundedSender<DnsOptions>,
+    health: HealthChecks,
+    admin: Option<Admin>,
+}
+
+impl Thread {
+    fn new(
+        state: Arc<ControlState>,
+        resolver: Resolver,
+        dns: DnsOptions,
+        dns_changes: mpsc::UnboundedSender<DnsOptions>,
+    ) -> Self {
+        let health =
+            HealthChecks::start(&state.running.load().upstreams, &resolver, &state.metrics);
+        Self {
+            state,
+            resolver,
+            dns,
+            dns_changes,
+            health,
+            admin: None,
+        }
+    }
+
+    async fn run(
+        mut self,
+        listener: Option<std::net::TcpListener>,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+    ) {
+        if let Some(listener) = listener
+            && let Err(error) = self.serve(listener)
+        {
+            tracing::error!("admin cannot serve: {error}");
+        }
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Apply(running, reply) => {
+                    // Whoever asked may have lost patience.
+                    let _ = reply.send(self.apply(running).await);
+                }
+                Order::Stop => return,
+            }
+        }
+    }
+
+    async fn apply(&mut self, running: Running) -> io::Result<()> {
+        let before = self.state.running.load().plan.admin;
+        if running.plan.admin != before {
+            self.move_admin(before, running.plan.admin).await?;
+        }
+        self.dns.names_max = running.plan.limits.dns_cache;
+        // The service lives as long as the runtime.
+        let _ = self.dns_changes.send(self.dns.clone());
+        self.health = HealthChecks::start(&running.upstreams, &self.resolver, &self.state.metrics);
+        self.state.running.store(Arc::new(running));
+        Ok(())
+    }
+
+    async fn move_admin(
+        &mut self,
+        from: Option<SocketAddr>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<()> {
+        let Some(to) = to else {
+            self.stop_admin().await;
+            return Ok(());
+        };
+        let listener = match admin::bind(to) {
+            Ok(listener) => listener,
+            // From 127.0.0.1 to 0.0.0.0, say, on one port: the old socket is in the way.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.is_in_the_way_of(to) => {
+                self.stop_admin().await;
+                match admin::bind(to) {
+                    Ok(listener) => listener,
+                    Err(error) => {
+                        self.restore_admin(from);
+                        return Err(error);
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        self.stop_admin().await;
+        self.serve(listener)
+    }
+
+    fn is_in_the_way_of(&self, to: SocketAddr) -> bool {
+        self.admin
+            .as_ref()
+            .is_some_and(|admin| admin.address().port() == to.port())
+    }
+
+    fn restore_admin(&mut self, address: Option<SocketAddr>) {
+        let Some(address) = address else { return };
+        if let Err(error) = admin::bind(address).and_then(|listener| self.serve(listener)) {
+            tracing::error!("admin is off: {error}");
+        }
+    }
+
+    fn serve(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
+        self.admin = Some(Admin::start(listener, Arc::clone(&self.state))?);
+        Ok(())
+    }
+
+    async fn stop_admin(&mut self) {
+        if let Some(admin) = self.admin.take() {
+            admin.stop().await;
+        }
+        self.state.set_admin_address(None);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Reloads and ends of the control thread.
+use super::super::testing::{LOOPBACK_ANY_PORT, eventually, get, plan, running, state, upstream};
+use super::*;
+use crate::config::plan::HealthPlan;
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+fn any_port() -> Option<SocketAddr> {
+    Some(LOOPBACK_ANY_PORT.parse().unwrap())
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind(LOOPBACK_ANY_PORT)
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+fn local(port: u16) -> Option<SocketAddr> {
+    Some(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+#[test]
+fn admin_moves_goes_and_comes_back() {
+    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let first = handle.state().admin_address().unwrap();
+    assert_eq!(get(first, "/health").0, 200);
+
+    let second = local(free_port());
+    handle.apply(running(plan(second, Vec::new()))).unwrap();
+    assert_eq!(handle.state().admin_address(), second);
+    assert_eq!(get(second.unwrap(), "/health").0, 200);
+    assert!(TcpStream::connect(first).is_err());
+
+    handle.apply(running(plan(None, Vec::new()))).unwrap();
+    assert_eq!(handle.state().admin_address(), None);
+    assert!(TcpStream::connect(second.unwrap()).is_err());
+
+    handle.apply(running(plan(second, Vec::new()))).unwrap();
+    assert_eq!(get(second.unwrap(), "/health").0, 200);
+    handle.shutdown();
+    assert!(TcpStream::connect(second.unwrap()).is_err());
+}
+
+#[test]
+fn admin_moves_to_another_address_of_its_own_port() {
+    let port = free_port();
+    let handle = Control::start(state(plan(local(port), Vec::new()))).unwrap();
+    let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
+    handle.apply(running(plan(everywhere, Vec::new()))).unwrap();
+    assert_eq!(handle.state().admin_address(), everywhere);
+    assert_eq!(get(local(port).unwrap(), "/health").0, 200);
+    handle
+        .apply(running(plan(local(port), Vec::new())))
+        .unwrap();
+    assert_eq!(get(local(port).unwrap(), "/health").0, 200);
+    handle.shutdown();
+}
+
+#[test]
+fn an_address_that_cannot_be_bound_changes_nothing() {
+    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let before = handle.state().admin_address();
+    let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
+    let upstreams = vec![Arc::new(upstream("new", &[local(9).unwrap()], None))];
+    let error = handle
+        .apply(running(plan(taken.local_addr().ok(), upstreams)))
+        .unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    assert_eq!(handle.state().admin_address(), before);
+    assert_eq!(get(before.unwrap(), "/health").0, 200);
+    assert!(handle.state().running.load().upstreams.is_empty());
+    handle.shutdown();
+}
+
+#[test]
+fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
+    let port = free_port();
+    let handle = Control::start(state(plan(local(port), Vec::new()))).unwrap();
+    // Somebody else has the port at another address, so that it cannot be had everywhere.
+    let _other = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
+    handle
+        .apply(running(plan(everywhere, Vec::new())))
+        .unwrap_err();
+    assert_eq!(handle.state().admin_address(), local(port));
+    assert_eq!(get(local(port).unwrap(), "/health").0, 200);
+    handle.shutdown();
+}
+
+#[test]
+fn health_checks_follow_the_configuration() {
+    let health = HealthPlan {
+        path: None,
+        host: None,
+        every: std::time::Duration::from_millis(20),
+        fall: 1,
+        rise: 1,
+    };
+    let dead = local(free_port()).unwrap();
+    let checked = || vec![Arc::new(upstream("u", &[dead], Some(health.clone())))];
+    let handle = Control::start(state(plan(None, checked()))).unwrap();
+    let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
+    eventually("the server is down", || !server.is_healthy());
+
+    let before = Arc::clone(&handle.state().running.load());
+    let unchecked = plan(None, vec![Arc::new(upstream("u", &[dead], None))]);
+    let upstreams =
+        crate::upstreams::UpstreamState::for_plan(&unchecked.upstreams, &before.upstreams);
+    handle
+        .apply(Running {
+            plan: Arc::new(unchecked),
+            upstreams,
+        })
+        .unwrap();
+    assert!(server.is_healthy());
+    assert!(Arc::ptr_eq(
+        &server,
+        &handle.state().running.load().upstreams[0].servers[0]
+    ));
+    let failed = handle.state().metrics.health_checks_failed.get();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(handle.state().metrics.health_checks_failed.get(), failed);
+
+    handle.apply(running(plan(None, checked()))).unwrap();
+    let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
+    eventually("the server is down again", || !server.healthy.load(Relaxed));
+    handle.shutdown();
+}
+
+#[test]
+fn the_end_is_quick_and_final() {
+    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let resolver = handle.resolver();
+    let address = handle.state().admin_address().unwrap();
+    // An open connection does not hold it up.
+    let _idle = TcpStream::connect(address).unwrap();
+    let begun = Instant::now();
+    handle.shutdown();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let error = runtime
+        .block_on(resolver.resolve("www.example.org"))
+        .unwrap_err();
+    assert_eq!(error, crate::control::ResolveError::Busy);
+}

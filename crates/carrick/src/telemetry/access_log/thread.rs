@@ -1,0 +1,304 @@
+//! The thread that writes the access log: one file at a time, reopened and changed on request, full disks survived.
+use super::{Batch, LogSender, LogState, Settings};
+use crate::config::plan::{LogPlan, LogTarget};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// After a change, lines that workers had formatted before it still go to the old target for this long.
+const PREVIOUS_KEPT: Duration = Duration::from_secs(2);
+
+/// How long a target that takes no bytes (a pipe without a reader) may hold up the thread for one batch.
+const STALL_MAX: Duration = Duration::from_secs(2);
+
+/// How long the end of the program waits for the last lines.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) enum Message {
+    Lines(Batch),
+    Reopen,
+    Change(u32, Option<Sink>),
+    Stop,
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+pub struct LogThread {
+    sender: LogSender,
+    done: mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl LogThread {
+    /// Opens the target and starts the thread. At most `lines_max` lines wait to be written.
+    ///
+    /// # Errors
+    /// The file cannot be opened (the message names it), or the thread not started.
+    pub fn start(plan: &LogPlan, lines_max: usize) -> io::Result<(Self, LogSender)> {
+        let sink = Sink::open(&plan.access)?;
+        let settings = Settings {
+            generation: 0,
+            format: sink.is_some().then_some(plan.format),
+        };
+        let state = Arc::new(LogState::new(settings, lines_max));
+        let (queue, messages) = mpsc::channel();
+        let (running, done) = mpsc::channel::<()>();
+        let writer = Writer {
+            messages,
+            state: Arc::clone(&state),
+            generation: 0,
+            current: sink,
+            previous: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name(String::from("access-log"))
+            .spawn(move || {
+                writer.run();
+                drop(running);
+            })?;
+        let sender = LogSender { state, queue };
+        Ok((
+            Self {
+                sender: sender.clone(),
+                done,
+                thread,
+            },
+            sender,
+        ))
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn state(&self) -> Arc<LogState> {
+        Arc::clone(&self.sender.state)
+    }
+
+    /// Opens the file anew, after it was moved away. Where that fails the old one goes on being written.
+    pub fn reopen(&self) {
+        self.send(Message::Reopen);
+    }
+
+    /// Takes up another target, format and limit.
+    ///
+    /// # Errors
+    /// The new file cannot be opened; nothing has changed.
+    pub fn change(&self, plan: &LogPlan, lines_max: usize) -> io::Result<()> {
+        let sink = Sink::open(&plan.access)?;
+        let state = &self.sender.state;
+        let settings = state.settings().next(sink.is_some().then_some(plan.format));
+        self.send(Message::Change(settings.generation, sink));
+        state.lines_max.store(lines_max, Relaxed);
+        // Whoever sees the new settings sends behind the message above.
+        state.settings.store(settings.pack(), Release);
+        Ok(())
+    }
+
+    /// Writes what workers have handed over, and ends the thread. Waits for at most 5 s.
+    pub fn stop(self) {
+        self.send(Message::Stop);
+        match self.done.recv_timeout(STOP_WAIT) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let lines = self.sender.state.lines_waiting();
+                tracing::error!("the access log's target takes no more; {lines} lines are lost");
+            }
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                if self.thread.join().is_err() {
+                    tracing::error!("the access log's thread ended early");
+                }
+            }
+        }
+    }
+
+    fn send(&self, message: Message) {
+        if self.sender.queue.send(message).is_err() {
+            tracing::error!("the access log's thread has ended");
+        }
+    }
+}
+
+struct Writer {
+    messages: mpsc::Receiver<Message>,
+    state: Arc<LogState>,
+    generation: u32,
+    current: Option<Sink>,
+    previous: Option<Sink>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some(message) = self.next() {
+            match message {
+                Message::Lines(batch) => self.write(&batch),
+                Message::Reopen => {
+                    if let Some(sink) = &mut self.current {
+                        sink.reopen();
+                    }
+                }
+                Message::Change(generation, sink) => {
+                    self.generation = generation;
+                    self.previous = std::mem::replace(&mut self.current, sink);
+                }
+                Message::Stop => return,
+            }
+        }
+    }
+
+    /// `None`: all senders are gone.
+    fn next(&mut self) -> Option<Message> {
+        if self.previous.is_some() {
+            match self.messages.recv_timeout(PREVIOUS_KEPT) {
+                Ok(message) => return Some(message),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+                Err(mpsc::RecvTimeoutError::Timeout) => self.previous = None,
+            }
+        }
+        self.messages.recv().ok()
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        let sink = if batch.generation == self.generation {
+            &mut self.current
+        } else {
+            &mut self.previous
+        };
+        let lost = sink
+            .as_mut()
+            .map_or(batch.lines, |sink| sink.write(&batch.bytes));
+        self.state.lines_lost.add(lost as u64);
+        self.state
+            .lines_written
+            .add(batch.lines.saturating_sub(lost) as u64);
+        self.state.release(batch.lines, batch.bytes.len());
+    }
+}
+
+/// An open target.
+#[derive(Debug)]
+pub(super) struct Sink {
+    target: LogTarget,
+    name: String,
+    file: File,
+    /// The last write ended inside of a line.
+    torn: bool,
+    /// Lines lost since writing began to fail.
+    lost: Option<usize>,
+}
+
+impl Sink {
+    /// `None`: off.
+    fn open(target: &LogTarget) -> io::Result<Option<Self>> {
+        let (name, file) = match target {
+            LogTarget::Off => return Ok(None),
+            LogTarget::Stdout => (
+                "stdout".into(),
+                File::from(io::stdout().as_fd().try_clone_to_owned()?),
+            ),
+            LogTarget::Stderr => (
+                "stderr".into(),
+                File::from(io::stderr().as_fd().try_clone_to_owned()?),
+            ),
+            LogTarget::File(path) => {
+                let name = path.display().to_string();
+                // Without O_NONBLOCK, opening a FIFO waits for its reader.
+                let mut options = OpenOptions::new();
+                options
+                    .append(true)
+                    .create(true)
+                    .mode(0o640)
+                    .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+                let file = options.open(path).map_err(|error| {
+                    io::Error::new(
+                        error.kind(),
+                        format!("cannot open the access log {name}: {error}"),
+                    )
+                })?;
+                (name, file)
+            }
+        };
+        Ok(Some(Self {
+            target: target.clone(),
+            name,
+            file,
+            torn: false,
+            lost: None,
+        }))
+    }
+
+    fn reopen(&mut self) {
+        match Self::open(&self.target) {
+            Ok(Some(sink)) => *self = sink,
+            Ok(None) => {}
+            Err(error) => tracing::error!("{error}; the old file goes on being written"),
+        }
+    }
+
+    /// Writes whole lines; returns how many were lost.
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        let (written, result) = self.try_write(bytes);
+        let (done, rest) = bytes.split_at(written.min(bytes.len()));
+        let lost = memchr::memchr_iter(b'\n', rest).count();
+        if let (Err(_), Some(last)) = (&result, done.last()) {
+            self.torn = *last != b'\n';
+        }
+        match (result, self.lost) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(before)) => {
+                tracing::info!(
+                    "the access log {} is written again; {before} lines were lost",
+                    self.name
+                );
+                self.lost = None;
+            }
+            (Err(error), None) => {
+                tracing::error!(
+                    "cannot write the access log {}: {error}; lines are dropped until it works",
+                    self.name
+                );
+                self.lost = Some(lost);
+            }
+            (Err(_), Some(before)) => self.lost = Some(before.saturating_add(lost)),
+        }
+        lost
+    }
+
+    /// How many of the bytes were written, and why not all.
+    fn try_write(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
+        let give_up = Instant::now() + STALL_MAX;
+        let mut written = 0;
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            // What follows a torn line must not be glued to it.
+            match self.file.write(if self.torn { b"\n" } else { rest }) {
+                Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) if self.torn => self.torn = false,
+                Ok(more) => written += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < give_up =>
+                {
+                    wait_writable(&self.file);
+                }
+                Err(error) => return (written, Err(error)),
+            }
+        }
+        (written, Ok(()))
+    }
+}
+
+/// Returns when the file takes bytes again, after 100 ms, or on an error, which the next write will show.
+fn wait_writable(file: &File) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    let _ = poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&limit));
+}
+
+#[cfg(test)]
+mod tests;

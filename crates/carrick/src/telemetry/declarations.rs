@@ -1,0 +1,107 @@
+//! Every metric: its name, its kind, and what it means. `docs/operations.md` is compared with this list in a test.
+
+/// Kinds of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are OpenMetrics'")]
+pub enum MetricKind {
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+}
+
+/// A metric's declaration.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MetricDeclaration {
+    /// The metric family's name.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: MetricKind,
+    /// What it means.
+    pub help: &'static str,
+}
+
+impl MetricDeclaration {
+    /// The name to ask Prometheus for: OpenMetrics appends `_total` to counters and `_info` to infos.
+    #[must_use]
+    pub fn sample_name(&self) -> String {
+        let suffix = match self.kind {
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram => "",
+        };
+        format!("{}{suffix}", self.name)
+    }
+}
+
+/// Declares each metric as a constant, and the list of all of them.
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident $name:literal $help:literal;)*) => {
+        $(pub(super) const $constant: MetricDeclaration =
+            MetricDeclaration { name: $name, kind: MetricKind::$kind, help: $help };)*
+        /// All metrics, in the order in which they are shown.
+        pub const METRICS: &[MetricDeclaration] = &[$($constant),*];
+    };
+}
+
+metrics! {
+    BUILD = Info "carrick_build" "The version that runs.";
+    DRAINING = Gauge "carrick_draining" "1 between SIGTERM and the end.";
+    RELOADS = Counter "carrick_reloads" "Reloads of the configuration, by result: ok, failed (the old one was kept).";
+    ENGINE_USABLE = Gauge "carrick_engine_usable" "1 where the engine can be used on this machine.";
+
+    REQUESTS = Counter "carrick_requests" "Responses sent to clients, by the listener's mode and the status; 499: the client went away first.";
+    REQUEST_SECONDS = Histogram "carrick_request_seconds" "From a request's first byte to its response's last, by the listener's mode.";
+    CONNECT_SECONDS = Histogram "carrick_connect_seconds" "Time to open a connection to an upstream.";
+    FIRST_BYTE_SECONDS = Histogram "carrick_first_byte_seconds" "From a request's being sent to its response's first byte.";
+    TUNNELS = Counter "carrick_tunnels" "Tunnels begun (CONNECT, upgrades, TCP, SNI), by the listener's mode.";
+    TUNNELS_OPEN = Gauge "carrick_tunnels_open" "Tunnels that stand now, by the listener's mode.";
+    TUNNEL_SECONDS = Histogram "carrick_tunnel_seconds" "How long tunnels stood, by the listener's mode.";
+    RETRIES = Counter "carrick_retries" "Requests that were sent once more.";
+    REFUSALS = Counter "carrick_refusals" "Requests and responses that were refused, by reason.";
+
+    CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
+    CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Connections from clients that are open now, by worker.";
+    CLIENT_BYTES = Counter "carrick_client_bytes" "Bytes received from and sent to clients, heads included.";
+    UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Bytes received from and sent to upstreams, heads included.";
+    UPSTREAM_OPENED = Counter "carrick_upstream_connections_opened" "Connections to upstreams that were opened.";
+    UPSTREAM_REUSED = Counter "carrick_upstream_connections_reused" "Requests that went over an upstream connection that was open already.";
+    UPSTREAM_FAILED = Counter "carrick_upstream_connections_failed" "Connections to upstreams that could not be opened.";
+    UPSTREAM_OPEN = Gauge "carrick_upstream_connections_open" "Connections to upstreams that are open now, idle ones included.";
+    UPSTREAM_IDLE = Gauge "carrick_upstream_connections_idle" "Connections to upstreams that wait for a request.";
+
+    SERVER_REQUESTS = Counter "carrick_server_requests" "Requests sent and tunnels opened, by upstream and server.";
+    SERVER_FAILURES = Counter "carrick_server_failures" "Connections that failed and responses that did not come, by upstream and server.";
+    SERVER_BYTES = Counter "carrick_server_bytes" "Body and tunnel bytes, by upstream, server and direction.";
+    SERVER_ACTIVE = Gauge "carrick_server_active" "Requests and tunnels under way, by upstream and server.";
+    SERVER_UP = Gauge "carrick_server_up" "1 while the active health check lets the server be used (always, without one).";
+    HEALTH_CHECKS = Counter "carrick_health_checks" "Active health checks done, by result: good, failed.";
+
+    SPLICES = Counter "carrick_splices" "Directions of transfers and tunnels that moved bytes, by engine.";
+    SPLICE_BYTES = Counter "carrick_splice_bytes" "Bytes moved, by engine.";
+    SPLICE_CHOICES = Counter "carrick_splice_choices" "Decisions for an engine, by reason.";
+    SPLICE_LOCAL_COPY_BYTES = Counter "carrick_splice_local_copy_bytes" "Bytes that were also given to a local copy.";
+    UNSPLICES = Counter "carrick_unsplices" "Splices that were taken back while bytes were in flight.";
+    PIPES_OPEN = Gauge "carrick_pipes_open" "Pipes that are open now, pooled ones included.";
+    PIPES_POOLED = Gauge "carrick_pipes_pooled" "Pipes that are open now and unused.";
+    BUFFERS_IN_USE = Gauge "carrick_copy_buffers_in_use" "Copy buffers that hold bytes in flight now.";
+
+    LIMIT = Gauge "carrick_limit" "What the configuration allows, for limits on something that is held (connections, log_queue, dns_cache: in all; pipes: per worker).";
+    LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
+
+    DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";
+    DNS_LOOKUPS = Counter "carrick_dns_lookups" "Names looked up in the hosts file or at name servers, by result.";
+    DNS_JOINED = Counter "carrick_dns_joined" "Names that were being looked up already when they were asked for.";
+    DNS_NAMES = Gauge "carrick_dns_cache_names" "Names in the control thread's cache.";
+    DNS_UNDER_WAY = Gauge "carrick_dns_lookups_under_way" "Look-ups under way now.";
+
+    LOG_LINES = Counter "carrick_log_lines" "Access log lines written.";
+    LOG_DROPPED = Counter "carrick_log_lines_dropped" "Access log lines lost, by reason: queue (the log thread could not keep up), write (the target refused them).";
+    LOG_WAITING = Gauge "carrick_log_lines_waiting" "Access log lines that wait to be written.";
+
+    PROCESS_CPU = Counter "process_cpu_seconds" "User and system time of the process. What the kernel does for it in soft interrupts is not in it.";
+    PROCESS_MEMORY = Gauge "process_resident_memory_bytes" "Memory of the process that is in RAM.";
+    PROCESS_OPEN_FDS = Gauge "process_open_fds" "File descriptors that are open.";
+    PROCESS_MAX_FDS = Gauge "process_max_fds" "File descriptors that may be open.";
+    PROCESS_START = Gauge "process_start_time_seconds" "When the process started, in seconds since 1970.";
+}
