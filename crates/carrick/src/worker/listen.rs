@@ -32,8 +32,9 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         )
         .map_err(|e| ("socket", e))?;
         if address.is_ipv6() {
+            // `[::]` takes IPv4, too, whatever `net.ipv6.bindv6only` says.
             socket
-                .set_only_v6(true)
+                .set_only_v6(!address.ip().is_unspecified())
                 .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
         }
         socket
@@ -63,20 +64,24 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     })
 }
 
-/// Binds every listener of a plan once per worker.
+/// Listening sockets of one worker, by the address in the configuration.
+pub type Bound = HashMap<SocketAddr, std::net::TcpListener>;
+
+/// Binds every listener of a plan once per worker. Port 0 is the same free port for all of them.
 ///
 /// # Errors
-/// See [`bind`]. An address that another program has is noticed although `SO_REUSEPORT` is set, since it belongs to the same user only by chance:
-/// a first socket without `SO_REUSEPORT` is tried.
-pub fn bound_listeners(plan: &Plan) -> io::Result<Vec<HashMap<SocketAddr, std::net::TcpListener>>> {
-    (0..plan.workers)
-        .map(|_| {
-            plan.listeners
-                .iter()
-                .map(|listener| Ok((listener.address, bind(listener.address)?)))
-                .collect()
-        })
-        .collect()
+/// See [`bind`].
+pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
+    let mut workers: Vec<Bound> = (0..plan.workers).map(|_| Bound::new()).collect();
+    for listener in &plan.listeners {
+        let mut address = listener.address;
+        for bound in &mut workers {
+            let socket = bind(address)?;
+            address = socket.local_addr()?;
+            bound.insert(listener.address, socket);
+        }
+    }
+    Ok(workers)
 }
 
 /// Starts accepting on listeners that are new, stops on those that are gone.
@@ -84,7 +89,7 @@ pub(super) fn adjust(
     worker: &Rc<Worker>,
     accepting: &mut HashMap<SocketAddr, AbortHandle>,
     live: &Live,
-    bound: &mut HashMap<SocketAddr, std::net::TcpListener>,
+    bound: &mut Bound,
 ) -> io::Result<()> {
     accepting.retain(|address, accept| {
         let stays = live
@@ -150,6 +155,8 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+    // A client that came by IPv4 to `[::]` is an IPv4 client.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let admitted = match worker.admission.admit(peer.ip()) {
         Ok(admitted) => admitted,
         Err(full) => {

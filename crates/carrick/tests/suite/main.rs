@@ -3,7 +3,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stderr,
     reason = "a panic in a test is the failure report, also in its helpers"
 )]
-
 mod config;
+mod http;
+mod support;

@@ -1,0 +1,268 @@
+//! A carrick of the play's own: started from a configuration text, ended and checked when it goes out of scope.
+use super::output::Output;
+use super::place::{ADMIN_PORT, FORWARD_PORT, LISTENER_PORT, Place, TUNNEL_PORT};
+use super::{PATIENCE, Peer};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The name of the configuration file in the play's directory.
+const FILE: &str = "carrick.toml";
+
+/// The name of the access log in the play's directory.
+pub const ACCESS_LOG: &str = "access.log";
+
+/// A running carrick.
+#[derive(Debug)]
+pub struct Carrick {
+    child: Child,
+    standard_error: Output,
+    standard_output: Output,
+    directory: PathBuf,
+    listener: SocketAddr,
+    forward: SocketAddr,
+    tunnel: SocketAddr,
+    admin: SocketAddr,
+    is_ended: bool,
+}
+
+/// How a carrick ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status.
+    pub status: ExitStatus,
+    /// All that it wrote to standard error.
+    pub standard_error: String,
+    /// All that it wrote to standard output.
+    pub standard_output: String,
+}
+
+impl Carrick {
+    /// Starts `carrick run` with this configuration and waits until it listens.
+    ///
+    /// In `text`, `{ip}` stands for the play's address. Tables that the text does not have are added: `[admin]` on
+    /// [`ADMIN_PORT`], `[log]` as JSON into [`ACCESS_LOG`], `[workers]` with two of them, `[timeouts]` with a short drain.
+    pub fn start(place: &Place, text: &str) -> Self {
+        Self::try_start(place, text)
+            .unwrap_or_else(|ended| panic!("carrick did not start: {ended:#?}"))
+    }
+
+    /// The same for a carrick that may end instead of listening.
+    pub fn try_start(place: &Place, text: &str) -> Result<Self, Ended> {
+        write_configuration(place, text);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_carrick"))
+            .arg("run")
+            .arg("-c")
+            .arg(place.directory().join(FILE))
+            .current_dir(place.directory())
+            .env("CARRICK_LOG", "carrick=debug,info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program");
+        let standard_error = Output::collect(child.stderr.take().expect("a pipe"));
+        let standard_output = Output::collect(child.stdout.take().expect("a pipe"));
+        let mut carrick = Self {
+            child,
+            standard_error,
+            standard_output,
+            directory: place.directory().to_owned(),
+            listener: place.at(LISTENER_PORT),
+            forward: place.at(FORWARD_PORT),
+            tunnel: place.at(TUNNEL_PORT),
+            admin: place.at(ADMIN_PORT),
+            is_ended: false,
+        };
+        // Everything is bound before this is said.
+        match carrick.standard_error.wait_for(" is ready\n") {
+            Ok(_) => Ok(carrick),
+            Err(_) => Err(carrick.wait()),
+        }
+    }
+
+    /// A switch on [`LISTENER_PORT`] with one upstream of these servers, otherwise with the defaults.
+    pub fn switch(place: &Place, servers: &[SocketAddr]) -> Self {
+        Self::start(place, &switch_text(servers))
+    }
+
+    /// A forward proxy on [`FORWARD_PORT`] that allows `CONNECT` to all ports.
+    pub fn forward(place: &Place) -> Self {
+        Self::start(place, FORWARD_TEXT)
+    }
+
+    /// A TCP tunnel on [`TUNNEL_PORT`] to these servers.
+    pub fn tunnel(place: &Place, servers: &[SocketAddr]) -> Self {
+        Self::start(place, &tunnel_text(servers))
+    }
+
+    /// The address of the switch.
+    pub fn listener(&self) -> SocketAddr {
+        self.listener
+    }
+
+    /// The address of the forward proxy.
+    pub fn forward_address(&self) -> SocketAddr {
+        self.forward
+    }
+
+    /// The address of the tunnel.
+    pub fn tunnel_address(&self) -> SocketAddr {
+        self.tunnel
+    }
+
+    /// The address of the admin interface.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// A client of the switch.
+    pub fn connect(&self) -> Peer {
+        Peer::connect(self.listener)
+    }
+
+    /// A client of the forward proxy.
+    pub fn connect_forward(&self) -> Peer {
+        Peer::connect(self.forward)
+    }
+
+    /// A client of the tunnel.
+    pub fn connect_tunnel(&self) -> Peer {
+        Peer::connect(self.tunnel)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Open descriptors of the process.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
+    }
+
+    /// The directory of its files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What it has written to standard error.
+    pub fn standard_error(&self) -> &Output {
+        &self.standard_error
+    }
+
+    /// What it has written to standard output.
+    pub fn standard_output(&self) -> &Output {
+        &self.standard_output
+    }
+
+    /// Writes another configuration and tells the process to read it.
+    pub fn reload(&self, place: &Place, text: &str) {
+        write_configuration(place, text);
+        self.signal(Signal::HUP);
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the process is there");
+    }
+
+    /// Tells it to end and waits until it has; its exit status must be 0.
+    pub fn stop(mut self) -> Ended {
+        self.end()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("the process's state") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "carrick does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.is_ended = true;
+        Ended {
+            status,
+            standard_error: self.standard_error.wait_for_end(),
+            standard_output: self.standard_output.wait_for_end(),
+        }
+    }
+
+    fn end(&mut self) -> Ended {
+        self.signal(Signal::TERM);
+        let ended = self.wait();
+        assert!(ended.status.success(), "carrick ended badly: {ended:#?}");
+        assert!(
+            !ended.standard_error.contains("panicked"),
+            "a panic: {}",
+            ended.standard_error
+        );
+        ended
+    }
+}
+
+impl Drop for Carrick {
+    fn drop(&mut self) {
+        if self.is_ended {
+            return;
+        }
+        if std::thread::panicking() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            eprintln!("carrick said:\n{}", self.standard_error.text());
+        } else {
+            self.end();
+        }
+    }
+}
+
+/// The configuration of [`Carrick::switch`], to add to.
+pub fn switch_text(servers: &[SocketAddr]) -> String {
+    format!(
+        "[[listener]]\nlisten = \"{{ip}}:{LISTENER_PORT}\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n{}",
+        upstream_text("u", servers)
+    )
+}
+
+/// The configuration of [`Carrick::tunnel`], to add to.
+pub fn tunnel_text(servers: &[SocketAddr]) -> String {
+    format!(
+        "[[listener]]\nlisten = \"{{ip}}:{TUNNEL_PORT}\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"\n{}",
+        upstream_text("u", servers)
+    )
+}
+
+/// The configuration of [`Carrick::forward`]; further keys of the listener may be added.
+pub const FORWARD_TEXT: &str =
+    "[[listener]]\nlisten = \"{ip}:13128\"\nmode = \"forward\"\nconnect_ports = \"all\"\n";
+
+/// An upstream's table; further keys may be added.
+pub fn upstream_text(name: &str, servers: &[SocketAddr]) -> String {
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    format!("[upstream.{name}]\nservers = {servers:?}\n")
+}
+
+fn write_configuration(place: &Place, text: &str) {
+    let mut whole = String::new();
+    let defaults = [
+        ("[admin]", format!("listen = \"{{ip}}:{ADMIN_PORT}\"")),
+        (
+            "[log]",
+            format!("access = \"{ACCESS_LOG}\"\nformat = \"json\""),
+        ),
+        ("[workers]", "count = 2".to_owned()),
+        ("[timeouts]", "drain = \"2s\"".to_owned()),
+    ];
+    for (table, keys) in defaults {
+        if !text.contains(table) {
+            let _ = writeln!(whole, "{table}\n{keys}");
+        }
+    }
+    whole += text;
+    place.write(FILE, &whole.replace("{ip}", &place.ip().to_string()));
+}

@@ -1,0 +1,59 @@
+//! `/metrics`, `/status` and `/health`, as their readers see them.
+use super::{Carrick, Peer, Response, wait_for};
+
+impl Carrick {
+    /// Asks the admin interface.
+    pub fn ask_admin(&self, path: &str) -> Response {
+        let mut peer = Peer::connect(self.admin());
+        peer.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.admin()
+        ))
+    }
+
+    /// The sum of the samples named `name` whose labels include all of `labels`, each as `key="value"`.
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let response = self.ask_admin("/metrics");
+        assert_eq!(response.status, 200, "{}", response.text());
+        sum(&response.text(), name, labels)
+    }
+
+    /// Waits until the samples reach `least`; their sum then.
+    pub fn wait_for_metric(&self, name: &str, labels: &[&str], least: f64) -> f64 {
+        wait_for(&format!("{name} {labels:?} >= {least}"), || {
+            Some(self.metric(name, labels)).filter(|value| *value >= least)
+        })
+    }
+
+    /// How often a limit was reached.
+    pub fn limit_reached(&self, limit: &str) -> f64 {
+        self.metric(
+            "carrick_limit_reached_total",
+            &[&format!("limit=\"{limit}\"")],
+        )
+    }
+
+    /// `/status`.
+    pub fn status(&self) -> serde_json::Value {
+        let response = self.ask_admin("/status");
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_slice(&response.body).expect("JSON")
+    }
+
+    /// Client connections that are open.
+    pub fn clients_open(&self) -> f64 {
+        self.metric("carrick_client_connections_open", &[])
+    }
+}
+
+fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
+    text.lines()
+        .filter_map(|line| {
+            let (sample, value) = line.rsplit_once(' ')?;
+            let (sample_name, sample_labels) = sample.split_once('{').unwrap_or((sample, ""));
+            let fits =
+                sample_name == name && labels.iter().all(|label| sample_labels.contains(label));
+            fits.then(|| value.parse::<f64>().expect("a number"))
+        })
+        .sum()
+}

@@ -1,0 +1,85 @@
+//! What a child process writes, collected while it runs.
+use super::PATIENCE;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+/// The text of a stream so far.
+#[derive(Debug, Clone, Default)]
+pub struct Output(Arc<(Mutex<Collected>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    text: String,
+    is_ended: bool,
+}
+
+impl Output {
+    /// Collects `stream` in a thread of its own until it ends.
+    pub fn collect(stream: impl Read + Send + 'static) -> Self {
+        let output = Self::default();
+        let Self(shared) = output.clone();
+        std::thread::spawn(move || {
+            let mut reader = BufReader::new(stream);
+            let mut line = Vec::new();
+            while reader
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|count| count > 0)
+            {
+                let mut collected = shared.0.lock().expect("no panic in between");
+                collected.text.push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+                shared.1.notify_all();
+            }
+            shared.0.lock().expect("no panic in between").is_ended = true;
+            shared.1.notify_all();
+        });
+        output
+    }
+
+    /// What has come.
+    pub fn text(&self) -> String {
+        self.0.0.lock().expect("no panic in between").text.clone()
+    }
+
+    /// Waits until the text has `part`; the text so far. `Err`: the stream ended without it.
+    pub fn wait_for(&self, part: &str) -> Result<String, String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut collected = self.0.0.lock().expect("no panic in between");
+        while !collected.text.contains(part) {
+            if collected.is_ended {
+                return Err(collected.text.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "waited in vain for {part:?} in:\n{}",
+                collected.text
+            );
+            collected = self
+                .0
+                .1
+                .wait_timeout(collected, left)
+                .expect("no panic in between")
+                .0;
+        }
+        Ok(collected.text.clone())
+    }
+
+    /// Waits for the end of the stream; all of its text.
+    pub fn wait_for_end(&self) -> String {
+        let mut collected = self.0.0.lock().expect("no panic in between");
+        let deadline = Instant::now() + PATIENCE;
+        while !collected.is_ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "the output does not end");
+            collected = self
+                .0
+                .1
+                .wait_timeout(collected, left)
+                .expect("no panic in between")
+                .0;
+        }
+        collected.text.clone()
+    }
+}

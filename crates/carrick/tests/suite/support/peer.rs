@@ -1,0 +1,267 @@
+//! One end of a TCP connection, driven by a script: every step waits for what it needs, and fails with what came instead.
+use super::PATIENCE;
+use super::message::{Response, head_end, read_response};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A scripted client or server connection.
+#[derive(Debug)]
+pub struct Peer {
+    stream: TcpStream,
+    /// Came, but not taken yet.
+    buffer: Vec<u8>,
+}
+
+/// How the other side ended, with what came before and was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With FIN.
+    Closed(Vec<u8>),
+    /// With RST.
+    Reset(Vec<u8>),
+}
+
+impl Ending {
+    /// What came before the end.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Closed(bytes) | Self::Reset(bytes) => bytes,
+        }
+    }
+}
+
+impl Peer {
+    /// Takes a connection that stands.
+    pub fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("a TCP option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream
+            .set_write_timeout(Some(PATIENCE))
+            .expect("a time-out");
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Connects.
+    pub fn connect(to: SocketAddr) -> Self {
+        Self::new(TcpStream::connect(to).unwrap_or_else(|error| panic!("connect to {to}: {error}")))
+    }
+
+    /// Connects from an address of one's choice.
+    pub fn connect_from(from: IpAddr, to: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
+            .expect("a socket");
+        socket
+            .bind(&SocketAddr::new(from, 0).into())
+            .expect("a local address");
+        socket
+            .connect(&to.into())
+            .unwrap_or_else(|error| panic!("connect to {to}: {error}"));
+        Self::new(socket.into())
+    }
+
+    /// Connects with small socket buffers: `bytes` each way (the kernel doubles and rounds).
+    pub fn connect_with_buffers(to: SocketAddr, bytes: usize) -> Self {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
+            .expect("a socket");
+        // Before connecting, so that the window is small from the start.
+        socket.set_recv_buffer_size(bytes).expect("a buffer size");
+        socket.set_send_buffer_size(bytes).expect("a buffer size");
+        socket
+            .connect(&to.into())
+            .unwrap_or_else(|error| panic!("connect to {to}: {error}"));
+        Self::new(socket.into())
+    }
+
+    /// The connection itself.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// This end's address.
+    pub fn local_address(&self) -> SocketAddr {
+        self.stream.local_addr().expect("an address")
+    }
+
+    /// The other end's address.
+    pub fn peer_address(&self) -> SocketAddr {
+        self.stream.peer_addr().expect("an address")
+    }
+
+    /// A second handle for another thread, which reads or writes while this one does the other; what was read ahead stays here.
+    pub fn second(&self) -> Self {
+        Self {
+            stream: self.stream.try_clone().expect("a second descriptor"),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes)
+            .unwrap_or_else(|error| panic!("send: {error}"));
+    }
+
+    /// The same where the other side may be gone.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Sends `bytes` in pieces of these sizes, over and over; after each the other side has the time to read it apart.
+    pub fn send_in_pieces(&mut self, bytes: impl AsRef<[u8]>, sizes: &[usize]) {
+        let mut rest = bytes.as_ref();
+        for size in sizes.iter().cycle() {
+            let (piece, after) = rest.split_at((*size).clamp(1, rest.len().max(1)).min(rest.len()));
+            self.send(piece);
+            rest = after;
+            if rest.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends this side; the other may go on sending.
+    pub fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("a half-close");
+    }
+
+    /// Resets the connection.
+    pub fn reset(self) {
+        SockRef::from(&self.stream)
+            .set_linger(Some(Duration::ZERO))
+            .expect("SO_LINGER");
+    }
+
+    /// Reads more into the buffer; 0: the other side has ended.
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut chunk = [0; 64 * 1024];
+        let count = loop {
+            match self.stream.read(&mut chunk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        self.buffer.extend_from_slice(&chunk[..count]);
+        Ok(count)
+    }
+
+    /// Reads more; the end and errors are failures.
+    pub(super) fn fill_or_fail(&mut self, wanted: &str) {
+        match self.fill() {
+            Ok(0) => panic!(
+                "{wanted} was wanted, the end came; before it {}",
+                self.shown()
+            ),
+            Ok(_) => {}
+            Err(error) => panic!("{wanted} was wanted: {error}; before it {}", self.shown()),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let shown = &self.buffer[..self.buffer.len().min(2000)];
+        format!(
+            "{} bytes: {:?}",
+            self.buffer.len(),
+            String::from_utf8_lossy(shown)
+        )
+    }
+
+    pub(super) fn buffered(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    pub(super) fn take_buffered(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.buffer.split_off(count);
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    /// Reads a head, up to and with its empty line.
+    pub fn read_head(&mut self) -> String {
+        loop {
+            if let Some(end) = head_end(&self.buffer) {
+                return String::from_utf8_lossy(&self.take_buffered(end)).into_owned();
+            }
+            self.fill_or_fail("a head");
+        }
+    }
+
+    /// Reads exactly `count` bytes.
+    pub fn read_exact(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            self.fill_or_fail(&format!("{count} bytes"));
+        }
+        self.take_buffered(count)
+    }
+
+    /// Reads as many bytes as `expected` has; they must be those.
+    pub fn expect(&mut self, expected: impl AsRef<[u8]>) {
+        let expected = expected.as_ref();
+        let came = self.read_exact(expected.len());
+        assert!(
+            came == expected,
+            "{:?} came instead of {:?}",
+            String::from_utf8_lossy(&came[..came.len().min(2000)]),
+            String::from_utf8_lossy(&expected[..expected.len().min(2000)])
+        );
+    }
+
+    /// Reads a response to a request with this method, body included; interim responses are kept apart.
+    pub fn read_response(&mut self, method: &str) -> Response {
+        read_response(self, method)
+    }
+
+    /// Reads until the other side ends, in whatever way.
+    pub fn read_ending(&mut self) -> Ending {
+        loop {
+            match self.fill() {
+                Ok(0) => return Ending::Closed(std::mem::take(&mut self.buffer)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Ending::Reset(std::mem::take(&mut self.buffer));
+                }
+                Err(error) => panic!("the end was wanted: {error}; before it {}", self.shown()),
+            }
+        }
+    }
+
+    /// Reads until the other side ends with FIN; what came.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        match self.read_ending() {
+            Ending::Closed(bytes) => bytes,
+            Ending::Reset(bytes) => panic!("reset after {:?}", String::from_utf8_lossy(&bytes)),
+        }
+    }
+
+    /// The other side must end with FIN, and nothing more may come before it.
+    pub fn expect_end(&mut self) {
+        let rest = self.read_to_end();
+        assert!(
+            rest.is_empty(),
+            "more came: {:?}",
+            String::from_utf8_lossy(&rest)
+        );
+    }
+
+    /// Whether anything, data or an end, has come that was not taken; does not wait.
+    pub fn has_more(&mut self) -> bool {
+        if !self.buffer.is_empty() {
+            return true;
+        }
+        self.stream.set_nonblocking(true).expect("a socket option");
+        let result = self.fill();
+        self.stream.set_nonblocking(false).expect("a socket option");
+        !matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends a request and reads its response.
+    pub fn ask(&mut self, request: &str) -> Response {
+        self.send(request);
+        let method = request.split(' ').next().unwrap_or_default();
+        self.read_response(method)
+    }
+}

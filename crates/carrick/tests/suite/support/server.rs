@@ -1,0 +1,201 @@
+//! A server under the play's control: connections are accepted one by one, or served by a function in threads.
+use super::{PATIENCE, Peer, Place};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A listening server.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens on a free port of the play's address.
+    pub fn listen(place: &Place) -> Self {
+        Self::listen_at(place.at(0))
+    }
+
+    /// Listens on an address.
+    pub fn listen_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address)
+            .unwrap_or_else(|error| panic!("listen on {address}: {error}"));
+        let address = listener.local_addr().expect("an address");
+        Self { listener, address }
+    }
+
+    /// Listens with small socket buffers, which accepted connections inherit.
+    pub fn listen_with_buffers(place: &Place, bytes: usize) -> Self {
+        let socket =
+            Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).expect("a socket");
+        socket.set_recv_buffer_size(bytes).expect("a buffer size");
+        socket.set_send_buffer_size(bytes).expect("a buffer size");
+        socket.bind(&place.at(0).into()).expect("an address");
+        socket.listen(1024).expect("a listening socket");
+        let listener: TcpListener = socket.into();
+        let address = listener.local_addr().expect("an address");
+        Self { listener, address }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits for the next connection.
+    pub fn accept(&self) -> Peer {
+        self.accept_until(Instant::now() + PATIENCE)
+            .unwrap_or_else(|| panic!("nobody connected to {}", self.address))
+    }
+
+    /// A connection that is there already.
+    pub fn try_accept(&self) -> Option<Peer> {
+        self.listener
+            .set_nonblocking(true)
+            .expect("a socket option");
+        match self.listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).expect("a socket option");
+                Some(Peer::new(stream))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => panic!("accept: {error}"),
+        }
+    }
+
+    fn accept_until(&self, deadline: Instant) -> Option<Peer> {
+        // A time limit for accept(2) is the socket's receive time-out.
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        SockRef::from(&self.listener)
+            .set_read_timeout(Some(left))
+            .expect("a time-out");
+        self.listener
+            .set_nonblocking(false)
+            .expect("a socket option");
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => return Some(Peer::new(stream)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("accept: {error}"),
+            }
+        }
+    }
+
+    /// Nobody may have connected.
+    pub fn expect_nobody(&self) {
+        if let Some(mut peer) = self.try_accept() {
+            let came = peer.has_more();
+            panic!(
+                "somebody connected to {} (sent something: {came})",
+                self.address
+            );
+        }
+    }
+
+    /// Serves every connection with `serve` in a thread of its own, until the returned guard is dropped.
+    ///
+    /// `serve` gets the connection and its number, from 0. A panic in it fails the play when the guard is dropped.
+    pub fn serve(self, serve: impl Fn(Peer, usize) + Send + Sync + 'static) -> Serving {
+        let address = self.address;
+        let stop = Arc::new(AtomicBool::new(false));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
+        let thread = std::thread::spawn(move || {
+            let serve = Arc::new(serve);
+            let mut threads = Vec::new();
+            loop {
+                let peer = self.accept_until(Instant::now() + 4 * PATIENCE);
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+                let Some(peer) = peer else { break };
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let serve = Arc::clone(&serve);
+                threads.push(std::thread::spawn(move || serve(peer, number)));
+            }
+            drop(self);
+            // Threads that wait for a carrick that still runs are left behind; only failures matter.
+            threads
+                .into_iter()
+                .filter(JoinHandle::is_finished)
+                .filter_map(|thread| thread.join().err())
+                .count()
+        });
+        Serving {
+            address,
+            accepted,
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+/// A server that serves by itself, until dropped.
+#[derive(Debug)]
+pub struct Serving {
+    address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<usize>>,
+}
+
+impl Serving {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        let woken = std::net::TcpStream::connect(self.address);
+        let failures = self.thread.take().and_then(|thread| thread.join().ok());
+        drop(woken);
+        if !std::thread::panicking() {
+            assert_eq!(
+                failures,
+                Some(0),
+                "threads of the server at {} panicked",
+                self.address
+            );
+        }
+    }
+}
+
+/// Serves requests without bodies on a connection until the client ends: `answer` gets the head and gives the whole response.
+pub fn answer_requests(mut peer: Peer, mut answer: impl FnMut(&str) -> Vec<u8>) {
+    while peer.waits_for_head() {
+        let head = peer.read_head();
+        let response = answer(&head);
+        if peer.try_send(response).is_err() {
+            return;
+        }
+    }
+}
+
+impl Peer {
+    /// Waits until more comes; false: the other side ended instead, and nothing is left.
+    pub fn waits_for_head(&mut self) -> bool {
+        if !self.buffered().is_empty() {
+            return true;
+        }
+        let mut byte = [0];
+        // An idle connection of a pool may stay for the whole play: a time-out is an end, too.
+        self.stream().peek(&mut byte).is_ok_and(|count| count > 0)
+    }
+}
