@@ -140,8 +140,17 @@ pub async fn relay(
 fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
     let head = &scratch.request_head;
     scratch.out.clear();
+    let default_host = match &destination.place {
+        Place::Group { group, .. } => group
+            .state
+            .servers
+            .first()
+            .map_or("", |server| &server.label),
+        Place::Origin { .. } => "",
+    };
     let how = RequestRewrite {
         form: destination.form,
+        default_host,
         via: &client.listener.via,
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
