@@ -6,6 +6,9 @@
     clippy::print_stderr,
     reason = "a panic in a test is the failure report, also in its helpers"
 )]
+mod clients;
 mod config;
 mod http;
+mod memory;
+mod operations;
 mod support;
