@@ -70,6 +70,8 @@ pub(crate) struct Flow {
     ended: Option<Ended>,
     /// Read once without waiting for readiness.
     look_anyway: bool,
+    /// The last poll ended with its turn, not with an empty socket.
+    yielded: bool,
     copy_counted: bool,
     pipe_counted: bool,
 }
@@ -100,6 +102,7 @@ impl Flow {
             pass_end: false,
             ended: None,
             look_anyway: false,
+            yielded: false,
             copy_counted: false,
             pipe_counted: false,
         }
@@ -159,9 +162,10 @@ impl Flow {
         }
         let turn_end = self.written_bytes.saturating_add(TURN_BYTES);
         let mut bursts = 0;
+        let mut woken = !std::mem::take(&mut self.yielded);
         loop {
             if matches!(self.held, Held::Nothing) && !self.is_all_taken() {
-                match self.take(cx, ends, sink, bursts == 0) {
+                match self.take(cx, ends, sink, std::mem::take(&mut woken)) {
                     Poll::Ready(Ok(())) => bursts += 1,
                     Poll::Ready(Err(fault)) => {
                         // What the caller holds was sent before the sender failed.
@@ -183,6 +187,7 @@ impl Flow {
                 return self.finish(ends);
             }
             if bursts >= TURN_BURSTS || self.written_bytes >= turn_end {
+                self.yielded = true;
                 cx.waker().wake_by_ref();
                 return Step::Yield;
             }
@@ -206,13 +211,13 @@ impl Flow {
         Step::Ended(ended)
     }
 
-    /// Takes one burst from the sender. `first`: nothing was taken in this poll so far.
+    /// Takes one burst from the sender. `woken`: an event said that there is something to be taken.
     fn take(
         &mut self,
         cx: &mut Context<'_>,
         ends: &Ends<'_>,
         sink: &mut Sink<'_>,
-        first: bool,
+        woken: bool,
     ) -> Poll<Result<(), Fault>> {
         if std::mem::take(&mut self.look_anyway) && self.take_anyway(ends, sink)? {
             return Poll::Ready(Ok(()));
@@ -220,7 +225,7 @@ impl Flow {
         loop {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
             let taken = match self.chooser.engine(self.remaining_bytes) {
-                Engine::Pipe => self.take_into_pipe(ends, sink, first),
+                Engine::Pipe => self.take_into_pipe(ends, sink, woken),
                 Engine::Copy => self.take_into_buffer(ends, sink),
             };
             match taken {
@@ -287,7 +292,7 @@ impl Flow {
         &mut self,
         ends: &Ends<'_>,
         sink: &mut Sink<'_>,
-        first: bool,
+        woken: bool,
     ) -> Result<(), Fault> {
         let Some(pipe) = ends.splicer.take_pipe() else {
             ends.splicer
@@ -332,9 +337,9 @@ impl Flow {
                     ends.splicer.put_pipe(copy_pipe, 0);
                 }
                 match outcome {
-                    // splice(2) also says so when urgent data is first in the queue: recv(2) knows.
+                    // splice(2) says so, too, when urgent data is first in the queue: recv(2) knows.
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock && !first => {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && !woken => {
                         return Err(from_fault("splice")(error));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -396,7 +401,13 @@ impl Flow {
             match self.put(ends, sink) {
                 Ok(()) => {}
                 Err(fault) if fault.source.kind() == ErrorKind::WouldBlock => {
-                    ready!(ends.to.poll_write_ready(cx)).map_err(to_fault("poll"))?;
+                    match ends.to.poll_write_ready(cx) {
+                        Poll::Ready(ready) => ready.map_err(to_fault("poll"))?,
+                        Poll::Pending => {
+                            self.hold_less(ends.splicer);
+                            return Poll::Pending;
+                        }
+                    }
                 }
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
@@ -456,6 +467,16 @@ impl Flow {
         }
         if emptied {
             self.release(ends.splicer);
+        }
+    }
+
+    /// A receiver that takes its time does not keep a whole buffer for the little that is left in it.
+    fn hold_less(&mut self, splicer: &Splicer) {
+        if let Held::Buffer { buffer, start, end } = &mut self.held
+            && *end - *start <= buffer.len() / 4
+        {
+            splicer.shrink(buffer, *start..*end);
+            (*start, *end) = (0, buffer.len());
         }
     }
 
