@@ -1,7 +1,7 @@
 //! Listening: binding, accepting, and following the configuration when it changes.
 use super::admission::Full;
 use super::{SessionGuard, Worker, live::Live};
-use crate::config::plan::Plan;
+use crate::config::plan::{ListenerPlan, Mode, Plan};
 use crate::proxy;
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +18,15 @@ const BACKLOG: i32 = 65_535;
 
 /// How long accepting pauses when a limit is reached.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the kernel holds a connection back that sends no request; then it is accepted all the same (`TCP_DEFER_ACCEPT`, tcp(7)).
+const DEFER_SECONDS: i32 = 1;
+
+/// A listener that a worker accepts on.
+pub(super) struct Accepting {
+    pub(super) task: AbortHandle,
+    deferred: bool,
+}
 
 /// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it.
 ///
@@ -87,18 +96,16 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
 /// Starts accepting on listeners that are new, stops on those that are gone.
 pub(super) fn adjust(
     worker: &Rc<Worker>,
-    accepting: &mut HashMap<SocketAddr, AbortHandle>,
+    accepting: &mut HashMap<SocketAddr, Accepting>,
     live: &Live,
     bound: &mut Bound,
 ) -> io::Result<()> {
-    accepting.retain(|address, accept| {
-        let stays = live
-            .plan
-            .listeners
-            .iter()
-            .any(|listener| listener.address == *address);
+    accepting.retain(|address, accepting| {
+        let stays = live.plan.listeners.iter().any(|listener| {
+            listener.address == *address && client_speaks_first(listener) == accepting.deferred
+        });
         if !stays {
-            accept.abort();
+            accepting.task.abort();
         }
         stays
     });
@@ -111,11 +118,27 @@ pub(super) fn adjust(
             Some(socket) => socket,
             None => bind(address)?,
         };
+        let deferred = client_speaks_first(listener);
+        if deferred {
+            // Only a saving: without it the first request costs one more wake-up.
+            let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
+        }
         let socket = TcpListener::from_std(socket)?;
         let task = tokio::task::spawn_local(accept_all(Rc::clone(worker), socket, address));
-        accepting.insert(address, task.abort_handle());
+        accepting.insert(
+            address,
+            Accepting {
+                task: task.abort_handle(),
+                deferred,
+            },
+        );
     }
     Ok(())
+}
+
+/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel the server may speak first.
+fn client_speaks_first(listener: &ListenerPlan) -> bool {
+    !matches!(listener.mode, Mode::Tunnel(_))
 }
 
 async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr) {

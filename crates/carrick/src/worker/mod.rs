@@ -26,8 +26,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 
+use listen::Accepting;
 pub use listen::{Bound, bind, bind_all};
 
 /// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
@@ -196,10 +196,10 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
 }
 
 /// Stops listening, lets sessions finish, at most for the plan's drain time.
-async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, AbortHandle>) {
+async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
     let limit = worker.live().plan().timeouts.drain;
     for accept in accepting.values() {
-        accept.abort();
+        accept.task.abort();
     }
     drop(accepting);
     let everybody_gone = async {
