@@ -8,4 +8,5 @@
 )]
 mod config;
 mod http;
+mod refusals;
 mod support;
