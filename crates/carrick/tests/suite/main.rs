@@ -6,6 +6,7 @@
     clippy::print_stderr,
     reason = "a panic of a helper is the failure report of the test that called it"
 )]
+mod bodies;
 mod config;
 mod http;
 mod refusals;
