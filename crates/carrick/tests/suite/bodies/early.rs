@@ -70,8 +70,10 @@ fn a_response_that_is_whole_before_the_body_is_does_not_cut_the_body() {
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let response = client.read_response("POST");
     assert_eq!(response.text(), "ok");
-    // The response was over first: neither connection is used again, and the client was told.
+    // The response was over first, and the client was told that this is its last; but the server did not say that it wants no more.
     assert_eq!(response.field("connection").as_deref(), Some("close"));
+    client.send("secon");
+    upstream.expect("secon");
     client.expect_end();
 }
 
