@@ -6,6 +6,8 @@
     clippy::print_stderr,
     reason = "a panic in a test is the failure report, also in its helpers"
 )]
+mod bodies;
 mod config;
 mod http;
+mod refusals;
 mod support;

@@ -163,12 +163,8 @@ impl Peer {
     }
 
     fn shown(&self) -> String {
-        let shown = &self.buffer[..self.buffer.len().min(2000)];
-        format!(
-            "{} bytes: {:?}",
-            self.buffer.len(),
-            String::from_utf8_lossy(shown)
-        )
+        let shown = &self.buffer[..self.buffer.len().min(500)];
+        format!("{} bytes: \"{}\"", self.buffer.len(), shown.escape_ascii())
     }
 
     pub(super) fn buffered(&self) -> &[u8] {
@@ -204,9 +200,9 @@ impl Peer {
         let came = self.read_exact(expected.len());
         assert!(
             came == expected,
-            "{:?} came instead of {:?}",
-            String::from_utf8_lossy(&came[..came.len().min(2000)]),
-            String::from_utf8_lossy(&expected[..expected.len().min(2000)])
+            "\"{}\" came instead of \"{}\"",
+            came[..came.len().min(500)].escape_ascii(),
+            expected[..expected.len().min(500)].escape_ascii()
         );
     }
 
