@@ -9,3 +9,4 @@
 mod config;
 mod http;
 mod support;
+mod tidiness;
