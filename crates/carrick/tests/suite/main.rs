@@ -11,3 +11,4 @@ mod config;
 mod http;
 mod refusals;
 mod support;
+mod tidiness;
