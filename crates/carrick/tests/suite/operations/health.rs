@@ -41,7 +41,7 @@ fn a_sick_server_gets_no_requests_until_it_is_well_again() {
     let a = server(&place, "a", &a_is_well);
     let b = server(&place, "b", &b_is_well);
     let text = carrick::switch_text(&[a.address(), b.address()])
-        + "health = { path = \"/healthz\", every = \"100ms\", fall = 2, rise = 2 }\n";
+        + "health = { path = \"/healthz\", every = \"500ms\", fall = 2, rise = 2 }\n";
     let carrick = Carrick::start(&place, &text);
     let label = format!("server=\"{}\"", a.address());
     let is_up = |expected: bool| {

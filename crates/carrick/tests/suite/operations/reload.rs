@@ -96,7 +96,8 @@ fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
     client.send(ASK);
     let mut upstream = server.accept();
     upstream.read_head();
-    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
+    // The connection ends, so that only the other one is there to be used again.
+    upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab");
     client.read_head();
     client.expect("ab");
     let mut idle = Peer::connect(place.at(SECOND_PORT));

@@ -2,7 +2,7 @@
 use super::echo_server;
 use crate::support::carrick::{PROGRAM, Ended};
 use crate::support::output::Output;
-use crate::support::place::LISTENER_PORT;
+use crate::support::place::{ADMIN_PORT, LISTENER_PORT};
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
@@ -38,11 +38,10 @@ fn a_second_carrick_on_the_same_addresses_does_not_start() {
     let server = echo_server(&place);
     let text = carrick::switch_text(&[server.address()]);
     let first = Carrick::start(&place, &text);
-    must_end(&place, &text, 1);
-    // Workers share a port among themselves, but not with another process, not even of the same user.
-    let without_admin = format!("[admin]\nlisten = \"\"\n{text}");
-    let ended = must_end(&place, &without_admin, 1);
-    assert!(ended.standard_error.contains("another program listens there"), "{ended:#?}");
+    let ended = must_end(&place, &text, 1);
+    let admin = format!("cannot listen on {} for admin", place.at(ADMIN_PORT));
+    assert!(ended.standard_error.contains(&admin), "{ended:#?}");
+    assert!(ended.standard_error.contains("does another carrick run?"), "{ended:#?}");
     assert_eq!(first.connect().ask(ASK).status, 200);
 }
 
@@ -134,7 +133,7 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
     );
     let standard_error = Output::collect(child.0.stderr.take().expect("a pipe"));
     let standard_output = Output::collect(child.0.stdout.take().expect("a pipe"));
-    let banner = match standard_error.wait_for("carrick doctor\n") {
+    let banner = match standard_error.wait_for("/status\n") {
         Ok(banner) => banner,
         Err(said) if said.contains("cannot listen on") => {
             eprintln!("skipped: somebody took port 3128 or 3129");
