@@ -11,3 +11,5 @@ mod config;
 mod http;
 mod refusals;
 mod support;
+mod tunnels;
+mod upstreams;
