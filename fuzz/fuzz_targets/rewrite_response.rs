@@ -1,7 +1,7 @@
 //! Runs `checks::rewrite_response` on whatever the fuzzer makes up.
 #![no_main]
 
-#[path = "../../crates/carrick-logic/tests/suite/checks.rs"]
+#[path = "../../crates/carrick-logic/tests/suite/checks/mod.rs"]
 #[allow(dead_code, reason = "each target uses one of the checks")]
 mod checks;
 

@@ -58,6 +58,7 @@ fn main() {
 fn requests(name: &str, bytes: &[u8]) {
     let mut how = RequestRewrite {
         form: TargetForm::Origin,
+        default_host: "",
         via: "carrick",
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         forwarded: Forwarded::Unchanged,

@@ -10,7 +10,7 @@ mod version_2;
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What a PROXY header says of the connection.
+/// What a PROXY header says of the connection. What was read has no IPv4-mapped addresses, but IPv4 ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
     /// The client's address.
@@ -36,10 +36,28 @@ pub const HEADER_BYTES_MAX: usize = 4096;
 /// # Errors
 /// Says what is wrong; the connection is to be closed without an answer.
 pub fn read(bytes: &[u8]) -> Result<Header, &'static str> {
-    match bytes.first() {
-        None => Ok(Header::Partial),
-        Some(b'P') => version_1::read(bytes),
-        Some(_) => version_2::read(bytes),
+    let header = match bytes.first() {
+        None => Header::Partial,
+        Some(b'P') => version_1::read(bytes)?,
+        Some(_) => version_2::read(bytes)?,
+    };
+    Ok(match header {
+        Header::Partial => Header::Partial,
+        Header::Complete(length, endpoints) => {
+            Header::Complete(length, endpoints.map(Endpoints::to_canonical))
+        }
+    })
+}
+
+impl Endpoints {
+    /// With IPv4-mapped addresses as the IPv4 addresses that they are.
+    fn to_canonical(self) -> Self {
+        let canonical =
+            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Self {
+            source: canonical(self.source),
+            destination: canonical(self.destination),
+        }
     }
 }
 
@@ -48,9 +66,11 @@ pub fn read(bytes: &[u8]) -> Result<Header, &'static str> {
 /// IPv4-mapped addresses are written as IPv4. If the two addresses are of different families, the IPv4 one is written as
 /// an IPv4-mapped IPv6 address.
 pub fn write(out: &mut Vec<u8>, endpoints: &Endpoints, version_1: bool) {
-    let source = endpoints.source.ip().to_canonical();
-    let destination = endpoints.destination.ip().to_canonical();
-    let addresses = match (source, destination) {
+    let Endpoints {
+        source,
+        destination,
+    } = endpoints.to_canonical();
+    let addresses = match (source.ip(), destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4([source, destination]),
         (source, destination) => {
             Addresses::V6([source, destination].map(|address| match address {
@@ -59,7 +79,7 @@ pub fn write(out: &mut Vec<u8>, endpoints: &Endpoints, version_1: bool) {
             }))
         }
     };
-    let ports = [endpoints.source.port(), endpoints.destination.port()];
+    let ports = [source.port(), destination.port()];
     if version_1 {
         version_1::write(out, &addresses, ports);
     } else {

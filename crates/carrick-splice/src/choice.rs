@@ -2,6 +2,10 @@
 
 use crate::Engine;
 
+// Where copying and a pipe cost the same was measured with keep-alive requests over veth, in CPU time of the relaying
+// process per request: 10 KB, 24.7 us copied and 24.6 us by pipe; 64 KB, 50 us and 31 us; 1 MB, 430 us and 130 us. At
+// 1 KB two splice(2) calls cost 1 to 3 us more than recv(2) and send(2).
+
 /// A body of at least so many bytes goes by pipe from its first byte.
 pub(crate) const LARGE_BODY_BYTES: u64 = 16 << 10;
 

@@ -8,6 +8,53 @@
 //! |---|---|---|
 //! | [`Engine::Copy`] | through the process | small transfers; anything that must be looked at |
 //! | [`Engine::Pipe`] | socket, pipe, socket by `splice(2)`; `tee(2)` for the local copy | bulk |
+//!
+//! Bytes are held only while they are in flight, in a buffer or pipe from the splicer's pools: an idle tunnel costs its
+//! state, a few hundred bytes, and its two sockets. A receiver that does not read holds its sender back, as TCP does.
+//!
+//! A response of known length, passed on and followed by the next one on the same connections:
+//!
+//! ```
+//! use carrick_splice::{Counters, End, Ended, Order, PoolLimits, Splicer, tcp};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use tokio::net::{TcpListener, TcpStream};
+//!
+//! # async fn connection() -> std::io::Result<(TcpStream, TcpStream)> {
+//! #     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! #     let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr()?), listener.accept());
+//! #     Ok((near?, far?.0))
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (mut server, upstream) = connection().await?;
+//! # let (client, mut browser) = connection().await?;
+//! let splicer = Splicer::new(PoolLimits::default(), std::sync::Arc::new(Counters::default()));
+//! tcp::set_nodelay(&client)?;
+//! # server.write_all(b"hello world, and the next response").await?;
+//!
+//! // The head was read and judged. Of the body, eleven bytes long, "hel" was read together with it; the rest is still in
+//! // the upstream's socket.
+//! # let mut read = [0; 3];
+//! # let mut upstream = upstream;
+//! # upstream.read_exact(&mut read).await?;
+//! let head_and_more = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhel";
+//! let order = Order { prefix: head_and_more, ..Order::new(End::AfterBytes(8)) };
+//! let mut transfer = splicer.transfer(&upstream, &client, order);
+//! match transfer.run().await {
+//!     Ok(Ended::Bytes) => {} // Both connections stand behind the body: they can be used again.
+//!     Ok(_) => tcp::reset_on_close(&client)?, // The upstream closed early, or nothing moves any more.
+//!     Err(fault) => return Err(fault.into()),
+//! }
+//! # drop(transfer);
+//! # let mut arrived = vec![0; head_and_more.len() + 8];
+//! # browser.read_exact(&mut arrived).await?;
+//! # assert!(arrived.ends_with(b"\r\n\r\nhello world"));
+//! # assert_eq!(tcp::pending_input(&upstream)?, 23);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For a relay, see `examples/relay.rs`.
 
 mod choice;
 mod counters;

@@ -17,7 +17,8 @@ pub struct PoolLimits {
     pub pipes_max: usize,
     /// Unused pipes that are kept.
     pub pipes_idle_max: usize,
-    /// Size asked of each pipe, in bytes. The kernel may give less: `fs.pipe-max-size`, `fs.pipe-user-pages-soft`.
+    /// Size asked of each pipe, in bytes. It bounds the number of pieces of memory that a pipe holds, one per 4 KB, rather
+    /// than the bytes. The kernel may give less: `fs.pipe-max-size`, `fs.pipe-user-pages-soft`.
     pub pipe_bytes: usize,
     /// Size of each copy buffer, in bytes.
     pub copy_buffer_bytes: usize,
@@ -31,13 +32,17 @@ impl Default for PoolLimits {
             pipes_max: 2048,
             pipes_idle_max: 64,
             pipe_bytes: 1 << 20,
-            copy_buffer_bytes: 32 << 10,
+            // Copying 1 MB costs 365 to 430 us with 64 KB and more, 475 us with 32 KB, 780 us with 16 KB.
+            copy_buffer_bytes: 64 << 10,
             buffers_idle_max: 64,
         }
     }
 }
 
 /// Makes transfers and exchanges, and owns what they share: pipes, buffers, counters. A cheap handle; one per thread.
+///
+/// What it makes must be polled on a tokio runtime with its I/O and time drivers enabled, the one that the streams belong
+/// to. `SIGPIPE` must be ignored, as Rust programs do from their start: splice(2) knows no `MSG_NOSIGNAL`.
 #[derive(Clone)]
 pub struct Splicer(Rc<Pools>);
 
@@ -171,13 +176,26 @@ impl Splicer {
         }
     }
 
-    /// Gives a copy buffer back.
+    /// Gives a copy buffer back, or one that [`shrink`](Splicer::shrink) made.
     #[inline]
     pub(crate) fn put_buffer(&self, buffer: Box<[u8]>) {
+        self.0.counters.buffers_in_use.sub(1);
+        self.pool_buffer(buffer);
+    }
+
+    /// A buffer of just the size of `bytes` in place of `buffer`, which goes back to the pool.
+    pub(crate) fn shrink(&self, buffer: &mut Box<[u8]>, bytes: std::ops::Range<usize>) {
+        let small = Box::from(&buffer[bytes]);
+        self.pool_buffer(std::mem::replace(buffer, small));
+    }
+
+    #[inline]
+    fn pool_buffer(&self, buffer: Box<[u8]>) {
         let pools = &*self.0;
-        pools.counters.buffers_in_use.sub(1);
         let mut buffers = pools.buffers.borrow_mut();
-        if buffers.len() < pools.limits.buffers_idle_max {
+        if buffer.len() == pools.limits.copy_buffer_bytes
+            && buffers.len() < pools.limits.buffers_idle_max
+        {
             buffers.push(buffer);
             pools.counters.buffers_pooled.add(1);
         }

@@ -2,6 +2,7 @@
 
 use socket2::SockRef;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -28,4 +29,30 @@ pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
 /// What `ioctl` says.
 pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
+}
+
+/// Lets the kernel hold back connections that have not sent anything yet, for about so many seconds (`TCP_DEFER_ACCEPT`, tcp(7)):
+/// for protocols in which the client speaks first.
+///
+/// # Errors
+/// Those of `setsockopt(2)`.
+#[expect(unsafe_code, reason = "no library has this option")]
+pub fn defer_accept(listener: &impl AsFd, seconds: i32) -> io::Result<()> {
+    let fd = listener.as_fd().as_raw_fd();
+    let size = std::mem::size_of_val(&seconds) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

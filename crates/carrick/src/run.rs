@@ -10,7 +10,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
-use crate::worker::{self, Orders, WorkerParts};
+use crate::worker::{self, Bound, Orders, WorkerParts};
 use carrick_splice::probe::{Feature, probe};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
@@ -85,7 +85,8 @@ impl Program {
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state))?;
-        let listeners = worker::bound_listeners(&plan)?;
+        let listeners = worker::bind_all(&plan)?;
+        announce(&plan, &features, listeners.first());
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
@@ -114,7 +115,6 @@ impl Program {
             };
             workers.push(start_worker(parts)?);
         }
-        announce(&plan, &features);
         Ok(Self {
             source,
             state,
@@ -291,10 +291,19 @@ fn engine_statuses(features: &[Feature]) -> Vec<EngineStatus> {
 }
 
 /// Says what is listened on, which engines are usable, and what to try.
-fn announce(plan: &Plan, features: &[Feature]) {
+fn announce(plan: &Plan, features: &[Feature], bound: Option<&Bound>) {
     let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
     for line in config::summary::lines(plan) {
         text += &format!("  {line}\n");
+    }
+    for (asked, socket) in bound
+        .into_iter()
+        .flatten()
+        .filter(|(asked, _)| asked.port() == 0)
+    {
+        if let Ok(address) = socket.local_addr() {
+            text += &format!("  {asked} is {address}\n");
+        }
     }
     text += "engines\n";
     for feature in features {

@@ -53,6 +53,8 @@ pub struct Run {
     pub measured: Option<Measured>,
     /// The proxy's core meanwhile.
     pub busy: Option<Busy>,
+    /// Cores that programs outside the benchmark kept busy meanwhile: their CPU time divided by the run's.
+    pub foreign_cores: Option<f64>,
     /// Connections accepted and opened in the proxy's namespace (in the server's, when routed).
     pub connections: Option<Connections>,
     /// Why the run must not be used.
@@ -176,6 +178,17 @@ impl Results {
             of(|measured| measured.latency_us.p50)?,
             of(|measured| measured.latency_us.p99)?,
         ))
+    }
+
+    /// The runs' median of cores that other programs kept busy, and their maximum.
+    #[must_use]
+    pub fn foreign_cores(&self) -> Option<Summary> {
+        let values: Vec<f64> = self
+            .runs
+            .iter()
+            .filter_map(|run| run.foreign_cores)
+            .collect();
+        Summary::of(&values)
     }
 
     /// Whether any run failed.

@@ -20,6 +20,7 @@ use crate::report;
 use crate::testbed::busy::BusyMeter;
 use crate::testbed::command::require;
 use crate::testbed::cores::{CorePair, Placement};
+use crate::testbed::foreign::foreign_cpu_seconds;
 use crate::testbed::service::{Connections, Service};
 use crate::testbed::{ORIGIN_ECHO, ORIGIN_HTTP, Testbed};
 
@@ -244,6 +245,7 @@ impl Session<'_> {
             figure,
             measured: None,
             busy: None,
+            foreign_cores: None,
             connections: None,
             fault: None,
         };
@@ -315,6 +317,8 @@ impl Session<'_> {
             Figure::Rate => None,
             Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
         };
+        let foreign_before = foreign_cpu_seconds(testbed)?;
+        let started = Instant::now();
         let connections_before = counted.connections()?;
         let busy_before = meter.as_ref().map(BusyMeter::read).transpose()?;
         let measured = wrk::run(testbed, &self.wrk, work, &target, self.plan.seconds).await?;
@@ -322,6 +326,10 @@ impl Session<'_> {
             run.busy = Some(meter.read()?.since(&before));
         }
         let after = counted.connections()?;
+        run.foreign_cores = Some(
+            (foreign_cpu_seconds(testbed)? - foreign_before).max(0.0)
+                / started.elapsed().as_secs_f64(),
+        );
         let connections = Connections {
             opened: after.opened - connections_before.opened,
             accepted: after.accepted - connections_before.accepted,

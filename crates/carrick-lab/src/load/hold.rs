@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Longest response that is read; the held requests are for small files.
-const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// Longest response head that is read.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// For one connection's connect and exchange together.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a refused connection is tried again.
@@ -126,15 +126,17 @@ async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream>
 
 async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> {
     let mut response = Vec::with_capacity(2048);
+    let mut head_bytes = None;
     loop {
-        if let Some(head_bytes) = find_head_end(&response) {
-            if !response.starts_with(b"HTTP/1.1 200") && !response.starts_with(b"HTTP/1.0 200") {
-                let line = response
-                    .split(|byte| *byte == b'\r')
-                    .next()
-                    .unwrap_or_default();
-                bail!("the answer was `{}`", String::from_utf8_lossy(line));
+        if head_bytes.is_none() {
+            head_bytes = find_head_end(&response);
+            if head_bytes.is_some() {
+                check_status(&response)?;
+            } else if response.len() > HEAD_BYTES_MAX {
+                bail!("the response's head is longer than {HEAD_BYTES_MAX} bytes");
             }
+        }
+        if let Some(head_bytes) = head_bytes {
             let have = response.len() - head_bytes;
             if have == body_bytes {
                 return Ok(());
@@ -142,9 +144,6 @@ async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> 
             if have > body_bytes {
                 bail!("the body has at least {have} bytes instead of {body_bytes}");
             }
-        }
-        if response.len() > RESPONSE_BYTES_MAX {
-            bail!("the response is longer than {RESPONSE_BYTES_MAX} bytes");
         }
         if stream
             .read_buf(&mut response)
@@ -158,6 +157,17 @@ async fn read_response(stream: &mut TcpStream, body_bytes: usize) -> Result<()> 
             );
         }
     }
+}
+
+fn check_status(response: &[u8]) -> Result<()> {
+    if !response.starts_with(b"HTTP/1.1 200") && !response.starts_with(b"HTTP/1.0 200") {
+        let line = response
+            .split(|byte| *byte == b'\r')
+            .next()
+            .unwrap_or_default();
+        bail!("the answer was `{}`", String::from_utf8_lossy(line));
+    }
+    Ok(())
 }
 
 fn find_head_end(response: &[u8]) -> Option<usize> {

@@ -331,6 +331,10 @@ impl Peer {
             &cores::list(&testbed.placement().proxy_cores()),
         );
         command.args(arguments).arg(&configuration);
+        if self.family == Family::Squid {
+            // Squid's shared memory has the service's name, which another Squid on this machine must not share.
+            command.args(["-n", &testbed.service_name()]);
+        }
         let log = directory.join(format!("{}.log", self.name));
         Service::start(self.name, command, &testbed.proxy, log, true).map(Some)
     }

@@ -8,6 +8,9 @@ use crate::bench::targets::{Verdict, judge, memory_bytes_max};
 use crate::bench::works::{WORKS, Work};
 use crate::peers::{JUDGED, PEERS};
 
+/// Above this, other programs have a say in the figures.
+const FOREIGN_CORES_MAX: f64 = 0.1;
+
 /// The whole table.
 #[must_use]
 pub fn render(results: &Results) -> String {
@@ -70,6 +73,17 @@ fn heading(results: &Results) -> String {
         lines.push(format!(
             "  spinners, used -> metered: {}",
             spinners.join(", ")
+        ));
+    }
+    if let Some(foreign) = results.foreign_cores() {
+        let noisy = if foreign.max > FOREIGN_CORES_MAX {
+            "  NOISY: measure again on a quiet machine"
+        } else {
+            ""
+        };
+        lines.push(format!(
+            "other programs kept {:.2} cores busy in the median run, {:.2} at most{noisy}",
+            foreign.median, foreign.max
         ));
     }
     if !results.complete {

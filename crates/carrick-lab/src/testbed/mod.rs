@@ -3,6 +3,7 @@
 pub mod busy;
 pub mod command;
 pub mod cores;
+pub mod foreign;
 pub mod name;
 pub mod namespace;
 pub mod service;
@@ -16,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::testbed::command::run;
 use crate::testbed::cores::{Placement, rps_mask};
 use crate::testbed::name::RunName;
-use crate::testbed::namespace::{Namespace, sweep_stale};
+use crate::testbed::namespace::{Namespace, remove_files, sweep_stale};
 
 /// The proxy's address on the client's side.
 pub const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
@@ -38,6 +39,7 @@ pub struct Testbed {
     pub proxy: Namespace,
     /// Where the origins run.
     pub server: Namespace,
+    name: RunName,
     directory: PathBuf,
     placement: Placement,
 }
@@ -62,6 +64,7 @@ impl Testbed {
             proxy: Namespace::named(&name, "proxy"),
             server: Namespace::named(&name, "server"),
             directory: name.directory(),
+            name,
             placement: Placement::Shared,
         };
         testbed.build()?;
@@ -72,6 +75,12 @@ impl Testbed {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// A name of letters and digits, for programs that share something with their likes on the whole machine.
+    #[must_use]
+    pub fn service_name(&self) -> String {
+        self.name.to_string()
     }
 
     /// Where work is placed at the moment.
@@ -160,7 +169,7 @@ impl Drop for Testbed {
             namespace.remove();
         }
         // Nothing more can be done about a failure here; the next run's sweep tries again.
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = remove_files(|run| *run == self.name);
         let _ = cores::pin_process(std::process::id(), &cores::online());
     }
 }

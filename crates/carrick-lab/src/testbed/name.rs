@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 
 /// Everything that the laboratory makes on a machine has a name that starts so.
-pub const PREFIX: &str = "carrick-lab";
+/// Letters and digits only, because Squid's service names allow nothing else.
+pub const PREFIX: &str = "carricklab";
 /// A file system in memory.
 pub const MEMORY_DIRECTORY: &str = "/dev/shm";
 
@@ -29,16 +30,19 @@ impl RunName {
         Ok(Self { pid, started_ticks })
     }
 
-    /// Reads `carrick-lab.PID.START` with anything behind a further dot; `None` for names that are not ours.
+    /// Reads `carricklabPIDxSTART`, with anything behind it that does not go on as a word; `None` for names that are not
+    /// ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
-        if parts.next()? != PREFIX {
-            return None;
-        }
-        let pid = parts.next()?.parse().ok()?;
-        let started_ticks = parts.next()?.parse().ok()?;
-        Some(Self { pid, started_ticks })
+        let numbers = text.strip_prefix(PREFIX)?;
+        let end = numbers
+            .find(|letter: char| !letter.is_ascii_alphanumeric())
+            .unwrap_or(numbers.len());
+        let (pid, started_ticks) = numbers[..end].split_once('x')?;
+        Some(Self {
+            pid: pid.parse().ok()?,
+            started_ticks: started_ticks.parse().ok()?,
+        })
     }
 
     /// Whether the process that made the run still exists.
@@ -62,7 +66,7 @@ impl RunName {
 
 impl std::fmt::Display for RunName {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{PREFIX}.{}.{}", self.pid, self.started_ticks)
+        write!(formatter, "{PREFIX}{}x{}", self.pid, self.started_ticks)
     }
 }
 

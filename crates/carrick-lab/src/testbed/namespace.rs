@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::testbed::command::run;
-use crate::testbed::name::{PREFIX, RunName, memory_directory};
+use crate::testbed::name::{RunName, memory_directory};
 
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
@@ -131,30 +131,41 @@ impl Namespace {
     }
 }
 
-/// Removes namespaces and directories of runs whose process is gone.
+/// Removes namespaces and files of runs whose process is gone.
 ///
 /// # Errors
-/// When a leftover directory cannot be listed.
+/// When a leftover file cannot be removed.
 pub fn sweep_stale() -> Result<()> {
-    for name in stale_entries(Path::new(NAMES)) {
+    for name in entries_of(Path::new(NAMES), |run| !run.is_alive()) {
         Namespace { name }.remove();
     }
+    remove_files(|run| !run.is_alive())
+}
+
+/// Removes the directory of runs, and what their programs left beside it (Squid's shared memory bears the run's name).
+///
+/// # Errors
+/// When a file cannot be removed.
+pub fn remove_files(of: impl Fn(&RunName) -> bool) -> Result<()> {
     let memory = memory_directory();
-    for name in stale_entries(&memory) {
+    for name in entries_of(&memory, of) {
         let path: PathBuf = memory.join(name);
-        fs::remove_dir_all(&path)
-            .with_context(|| format!("cannot remove {} of a killed run", path.display()))?;
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(())
 }
 
-fn stale_entries(directory: &Path) -> Vec<String> {
+fn entries_of(directory: &Path, wanted: impl Fn(&RunName) -> bool) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with(PREFIX))
-        .filter(|name| RunName::parse(name).is_some_and(|run| !run.is_alive()))
+        .filter(|name| RunName::parse(name).is_some_and(|run| wanted(&run)))
         .collect()
 }

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 
@@ -11,6 +13,8 @@ use crate::testbed::namespace::Namespace;
 
 /// How much of a log an error quotes.
 const LOG_LINES_QUOTED: usize = 8;
+/// How long a program may take to end by itself.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running program; it and all that it started in its namespace are killed on drop.
 #[derive(Debug)]
@@ -95,11 +99,19 @@ impl Service {
         lines[lines.len().saturating_sub(LOG_LINES_QUOTED)..].join("\n")
     }
 
-    /// Kills it and waits for its end.
+    /// Asks it to end, and kills it if it does not.
     pub async fn stop(mut self) {
-        // It may have ended already.
-        let _ = self.child.start_kill();
-        let _ = self.child.wait().await;
+        // In each of these cases it may have ended already.
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if tokio::time::timeout(END_TIMEOUT, self.child.wait())
+            .await
+            .is_err()
+        {
+            let _ = self.child.start_kill();
+            let _ = self.child.wait().await;
+        }
     }
 
     /// Connections that the service's namespace has accepted since it was made (`PassiveOpens`, RFC 4022), and opened.

@@ -87,7 +87,7 @@ pub(super) fn recognise(name: &[u8]) -> FieldName {
     };
     candidates
         .iter()
-        .find(|(known, _)| name.eq_ignore_ascii_case(known))
+        .find(|(known, _)| name[0] | 0x20 == known[0] && name.eq_ignore_ascii_case(known))
         .map_or(F::Other, |&(_, field)| field)
 }
 

@@ -30,6 +30,8 @@ pub enum Forwarded {
 pub struct RequestRewrite<'a> {
     /// The target's form for the next hop.
     pub form: TargetForm,
+    /// `Host` for an HTTP/1.0 request that names no host, such as the upstream's address: many servers refuse an empty one.
+    pub default_host: &'a str,
     /// Name in `Via`; empty: no `Via`.
     pub via: &'a str,
     /// The client's address, for `forwarded`.
@@ -47,7 +49,7 @@ pub struct RequestRewrite<'a> {
 /// Appends the request head for the next hop to `out`: HTTP/1.1, `Host` first and equal to the target (RFC 9112 section 3.2.2),
 /// hop-by-hop fields and those named in `Connection` removed (never the framing fields), order otherwise kept.
 ///
-/// An HTTP/1.0 request that names no host gets an empty `Host` (RFC 9112 section 3.2). `Max-Forwards` of TRACE and OPTIONS is
+/// Fields are written as `name: value` whatever white space was around them. `Max-Forwards` of TRACE and OPTIONS is
 /// written one less; the caller has answered a request with 0 itself. `bytes` is the buffer that `head` was parsed from.
 pub fn write_request(
     out: &mut Vec<u8>,
@@ -60,11 +62,11 @@ pub fn write_request(
     out.push(b' ');
     write_target(out, bytes, head, how.form);
     let mut lines = LineWriter::new(out, bytes);
-    lines.put(&[
-        b" HTTP/1.1\r\nHost: ",
-        head.host_and_port.of(bytes),
-        b"\r\n",
-    ]);
+    let host = match head.host_and_port.of(bytes) {
+        b"" => how.default_host.as_bytes(),
+        host => host,
+    };
+    lines.put(&[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
     for field in &head.fields {
         write_field(&mut lines, bytes, head, how, field);
     }

@@ -177,8 +177,8 @@ impl ResponseHead {
         }
         Ok(match (self.status, method) {
             (101, _) => ResponseBody::Tunnel,
-            (100..200 | 204 | 304, _) => ResponseBody::None,
             (200..300, Method::Connect) => ResponseBody::Tunnel,
+            (100..200 | 204 | 304, _) => ResponseBody::None,
             (_, Method::Head) => ResponseBody::None,
             _ if framing.chunked => ResponseBody::Chunked,
             _ => match framing.content_length {

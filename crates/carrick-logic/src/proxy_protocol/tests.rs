@@ -64,7 +64,7 @@ fn version_1_lines() {
         ),
         (
             "PROXY TCP6 ::ffff:192.0.2.1 2001:DB8::1 1 2\r\n",
-            Some(endpoints("[::ffff:192.0.2.1]:1", "[2001:db8::1]:2")),
+            Some(endpoints("192.0.2.1:1", "[2001:db8::1]:2")),
         ),
         ("PROXY UNKNOWN\r\n", None),
         ("PROXY UNKNOWN \r\n", None),
@@ -307,7 +307,7 @@ fn writes_what_the_specification_shows() {
         read(&written(&mixed, false)),
         Ok(Header::Complete(
             52,
-            Some(endpoints("[::ffff:192.0.2.1]:1", "[2001:db8::1]:2"))
+            Some(endpoints("192.0.2.1:1", "[2001:db8::1]:2"))
         ))
     );
 }
@@ -340,7 +340,7 @@ proptest! {
         };
         prop_assert_eq!(length, out.len());
         for (read, written) in [(read.source, source), (read.destination, destination)] {
-            prop_assert_eq!(read.ip().to_canonical(), written.ip().to_canonical());
+            prop_assert_eq!(read.ip(), written.ip().to_canonical());
             prop_assert_eq!(read.port(), written.port());
         }
     }

@@ -1,5 +1,9 @@
 //! Tests of the crate from outside: properties, and the fuzz corpus replayed.
+// `cfg(test)` tells clippy that helpers in these modules may panic, as tests may.
 
+#[cfg(test)]
 mod checks;
+#[cfg(test)]
 mod corpus;
+#[cfg(test)]
 mod properties;

@@ -1,6 +1,7 @@
 //! Tests of the choice of an engine.
 
 use super::*;
+use proptest::prelude::*;
 
 const ANY: u64 = u64::MAX;
 
@@ -112,5 +113,25 @@ fn every_reason_has_its_own_number_and_name() {
                 .count(),
             1
         );
+    }
+}
+
+proptest! {
+    /// Whatever came before: a large burst means a pipe next, and enough small ones in a row mean copying.
+    #[test]
+    fn the_latest_bursts_decide(bursts in prop::collection::vec((1_usize..100_000, any::<bool>()), 0..50)) {
+        let (mut chooser, _) = Chooser::new(Choice::Auto, None, false);
+        for (bytes, filled) in bursts {
+            let before = chooser.engine(ANY);
+            let reason = chooser.observe(bytes, filled);
+            prop_assert_eq!(reason.is_some(), chooser.engine(ANY) != before);
+            if bytes >= LARGE_BURST_BYTES || filled {
+                prop_assert_eq!(chooser.engine(ANY), Engine::Pipe);
+            }
+        }
+        for _ in 0..SMALL_BURSTS {
+            chooser.observe(SMALL_BURST_BYTES, false);
+        }
+        prop_assert_eq!(chooser.engine(ANY), Engine::Copy);
     }
 }

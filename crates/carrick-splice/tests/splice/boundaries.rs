@@ -237,6 +237,33 @@ fn a_prefix_never_waits_for_the_body() {
 }
 
 #[test]
+fn a_prefix_shares_a_segment_with_the_body_that_is_there() {
+    on_worker(async {
+        for choice in [Choice::Copy, Choice::Pipe] {
+            let mut legs = Legs::new().await;
+            legs.sender.write_all(&sample(1, 500)).await.unwrap();
+            legs.from.readable().await.unwrap();
+            let splicer = splicer();
+            let order = Order {
+                choice,
+                prefix: &[b'h'; 100],
+                ..Order::new(End::AfterBytes(500))
+            };
+            assert_eq!(
+                splicer
+                    .transfer(&legs.from, &legs.to, order)
+                    .run()
+                    .await
+                    .unwrap(),
+                Ended::Bytes
+            );
+            receive(&mut legs.receiver, 600).await;
+            assert_eq!(data_segments_sent(&legs.to), 1, "{choice:?}");
+        }
+    });
+}
+
+#[test]
 fn a_prefix_goes_first_and_whole_whatever_its_size() {
     on_worker(async {
         for choice in CHOICES {

@@ -116,6 +116,7 @@ fn each_direction_adapts_on_its_own() {
 #[test]
 fn resets_at_every_moment_reach_the_caller() {
     on_worker(async {
+        let sent = sample(1, 3_000_000);
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % 3];
             let mut random = Random::new(seed);
@@ -129,7 +130,6 @@ fn resets_at_every_moment_reach_the_caller() {
                 std::mem::swap(&mut one, &mut other);
             }
             let cut = random.magnitude(100_000);
-            let sent = sample(seed, 3_000_000);
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
             // The other side sends and receives as it likes; one receives a while, then resets.

@@ -60,6 +60,7 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
 #[test]
 fn a_receiver_that_resets_is_the_receivers_fault() {
     on_worker(async {
+        let sent = sample(1, 6_000_000);
         for seed in 0..60 {
             let choice = CHOICES[seed as usize % 3];
             let mut random = Random::new(seed);
@@ -68,7 +69,6 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
             } else {
                 Legs::new().await
             };
-            let sent = sample(seed, 6_000_000);
             let cut = random.magnitude(200_000);
             let splicer = splicer();
             let order = Order {

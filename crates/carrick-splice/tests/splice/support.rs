@@ -4,6 +4,7 @@ use carrick_splice::{Choice, Counters, PoolLimits, Splicer};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -72,6 +73,18 @@ impl Legs {
             receiver,
         }
     }
+
+    /// With a receiver's connection as by [`tiny`](Legs::tiny), so that no body fits into its buffers.
+    pub async fn to_a_tiny_receiver() -> Legs {
+        let (sender, from) = connection(None).await;
+        let (receiver, to) = connection(Some(2048)).await;
+        Legs {
+            sender,
+            from,
+            to,
+            receiver,
+        }
+    }
 }
 
 /// A connection on loopback: the connecting end, and the accepted end.
@@ -110,6 +123,29 @@ pub fn reset(stream: TcpStream) {
         .set_linger(Some(Duration::ZERO))
         .unwrap();
     drop(stream);
+}
+
+/// How many segments with data this connection has sent: `tcpi_data_segs_out` (linux/tcp.h).
+#[expect(unsafe_code, reason = "no library reads this field of TCP_INFO")]
+pub fn data_segments_sent(stream: &TcpStream) -> u32 {
+    const OFFSET: usize = 156;
+    let mut info = [0_u8; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which `info` has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert!(
+        outcome == 0 && length as usize >= OFFSET + 4,
+        "TCP_INFO: {outcome}, {length} bytes"
+    );
+    u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into().unwrap())
 }
 
 /// A small generator of numbers (SplitMix64), so that every run of a seed is the same.

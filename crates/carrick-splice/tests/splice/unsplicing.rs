@@ -39,7 +39,7 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
             } else {
                 Legs::new().await
             };
-            let sent = sample(seed, 200_000 + random.below(1_000_000));
+            let sent = sample(seed, 100_000 + random.below(500_000));
             let prefix_bytes = random.magnitude(100_000);
             let (prefix, body) = sent.split_at(prefix_bytes);
             let (mut sender, mut receiver) = (legs.sender, legs.receiver);

@@ -7,7 +7,7 @@ mod upstream;
 use super::file::File;
 use super::plan::{Limits, LogFormat, LogPlan, LogTarget, Plan, Timeouts};
 use super::problem::Problems;
-use super::reader::Setting;
+use super::setting::Setting;
 use super::values;
 use carrick_logic::http1::HeadLimits;
 use carrick_splice::Choice;

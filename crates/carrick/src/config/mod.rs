@@ -8,6 +8,7 @@ pub mod keys;
 pub mod plan;
 pub mod problem;
 mod reader;
+mod setting;
 pub mod summary;
 pub mod users;
 pub mod values;

@@ -1,5 +1,4 @@
-//! Active health checks: asks every server of an upstream, one after the other time, whether it serves, and marks those that
-//! do not.
+//! Active health checks: asks each server of an upstream, again and again, whether it serves; marks those that do not.
 mod opinion;
 mod probe;
 

@@ -46,3 +46,6 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

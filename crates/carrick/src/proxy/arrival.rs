@@ -3,7 +3,7 @@ use super::{session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
-use crate::worker::deadline::Timer;
+use crate::worker::deadline::{Deadline, Timer};
 use crate::worker::io::read_some;
 use crate::worker::live::WorkerLive;
 use carrick_logic::proxy_protocol::{self, Header};
@@ -73,11 +73,11 @@ pub async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, list
 async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
     let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
     let limit = client.live.plan().timeouts.head;
-    let deadline = std::time::Instant::now() + limit;
+    let mut deadline = Deadline::after(limit);
     loop {
         match client
             .timer
-            .until(deadline, read_some(&client.stream, &mut buffer))
+            .until(&mut deadline, read_some(&client.stream, &mut buffer))
             .await
         {
             Ok(Ok(count)) if count > 0 => {}

@@ -1,8 +1,9 @@
 //! Reading a request's head: from the first byte to the empty line, within the limits on size, fields and time.
 use super::arrival::Client;
 use crate::telemetry::metrics::Limit;
+use crate::worker::deadline::Deadline;
 use crate::worker::io::read_some;
-use crate::worker::scratch::Scratch;
+use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{Progress, Refusal, RequestHead};
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ pub async fn read(
     begun: Instant,
 ) -> Result<(), NoHead> {
     let plan = client.live.plan();
-    let (limits, deadline) = (plan.limits.head, begun + plan.timeouts.head);
+    let (limits, mut deadline) = (plan.limits.head, Deadline::at(begun + plan.timeouts.head));
     loop {
         let empty = RequestHead::leading_empty_lines(&scratch.request);
         if empty > 0 {
@@ -41,11 +42,16 @@ pub async fn read(
             }
         }
         if scratch.request.len() == scratch.request.capacity() {
-            scratch.request.reserve(scratch.request.len());
+            scratch
+                .request
+                .reserve(scratch.request.len().max(BUFFER_BYTES));
         }
         match client
             .timer
-            .until(deadline, read_some(&client.stream, &mut scratch.request))
+            .until(
+                &mut deadline,
+                read_some(&client.stream, &mut scratch.request),
+            )
             .await
         {
             Ok(Ok(0) | Err(_)) => {

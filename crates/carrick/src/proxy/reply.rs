@@ -1,9 +1,10 @@
 //! carrick's own answers: refusals and errors, in words that help.
 use super::arrival::Client;
+use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
 use rustix::net::{Shutdown, shutdown};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the rest of a refused request is read, so that the answer is not lost to a reset (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -84,14 +85,14 @@ pub async fn close_gently(client: &mut Client) {
     if shutdown(&client.stream, Shutdown::Write).is_err() {
         return;
     }
-    let deadline = Instant::now() + LINGER;
+    let mut deadline = Deadline::after(LINGER);
     let mut unwanted = Vec::with_capacity(4096);
     let mut read_bytes = 0;
     while read_bytes < LINGER_BYTES_MAX {
         unwanted.clear();
         match client
             .timer
-            .until(deadline, read_some(&client.stream, &mut unwanted))
+            .until(&mut deadline, read_some(&client.stream, &mut unwanted))
             .await
         {
             Ok(Ok(count)) if count > 0 => read_bytes += count,

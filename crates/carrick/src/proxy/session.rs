@@ -11,11 +11,11 @@ use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
-use crate::worker::io::is_readable;
+use crate::worker::io::{is_readable, read_early};
 use crate::worker::scratch::{Lent, Scratch};
 use carrick_logic::http1::{BodyLength, Refusal};
 use std::future::poll_fn;
-use std::time::Instant;
+use std::time::Duration;
 
 /// What follows a request.
 pub enum Next {
@@ -30,21 +30,26 @@ pub enum Next {
 }
 
 /// Serves the connection; `first` came with it already.
-pub async fn run(mut client: Client, first: Vec<u8>) {
-    let mut waited_since = Instant::now();
+pub async fn run(mut client: Client, mut first: Vec<u8>) {
     let mut limit = client.live.plan().timeouts.head;
-    let mut leftover = first;
+    let mut scratch = client.worker.scratch.take();
+    scratch.request.append(&mut first);
+    if scratch.request.is_empty() {
+        // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted.
+        read_early(&client.stream, &mut scratch.request);
+    }
     loop {
-        if leftover.is_empty() && !wait_for_request(&mut client, waited_since + limit).await {
-            return;
+        if scratch.request.is_empty() {
+            drop(scratch);
+            if !wait_for_request(&mut client, limit).await {
+                return;
+            }
+            scratch = client.worker.scratch.take();
         }
         follow_configuration(&mut client);
-        let mut scratch = client.worker.scratch.take();
-        scratch.request.append(&mut leftover);
         // Boxed: an idle client should not carry the room that a request needs.
-        let next = Box::pin(serve_request(&mut client, scratch)).await;
-        match next {
-            (Next::Request, rest) => leftover = rest,
+        match Box::pin(serve_request(&mut client, scratch)).await {
+            (Next::Request, kept) => scratch = kept.unwrap_or_else(|| client.worker.scratch.take()),
             (Next::Close, _) => return,
             (Next::CloseGently, _) => return reply::close_gently(&mut client).await,
             (Next::Reset, _) => {
@@ -52,7 +57,6 @@ pub async fn run(mut client: Client, first: Vec<u8>) {
                 return;
             }
         }
-        waited_since = Instant::now();
         limit = client.live.plan().timeouts.idle;
     }
 }
@@ -75,7 +79,7 @@ pub async fn refuse_client(client: &mut Client) {
 }
 
 /// Waits without a buffer until there is something to read; false: the connection is to be closed.
-async fn wait_for_request(client: &mut Client, deadline: Instant) -> bool {
+async fn wait_for_request(client: &mut Client, limit: Duration) -> bool {
     let Client {
         worker,
         stream,
@@ -86,7 +90,7 @@ async fn wait_for_request(client: &mut Client, deadline: Instant) -> bool {
     let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
     let mut waiting = std::pin::pin!(waiting);
     match timer
-        .until(deadline, poll_fn(|cx| waiting.as_mut().poll(cx)))
+        .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
     {
         Ok(Some(Ok(()))) => true,
@@ -117,21 +121,18 @@ fn follow_configuration(client: &mut Client) {
     }
 }
 
-/// Serves one request; what follows, and the bytes of the next request that came already.
-async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>) {
+/// Serves one request; what follows, and the buffers with what has come of the next request.
+async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
     let mut trace = Trace::new();
     if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
-        return (
-            refuse_head(client, &scratch, trace, no_head).await,
-            Vec::new(),
-        );
+        return (refuse_head(client, &scratch, trace, no_head).await, None);
     }
     let next = match decide(client, &scratch, &mut trace.user).await {
         Decision::Reply(reply) => send_reply(client, &scratch, &mut trace, &reply).await,
         Decision::Tunnel(destination) => {
             return (
                 tunnel::run_connect(client, scratch, destination, trace).await,
-                Vec::new(),
+                None,
             );
         }
         Decision::Relay(destination) => {
@@ -140,7 +141,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
                     return (
                         tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace)
                             .await,
-                        Vec::new(),
+                        None,
                     );
                 }
                 Outcome::Answered { passed, keep_alive } => {
@@ -151,14 +152,9 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Vec<u8>
         }
     };
     trace.finish(client, &scratch.request, Some(&scratch.request_head));
-    let rest = match next {
-        Next::Request => {
-            let end = scratch.request_head.head_bytes.min(scratch.request.len());
-            scratch.request.split_off(end)
-        }
-        _ => Vec::new(),
-    };
-    (next, rest)
+    let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
+    scratch.request.drain(..head_bytes);
+    (next, Some(scratch))
 }
 
 fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive: bool) -> Next {

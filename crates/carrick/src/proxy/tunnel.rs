@@ -7,6 +7,7 @@ use super::trace::Trace;
 use super::upstream::checkout::{Checkout, Wanted, checkout};
 use crate::config::plan::{HashOn, Mode, RoutePlan};
 use crate::telemetry::metrics::{Job, Limit};
+use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::Lent;
 use carrick_logic::balance;
@@ -300,7 +301,7 @@ async fn read_server_name(
     client: &mut Client,
     buffer: &mut Vec<u8>,
 ) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
-    let deadline = Instant::now() + client.live.plan().timeouts.head;
+    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
     buffer.reserve(4096);
     loop {
         match client_hello::read(buffer) {
@@ -314,7 +315,7 @@ async fn read_server_name(
         }
         match client
             .timer
-            .until(deadline, read_some(&client.stream, buffer))
+            .until(&mut deadline, read_some(&client.stream, buffer))
             .await
         {
             Ok(Ok(0) | Err(_)) => return Err("client_closed"),

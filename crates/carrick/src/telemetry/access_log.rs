@@ -256,7 +256,7 @@ impl AccessLog {
         }
     }
 
-    /// Hands over what is in the buffer. To be called every 100 to 250 ms, and when the worker ends.
+    /// Hands over what is in the buffer. To be called every 100 to 250 ms; dropping this does it, too.
     pub fn flush(&self) {
         self.hand_over(&mut self.local.borrow_mut().batch);
     }
@@ -295,6 +295,12 @@ impl AccessLog {
         }
         batch.lines = 0;
         batch.bytes.clear();
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

@@ -86,7 +86,7 @@ metrics! {
     PIPES_POOLED = Gauge "carrick_pipes_pooled" "Pipes that are open now and unused.";
     BUFFERS_IN_USE = Gauge "carrick_copy_buffers_in_use" "Copy buffers that hold bytes in flight now.";
 
-    LIMIT = Gauge "carrick_limit" "What the configuration allows, for limits on something that is held (connections, log_queue, dns_cache: in all; pipes: per worker).";
+    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 
     DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";

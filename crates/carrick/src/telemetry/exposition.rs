@@ -1,21 +1,21 @@
 //! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
-use super::declarations::{self as declared, MetricDeclaration, MetricKind};
-use super::metrics::{Counter, Histogram, HistogramTotal, Job, Limit, WorkerMetrics};
+mod writer;
+
+use super::declarations as declared;
+use super::metrics::{Job, Limit, WorkerMetrics};
 use super::process::Process;
 use crate::control::{ControlState, LookupResult};
 use crate::upstreams::ServerState;
 use carrick_splice::Reason;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text,
-};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
+use writer::Writer;
 
 /// The media type of what [`exposition`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,11 +56,6 @@ impl Collector for Exposition {
         writer.log()?;
         writer.process()
     }
-}
-
-struct Writer<'e, 's> {
-    encoder: DescriptorEncoder<'e>,
-    state: &'s ControlState,
 }
 
 impl Writer<'_, '_> {
@@ -288,7 +283,10 @@ impl Writer<'_, '_> {
             ("connections", plan.limits.connections),
             ("log_queue", plan.limits.log_queue),
             ("dns_cache", plan.limits.dns_cache),
-            ("pipes", plan.limits.pipes),
+            (
+                "pipes",
+                plan.limits.pipes.saturating_mul(state.workers.len()),
+            ),
         ];
         self.gauges(
             &declared::LIMIT,
@@ -380,85 +378,6 @@ impl Writer<'_, '_> {
         self.family(&declared::PROCESS_START)?
             .encode_gauge(&started.as_secs_f64())
     }
-
-    fn family(
-        &mut self,
-        metric: &'static MetricDeclaration,
-    ) -> Result<MetricEncoder<'_>, fmt::Error> {
-        let kind = match metric.kind {
-            MetricKind::Counter => MetricType::Counter,
-            MetricKind::Gauge => MetricType::Gauge,
-            MetricKind::Histogram => MetricType::Histogram,
-            MetricKind::Info => MetricType::Info,
-        };
-        self.encoder
-            .encode_descriptor(metric.name, metric.help, None, kind)
-    }
-
-    fn counters<L: EncodeLabelSet>(
-        &mut self,
-        metric: &'static MetricDeclaration,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.family(metric)?;
-        for (labels, value) in values {
-            family
-                .encode_family(&labels)?
-                .encode_counter::<NoLabelSet, _, f64>(&value, None)?;
-        }
-        Ok(())
-    }
-
-    fn counter(
-        &mut self,
-        metric: &'static MetricDeclaration,
-        counter: impl Fn(&WorkerMetrics) -> &Counter,
-    ) -> fmt::Result {
-        self.total(metric, self.state.sum(|worker| counter(worker).get()))
-    }
-
-    fn total(&mut self, metric: &'static MetricDeclaration, value: u64) -> fmt::Result {
-        self.family(metric)?
-            .encode_counter::<NoLabelSet, _, f64>(&value, None)
-    }
-
-    fn gauges<L: EncodeLabelSet>(
-        &mut self,
-        metric: &'static MetricDeclaration,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let mut family = self.family(metric)?;
-        for (labels, value) in values {
-            family.encode_family(&labels)?.encode_gauge(&value)?;
-        }
-        Ok(())
-    }
-
-    fn gauge(&mut self, metric: &'static MetricDeclaration, value: u64) -> fmt::Result {
-        self.family(metric)?.encode_gauge(&value)
-    }
-
-    fn histogram(
-        &mut self,
-        metric: &'static MetricDeclaration,
-        histogram: impl Fn(&WorkerMetrics) -> &Histogram,
-    ) -> fmt::Result {
-        let total = self.state.total(histogram);
-        encode_histogram(&mut self.family(metric)?, &total)
-    }
-
-    fn job_histograms(
-        &mut self,
-        metric: &'static MetricDeclaration,
-        histogram: impl Fn(&WorkerMetrics, Job) -> &Histogram,
-    ) -> fmt::Result {
-        let totals = Job::ALL.map(|job| (job, self.state.total(|worker| histogram(worker, job))));
-        let mut family = self.family(metric)?;
-        for (job, total) in totals {
-            encode_histogram(&mut family.encode_family(&[mode(job)])?, &total)?;
-        }
-        Ok(())
-    }
 }
 
 const fn mode(job: Job) -> (&'static str, &'static str) {
@@ -470,20 +389,6 @@ const fn directions(received: u64, sent: u64) -> [([(&'static str, &'static str)
         ([("direction", "received")], received),
         ([("direction", "sent")], sent),
     ]
-}
-
-fn encode_histogram(encoder: &mut MetricEncoder<'_>, total: &HistogramTotal) -> fmt::Result {
-    let bounds = Histogram::BOUNDS_US
-        .iter()
-        .map(|bound_us| *bound_us as f64 / 1e6)
-        .chain([f64::INFINITY]);
-    let buckets: Vec<(f64, u64)> = bounds.zip(total.buckets).collect();
-    encoder.encode_histogram::<NoLabelSet>(
-        total.sum_seconds,
-        total.buckets.iter().sum(),
-        &buckets,
-        None,
-    )
 }
 
 /// Status and number of a job's responses, over all workers.

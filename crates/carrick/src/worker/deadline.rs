@@ -1,4 +1,5 @@
 //! One timer per session, armed as seldom as possible: a request that is answered in time never touches the timer wheel.
+use std::borrow::BorrowMut;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,6 +9,34 @@ use tokio::time::Sleep;
 /// The time was over before the future was ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedOut;
+
+/// When something must be done. The clock is read at the first wait, so that what is ready at once does not read it at all.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    limit: Duration,
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    /// So long after the first wait.
+    #[must_use]
+    pub fn after(limit: Duration) -> Self {
+        Self { limit, at: None }
+    }
+
+    /// At this moment.
+    #[must_use]
+    pub fn at(moment: Instant) -> Self {
+        Self {
+            limit: Duration::ZERO,
+            at: Some(moment),
+        }
+    }
+
+    fn moment(&mut self) -> Instant {
+        *self.at.get_or_insert_with(|| Instant::now() + self.limit)
+    }
+}
 
 /// A timer that is moved forward lazily.
 ///
@@ -19,11 +48,15 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Waits for `future`, at most until `deadline`.
+    /// Waits for `future`, at most until `deadline`, which several waits can share.
     ///
     /// # Errors
     /// [`TimedOut`] at `deadline`.
-    pub fn until<F: Future>(&mut self, deadline: Instant, future: F) -> Until<'_, F> {
+    pub fn until<'d, F: Future>(
+        &mut self,
+        deadline: &'d mut Deadline,
+        future: F,
+    ) -> Until<'_, F, &'d mut Deadline> {
         Until {
             timer: self,
             deadline,
@@ -31,16 +64,19 @@ impl Timer {
         }
     }
 
-    /// As [`until`](Self::until), with the time from now.
+    /// Waits for `future`, at most for `limit`.
     ///
     /// # Errors
     /// [`TimedOut`] after `limit`.
-    pub fn within<F: Future>(&mut self, limit: Duration, future: F) -> Until<'_, F> {
-        self.until(Instant::now() + limit, future)
+    pub fn within<F: Future>(&mut self, limit: Duration, future: F) -> Until<'_, F, Deadline> {
+        Until {
+            timer: self,
+            deadline: Deadline::after(limit),
+            future,
+        }
     }
 
-    /// Ready at `deadline`.
-    pub fn poll_expired(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_expired(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let target = deadline.into();
         let sleep = self
             .sleep
@@ -58,29 +94,66 @@ impl Timer {
     }
 }
 
-/// The future of [`Timer::until`].
+/// The future of [`Timer::until`] and [`Timer::within`].
 #[derive(Debug)]
-pub struct Until<'t, F> {
+pub struct Until<'t, F, D> {
     timer: &'t mut Timer,
-    deadline: Instant,
+    deadline: D,
     future: F,
 }
 
-impl<F: Future + Unpin> Until<'_, F> {
-    fn poll_both(&mut self, cx: &mut Context<'_>) -> Poll<Result<F::Output, TimedOut>> {
-        if let Poll::Ready(output) = Pin::new(&mut self.future).poll(cx) {
-            return Poll::Ready(Ok(output));
-        }
-        self.timer
-            .poll_expired(self.deadline, cx)
-            .map(|()| Err(TimedOut))
-    }
-}
-
-impl<F: Future + Unpin> Future for Until<'_, F> {
+impl<F: Future + Unpin, D: BorrowMut<Deadline> + Unpin> Future for Until<'_, F, D> {
     type Output = Result<F::Output, TimedOut>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_both(cx)
+        let this = &mut *self;
+        if let Poll::Ready(output) = Pin::new(&mut this.future).poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let moment = this.deadline.borrow_mut().moment();
+        this.timer.poll_expired(moment, cx).map(|()| Err(TimedOut))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_ready_arms_nothing() {
+        let mut timer = Timer::default();
+        assert_eq!(timer.within(Duration::from_secs(1), ready(7)).await, Ok(7));
+        assert!(timer.sleep.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_shared_by_waits_and_kept() {
+        let mut timer = Timer::default();
+        // Armed far ahead first: an earlier deadline must still be met.
+        let far = timer
+            .within(
+                Duration::from_secs(3600),
+                Box::pin(tokio::time::sleep(Duration::from_millis(1))),
+            )
+            .await;
+        assert_eq!(far, Ok(()));
+        let begun = Instant::now();
+        let mut deadline = Deadline::after(Duration::from_millis(30));
+        assert_eq!(
+            timer.until(&mut deadline, pending::<()>()).await,
+            Err(TimedOut)
+        );
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        assert_eq!(
+            timer.until(&mut deadline, pending::<()>()).await,
+            Err(TimedOut),
+            "over is over"
+        );
+        assert_eq!(
+            timer.until(&mut deadline, ready(())).await,
+            Ok(()),
+            "what is ready counts all the same"
+        );
     }
 }

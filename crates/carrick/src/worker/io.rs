@@ -3,6 +3,8 @@
 //! Readiness is edge-triggered. A read that brought less than there was room for has emptied the socket, so the
 //! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
+use bytes::BufMut;
+use rustix::net::RecvFlags;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
@@ -17,29 +19,41 @@ pub fn read_some(
     stream: &TcpStream,
     buffer: &mut Vec<u8>,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
+    read_at_most(stream, buffer, usize::MAX)
+}
+
+/// The same, at most `bytes_max`.
+///
+/// # Errors
+/// Those of `recv(2)`.
+pub fn read_at_most(
+    stream: &TcpStream,
+    buffer: &mut Vec<u8>,
+    bytes_max: usize,
+) -> impl Future<Output = io::Result<usize>> + Unpin {
+    let room = (buffer.capacity() - buffer.len()).min(bytes_max);
+    debug_assert!(room > 0, "a read needs room");
     poll_fn(move |cx| {
         loop {
             ready!(stream.poll_read_ready(cx))?;
-            match try_read_some(stream, buffer) {
+            match stream.try_read_buf(&mut (&mut *buffer).limit(room)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(count) if count > 0 && count < room => {
+                    forget_readable(stream);
+                    return Poll::Ready(Ok(count));
+                }
                 result => return Poll::Ready(result),
             }
         }
     })
 }
 
-/// The same without waiting.
-///
-/// # Errors
-/// Those of `recv(2)`; `WouldBlock` when nothing is there.
-pub fn try_read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let room = buffer.capacity() - buffer.len();
-    debug_assert!(room > 0, "a read needs room");
-    let count = stream.try_read_buf(buffer)?;
-    if count > 0 && count < room {
-        forget_readable(stream);
-    }
-    Ok(count)
+/// Reads what is there without asking the runtime whether anything is: for a connection that has just been accepted,
+/// whose first event the runtime has not seen yet. `None`: nothing is there, or it is for the usual way to find out.
+pub fn read_early(stream: &TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
+    let spare = rustix::buffer::spare_capacity(buffer);
+    let (count, _) = rustix::net::recv(stream, spare, RecvFlags::DONTWAIT).ok()?;
+    (count > 0).then_some(count)
 }
 
 /// Takes the stream's read readiness back without a system call.
@@ -64,19 +78,39 @@ pub fn write_all<'a>(
     stream: &'a TcpStream,
     bytes: &'a [u8],
 ) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
-    let mut rest = bytes;
-    poll_fn(move |cx| {
-        while !rest.is_empty() {
-            match stream.try_write(rest) {
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(stream.poll_write_ready(cx))?
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+    let mut left = bytes.len();
+    poll_fn(move |cx| poll_write(stream, bytes, &mut left, cx))
+}
+
+/// Writes all of `bytes`; `left` says how much has not been written.
+///
+/// # Errors
+/// Those of `send(2)`.
+pub fn write_some<'a>(
+    stream: &'a TcpStream,
+    bytes: &'a [u8],
+    left: &'a mut usize,
+) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
+    *left = bytes.len();
+    poll_fn(move |cx| poll_write(stream, bytes, left, cx))
+}
+
+fn poll_write(
+    stream: &TcpStream,
+    bytes: &[u8],
+    left: &mut usize,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while *left > 0 {
+        match stream.try_write(bytes.get(bytes.len() - *left..).unwrap_or_default()) {
+            Ok(count) => *left -= count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(stream.poll_write_ready(cx))?
             }
+            Err(error) => return Poll::Ready(Err(error)),
         }
-        Poll::Ready(Ok(()))
-    })
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// Writes all of `first`, then all of `second`, with one call where the socket takes it; `left` says what has not been written.

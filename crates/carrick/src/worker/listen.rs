@@ -1,7 +1,7 @@
 //! Listening: binding, accepting, and following the configuration when it changes.
 use super::admission::Full;
 use super::{SessionGuard, Worker, live::Live};
-use crate::config::plan::Plan;
+use crate::config::plan::{ListenerPlan, Mode, Plan};
 use crate::proxy;
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -19,6 +19,15 @@ const BACKLOG: i32 = 65_535;
 /// How long accepting pauses when a limit is reached.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// How long the kernel holds a connection back that sends no request; then it is accepted all the same (`TCP_DEFER_ACCEPT`, tcp(7)).
+const DEFER_SECONDS: i32 = 1;
+
+/// A listener that a worker accepts on.
+pub(super) struct Accepting {
+    pub(super) task: AbortHandle,
+    deferred: bool,
+}
+
 /// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it.
 ///
 /// # Errors
@@ -32,8 +41,9 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         )
         .map_err(|e| ("socket", e))?;
         if address.is_ipv6() {
+            // `[::]` takes IPv4, too, whatever `net.ipv6.bindv6only` says.
             socket
-                .set_only_v6(true)
+                .set_only_v6(!address.ip().is_unspecified())
                 .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
         }
         socket
@@ -63,37 +73,39 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     })
 }
 
-/// Binds every listener of a plan once per worker.
+/// Listening sockets of one worker, by the address in the configuration.
+pub type Bound = HashMap<SocketAddr, std::net::TcpListener>;
+
+/// Binds every listener of a plan once per worker. Port 0 is the same free port for all of them.
 ///
 /// # Errors
-/// See [`bind`]. An address that another program has is noticed although `SO_REUSEPORT` is set, since it belongs to the same user only by chance:
-/// a first socket without `SO_REUSEPORT` is tried.
-pub fn bound_listeners(plan: &Plan) -> io::Result<Vec<HashMap<SocketAddr, std::net::TcpListener>>> {
-    (0..plan.workers)
-        .map(|_| {
-            plan.listeners
-                .iter()
-                .map(|listener| Ok((listener.address, bind(listener.address)?)))
-                .collect()
-        })
-        .collect()
+/// See [`bind`].
+pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
+    let mut workers: Vec<Bound> = (0..plan.workers).map(|_| Bound::new()).collect();
+    for listener in &plan.listeners {
+        let mut address = listener.address;
+        for bound in &mut workers {
+            let socket = bind(address)?;
+            address = socket.local_addr()?;
+            bound.insert(listener.address, socket);
+        }
+    }
+    Ok(workers)
 }
 
 /// Starts accepting on listeners that are new, stops on those that are gone.
 pub(super) fn adjust(
     worker: &Rc<Worker>,
-    accepting: &mut HashMap<SocketAddr, AbortHandle>,
+    accepting: &mut HashMap<SocketAddr, Accepting>,
     live: &Live,
-    bound: &mut HashMap<SocketAddr, std::net::TcpListener>,
+    bound: &mut Bound,
 ) -> io::Result<()> {
-    accepting.retain(|address, accept| {
-        let stays = live
-            .plan
-            .listeners
-            .iter()
-            .any(|listener| listener.address == *address);
+    accepting.retain(|address, accepting| {
+        let stays = live.plan.listeners.iter().any(|listener| {
+            listener.address == *address && client_speaks_first(listener) == accepting.deferred
+        });
         if !stays {
-            accept.abort();
+            accepting.task.abort();
         }
         stays
     });
@@ -106,11 +118,27 @@ pub(super) fn adjust(
             Some(socket) => socket,
             None => bind(address)?,
         };
+        let deferred = client_speaks_first(listener);
+        if deferred {
+            // Only a saving: without it the first request costs one more wake-up.
+            let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
+        }
         let socket = TcpListener::from_std(socket)?;
         let task = tokio::task::spawn_local(accept_all(Rc::clone(worker), socket, address));
-        accepting.insert(address, task.abort_handle());
+        accepting.insert(
+            address,
+            Accepting {
+                task: task.abort_handle(),
+                deferred,
+            },
+        );
     }
     Ok(())
+}
+
+/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel the server may speak first.
+fn client_speaks_first(listener: &ListenerPlan) -> bool {
+    !matches!(listener.mode, Mode::Tunnel(_))
 }
 
 async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr) {
@@ -150,6 +178,8 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+    // A client that came by IPv4 to `[::]` is an IPv4 client.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let admitted = match worker.admission.admit(peer.ip()) {
         Ok(admitted) => admitted,
         Err(full) => {

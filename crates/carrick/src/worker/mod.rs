@@ -26,9 +26,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 
-pub use listen::{bind, bound_listeners};
+use listen::Accepting;
+pub use listen::{Bound, bind, bind_all};
 
 /// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
 const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub struct WorkerParts {
     /// Its number, from 0.
     pub number: usize,
     /// Sockets for the listeners of the first plan, bound before the process says that it is ready.
-    pub listeners: HashMap<SocketAddr, std::net::TcpListener>,
+    pub listeners: Bound,
     /// What to do, and changes to it.
     pub orders: watch::Receiver<Orders>,
     /// Its counters.
@@ -183,7 +183,7 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
             worker.live.replace(Rc::new(next));
             worker.origins.clear();
             if let Err(error) =
-                listen::adjust(&worker, &mut accepting, &orders.live, &mut HashMap::new())
+                listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new())
             {
                 tracing::error!(worker = worker.number, "{error}");
             }
@@ -196,10 +196,10 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
 }
 
 /// Stops listening, lets sessions finish, at most for the plan's drain time.
-async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, AbortHandle>) {
+async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
     let limit = worker.live().plan().timeouts.drain;
     for accept in accepting.values() {
-        accept.abort();
+        accept.task.abort();
     }
     drop(accepting);
     let everybody_gone = async {

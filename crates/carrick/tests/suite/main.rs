@@ -4,7 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a panic of a helper is the failure report of the test that called it"
+    reason = "a panic in a test is the failure report, also in its helpers"
 )]
 mod bodies;
 mod config;

@@ -37,15 +37,13 @@ fn read_all_ways(body: &[u8]) -> Result<(Vec<u8>, Option<usize>), &'static str> 
 #[test]
 fn bodies_that_are_accepted() {
     let long_line = format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(252));
+    #[rustfmt::skip]
     let table: [(&[u8], &[u8]); 15] = [
         (b"0\r\n\r\n", b""),
         (b"0000000000000000\r\n\r\n", b""),
         (b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
         (b"05\r\nhello\r\n0\r\n\r\n", b"hello"),
-        (
-            b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n",
-            b"01234567890123456789",
-        ),
+        (b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n", b"01234567890123456789"),
         (b"2\r\n\r\n\r\n0\r\n\r\n", b"\r\n"),
         (b"1;a\r\nx\r\n0;b=c\r\n\r\n", b"x"),
         (b"1 ; a = b\t;c\r\nx\r\n0\r\n\r\n", b"x"),

@@ -4,6 +4,7 @@ use crate::http1::{HeadLimits, Progress};
 
 const ORIGIN: RequestRewrite<'static> = RequestRewrite {
     form: TargetForm::Origin,
+    default_host: "",
     via: "",
     client: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     forwarded: Forwarded::Unchanged,
@@ -42,72 +43,21 @@ fn fields_left(fields: &str, how: &RequestRewrite<'_>) -> String {
 #[test]
 fn targets_and_hosts() {
     // Request line and host, what an origin gets, what a parent proxy gets.
+    #[rustfmt::skip]
     let table = [
-        (
-            "GET /a?b HTTP/1.1\r\nhost:h:1",
-            "GET /a?b HTTP/1.1\r\nHost: h:1",
-            "GET http://h:1/a?b HTTP/1.1\r\nHost: h:1",
-        ),
-        (
-            "GET http://x:81/a HTTP/1.1\r\nHost: h",
-            "GET /a HTTP/1.1\r\nHost: x:81",
-            "GET http://x:81/a HTTP/1.1\r\nHost: x:81",
-        ),
-        (
-            "GET HTTP://x HTTP/1.1\r\nHost: h",
-            "GET / HTTP/1.1\r\nHost: x",
-            "GET http://x/ HTTP/1.1\r\nHost: x",
-        ),
-        (
-            "GET http://x?q HTTP/1.1\r\nHost: h",
-            "GET /?q HTTP/1.1\r\nHost: x",
-            "GET http://x/?q HTTP/1.1\r\nHost: x",
-        ),
-        (
-            "GET http://[::1]:8/ HTTP/1.1\r\nHost: h",
-            "GET / HTTP/1.1\r\nHost: [::1]:8",
-            "GET http://[::1]:8/ HTTP/1.1\r\nHost: [::1]:8",
-        ),
-        (
-            "OPTIONS * HTTP/1.1\r\nHost: h",
-            "OPTIONS * HTTP/1.1\r\nHost: h",
-            "OPTIONS http://h HTTP/1.1\r\nHost: h",
-        ),
-        (
-            "OPTIONS http://x HTTP/1.1\r\nHost: h",
-            "OPTIONS * HTTP/1.1\r\nHost: x",
-            "OPTIONS http://x HTTP/1.1\r\nHost: x",
-        ),
-        (
-            "OPTIONS http://x/ HTTP/1.1\r\nHost: h",
-            "OPTIONS / HTTP/1.1\r\nHost: x",
-            "OPTIONS http://x/ HTTP/1.1\r\nHost: x",
-        ),
-        (
-            "OPTIONS http://x?q HTTP/1.1\r\nHost: h",
-            "OPTIONS /?q HTTP/1.1\r\nHost: x",
-            "OPTIONS http://x/?q HTTP/1.1\r\nHost: x",
-        ),
-        (
-            "CONNECT x:443 HTTP/1.1\r\nHost: h",
-            "CONNECT x:443 HTTP/1.1\r\nHost: x:443",
-            "CONNECT x:443 HTTP/1.1\r\nHost: x:443",
-        ),
-        (
-            "GET /a HTTP/1.0\r\nHost: h",
-            "GET /a HTTP/1.1\r\nHost: h",
-            "GET http://h/a HTTP/1.1\r\nHost: h",
-        ),
-        (
-            "GET /a HTTP/1.0",
-            "GET /a HTTP/1.1\r\nHost: ",
-            "GET /a HTTP/1.1\r\nHost: ",
-        ),
-        (
-            "PURGE /a HTTP/1.5\r\nHost: h",
-            "PURGE /a HTTP/1.1\r\nHost: h",
-            "PURGE http://h/a HTTP/1.1\r\nHost: h",
-        ),
+        ("GET /a?b HTTP/1.1\r\nhost:h:1", "GET /a?b HTTP/1.1\r\nHost: h:1", "GET http://h:1/a?b HTTP/1.1\r\nHost: h:1"),
+        ("GET http://x:81/a HTTP/1.1\r\nHost: h", "GET /a HTTP/1.1\r\nHost: x:81", "GET http://x:81/a HTTP/1.1\r\nHost: x:81"),
+        ("GET HTTP://x HTTP/1.1\r\nHost: h", "GET / HTTP/1.1\r\nHost: x", "GET http://x/ HTTP/1.1\r\nHost: x"),
+        ("GET http://x?q HTTP/1.1\r\nHost: h", "GET /?q HTTP/1.1\r\nHost: x", "GET http://x/?q HTTP/1.1\r\nHost: x"),
+        ("GET http://[::1]:8/ HTTP/1.1\r\nHost: h", "GET / HTTP/1.1\r\nHost: [::1]:8", "GET http://[::1]:8/ HTTP/1.1\r\nHost: [::1]:8"),
+        ("OPTIONS * HTTP/1.1\r\nHost: h", "OPTIONS * HTTP/1.1\r\nHost: h", "OPTIONS http://h HTTP/1.1\r\nHost: h"),
+        ("OPTIONS http://x HTTP/1.1\r\nHost: h", "OPTIONS * HTTP/1.1\r\nHost: x", "OPTIONS http://x HTTP/1.1\r\nHost: x"),
+        ("OPTIONS http://x/ HTTP/1.1\r\nHost: h", "OPTIONS / HTTP/1.1\r\nHost: x", "OPTIONS http://x/ HTTP/1.1\r\nHost: x"),
+        ("OPTIONS http://x?q HTTP/1.1\r\nHost: h", "OPTIONS /?q HTTP/1.1\r\nHost: x", "OPTIONS http://x/?q HTTP/1.1\r\nHost: x"),
+        ("CONNECT x:443 HTTP/1.1\r\nHost: h", "CONNECT x:443 HTTP/1.1\r\nHost: x:443", "CONNECT x:443 HTTP/1.1\r\nHost: x:443"),
+        ("GET /a HTTP/1.0\r\nHost: h", "GET /a HTTP/1.1\r\nHost: h", "GET http://h/a HTTP/1.1\r\nHost: h"),
+        ("GET /a HTTP/1.0", "GET /a HTTP/1.1\r\nHost: ", "GET /a HTTP/1.1\r\nHost: "),
+        ("PURGE /a HTTP/1.5\r\nHost: h", "PURGE /a HTTP/1.1\r\nHost: h", "PURGE http://h/a HTTP/1.1\r\nHost: h"),
     ];
     let parent = RequestRewrite {
         form: TargetForm::Absolute,
@@ -132,6 +82,7 @@ fn host_goes_first_and_order_is_kept() {
 
 #[test]
 fn field_lines_get_one_form() {
+    #[rustfmt::skip]
     let table = [
         ("A:b\r\n", "A: b\r\n"),
         ("A: b\r\n", "A: b\r\n"),
@@ -139,10 +90,7 @@ fn field_lines_get_one_form() {
         ("A:   b \t\r\n", "A: b\r\n"),
         ("A:\r\n", "A: \r\n"),
         ("A: \r\nB: c\r\n", "A: \r\nB: c\r\n"),
-        (
-            "A: b  c\r\nB:d\r\nC: e\r\nD: f\r\n",
-            "A: b  c\r\nB: d\r\nC: e\r\nD: f\r\n",
-        ),
+        ("A: b  c\r\nB:d\r\nC: e\r\nD: f\r\n", "A: b  c\r\nB: d\r\nC: e\r\nD: f\r\n"),
         ("a-B: \u{e9}\r\n", "a-B: \u{e9}\r\n"),
     ];
     for (fields, left) in table {
@@ -152,31 +100,17 @@ fn field_lines_get_one_form() {
 
 #[test]
 fn hop_by_hop_fields_go() {
+    #[rustfmt::skip]
     let table = [
-        (
-            "Connection: close\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nTE: trailers\r\nUpgrade: h2c\r\n",
-            "",
-        ),
+        ("Connection: close\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nTE: trailers\r\nUpgrade: h2c\r\n", ""),
         ("Proxy-Authorization: Basic eDp5\r\n", ""),
-        (
-            "Connection: X-One, x-two\r\nX-ONE: 1\r\nX-Two: 2\r\nX-Three: 3\r\n",
-            "X-Three: 3\r\n",
-        ),
+        ("Connection: X-One, x-two\r\nX-ONE: 1\r\nX-Two: 2\r\nX-Three: 3\r\n", "X-Three: 3\r\n"),
         ("X-One: 1\r\nConnection: close\r\nConnection: x-one\r\n", ""),
-        (
-            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n",
-            "",
-        ),
-        (
-            "Transfer-Encoding: CHUNKED\r\nTrailer: x\r\n",
-            "Transfer-Encoding: chunked\r\nTrailer: x\r\n",
-        ),
+        ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n", ""),
+        ("Transfer-Encoding: CHUNKED\r\nTrailer: x\r\n", "Transfer-Encoding: chunked\r\nTrailer: x\r\n"),
         ("Trailer: x\r\n", ""),
         ("Content-Length: 3\r\n", "Content-Length: 3\r\n"),
-        (
-            "Expect: 100-continue\r\nContent-Length: 3\r\n",
-            "Expect: 100-continue\r\nContent-Length: 3\r\n",
-        ),
+        ("Expect: 100-continue\r\nContent-Length: 3\r\n", "Expect: 100-continue\r\nContent-Length: 3\r\n"),
         ("Expect: 100-continue\r\n", ""),
     ];
     for (fields, left) in table {
@@ -257,6 +191,13 @@ fn options_of_the_rewriting() {
         fields_left("Via: 1.0 a\r\n", &named),
         "Via: 1.0 a\r\nVia: 1.1 carrick\r\n"
     );
+    let hosted = RequestRewrite {
+        default_host: "10.0.0.1:80",
+        ..ORIGIN
+    };
+    let old = rewritten("GET / HTTP/1.0\r\n\r\n", &hosted);
+    assert_eq!(old, "GET / HTTP/1.1\r\nHost: 10.0.0.1:80\r\n\r\n");
+    assert_eq!(fields_left("", &hosted), "");
     let old = rewritten("GET / HTTP/1.0\r\n\r\n", &named);
     assert_eq!(old, "GET / HTTP/1.1\r\nHost: \r\nVia: 1.0 carrick\r\n\r\n");
 }

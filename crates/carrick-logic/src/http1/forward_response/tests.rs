@@ -54,128 +54,35 @@ fn responses_to_get() {
     let close = "Connection: close\r\n";
     let keep = "Connection: keep-alive\r\n";
     // Status line and fields in, how, status line and fields out.
+    #[rustfmt::skip]
     let table: [(&[&str], &ResponseRewrite<'_>, &[&str]); 27] = [
-        (
-            &[ok, "A: b\r\n", length, "B:c\r\n"],
-            &KEPT,
-            &[ok, "A: b\r\n", length, "B: c\r\n"],
-        ),
-        (
-            &["HTTP/1.0 200\r\n", length],
-            &KEPT,
-            &["HTTP/1.1 200 \r\n", length],
-        ),
-        (
-            &["HTTP/1.1 599 Odd one\r\n", length],
-            &KEPT,
-            &["HTTP/1.1 599 Odd one\r\n", length],
-        ),
+        (&[ok, "A: b\r\n", length, "B:c\r\n"], &KEPT, &[ok, "A: b\r\n", length, "B: c\r\n"]),
+        (&["HTTP/1.0 200\r\n", length], &KEPT, &["HTTP/1.1 200 \r\n", length]),
+        (&["HTTP/1.1 599 Odd one\r\n", length], &KEPT, &["HTTP/1.1 599 Odd one\r\n", length]),
         (&[ok, length], &CLOSED, &[ok, length, close]),
         (&[ok, length], &OLD, &[ok, length, keep]),
         (&[ok, length], &CHUNKING, &[ok, length]),
-        (
-            &[
-                ok,
-                keep,
-                length,
-                "Keep-Alive: 5\r\n",
-                "Proxy-Connection: x\r\n",
-            ],
-            &KEPT,
-            &[ok, length],
-        ),
+        (&[ok, keep, length, "Keep-Alive: 5\r\n", "Proxy-Connection: x\r\n"], &KEPT, &[ok, length]),
         (&[ok, close, length], &KEPT, &[ok, length]),
-        (
-            &[ok, length, "Upgrade: h2c\r\n", "Connection: upgrade\r\n"],
-            &KEPT,
-            &[ok, length],
-        ),
-        (
-            &[ok, length, "Upgrade: h2c\r\n", "Connection: upgrade\r\n"],
-            &UPGRADING,
-            &[ok, length],
-        ),
-        (
-            &[
-                ok,
-                length,
-                "Connection: x-a, set-cookie\r\n",
-                "X-A: b\r\n",
-                "Set-Cookie: c\r\n",
-            ],
-            &KEPT,
-            &[ok, length, "Set-Cookie: c\r\n"],
-        ),
-        (
-            &[ok, "Transfer-Encoding: Chunked\r\n", "Trailer: x\r\n"],
-            &KEPT,
-            &[ok, "Trailer: x\r\n", chunked],
-        ),
+        (&[ok, length, "Upgrade: h2c\r\n", "Connection: upgrade\r\n"], &KEPT, &[ok, length]),
+        (&[ok, length, "Upgrade: h2c\r\n", "Connection: upgrade\r\n"], &UPGRADING, &[ok, length]),
+        (&[ok, length, "Connection: x-a, set-cookie\r\n", "X-A: b\r\n", "Set-Cookie: c\r\n"], &KEPT, &[ok, length, "Set-Cookie: c\r\n"]),
+        (&[ok, "Transfer-Encoding: Chunked\r\n", "Trailer: x\r\n"], &KEPT, &[ok, "Trailer: x\r\n", chunked]),
         (&[ok, chunked], &CLOSED, &[ok, chunked, close]),
         (&[ok, chunked, "Trailer: x\r\n"], &OLD, &[ok, close]),
         (&[ok, chunked], &CHUNKING, &[ok, chunked]),
         (&[ok], &KEPT, &[ok, close]),
         (&[ok], &CHUNKING, &[ok, chunked]),
-        (
-            &[ok],
-            &ResponseRewrite {
-                add_chunked: true,
-                ..OLD
-            },
-            &[ok, close],
-        ),
+        (&[ok], &ResponseRewrite { add_chunked: true, ..OLD }, &[ok, close]),
         (&[ok, length, "Trailer: x\r\n"], &KEPT, &[ok, length]),
-        (
-            &["HTTP/1.1 204 No\r\n", length],
-            &KEPT,
-            &["HTTP/1.1 204 No\r\n"],
-        ),
-        (
-            &["HTTP/1.1 204 No\r\n", chunked],
-            &CHUNKING,
-            &["HTTP/1.1 204 No\r\n"],
-        ),
-        (
-            &["HTTP/1.1 304 Same\r\n", length],
-            &KEPT,
-            &["HTTP/1.1 304 Same\r\n", length],
-        ),
-        (
-            &["HTTP/1.1 304 Same\r\n", chunked],
-            &KEPT,
-            &["HTTP/1.1 304 Same\r\n", chunked],
-        ),
-        (
-            &["HTTP/1.1 103 Early\r\n", "Link: x\r\n", length],
-            &CLOSED,
-            &["HTTP/1.1 103 Early\r\n", "Link: x\r\n"],
-        ),
-        (
-            &[
-                "HTTP/1.1 407 Auth\r\n",
-                length,
-                "Proxy-Authenticate: Basic\r\n",
-            ],
-            &KEPT,
-            &[
-                "HTTP/1.1 407 Auth\r\n",
-                length,
-                "Proxy-Authenticate: Basic\r\n",
-            ],
-        ),
-        (
-            &[ok, length, "Proxy-Authenticate: Basic\r\n"],
-            &KEPT,
-            &[ok, length],
-        ),
-        (
-            &[ok, length, "Via: 1.0 a\r\n"],
-            &ResponseRewrite {
-                via: "carrick",
-                ..CLOSED
-            },
-            &[ok, length, "Via: 1.0 a\r\n", close, "Via: 1.1 carrick\r\n"],
-        ),
+        (&["HTTP/1.1 204 No\r\n", length], &KEPT, &["HTTP/1.1 204 No\r\n"]),
+        (&["HTTP/1.1 204 No\r\n", chunked], &CHUNKING, &["HTTP/1.1 204 No\r\n"]),
+        (&["HTTP/1.1 304 Same\r\n", length], &KEPT, &["HTTP/1.1 304 Same\r\n", length]),
+        (&["HTTP/1.1 304 Same\r\n", chunked], &KEPT, &["HTTP/1.1 304 Same\r\n", chunked]),
+        (&["HTTP/1.1 103 Early\r\n", "Link: x\r\n", length], &CLOSED, &["HTTP/1.1 103 Early\r\n", "Link: x\r\n"]),
+        (&["HTTP/1.1 407 Auth\r\n", length, "Proxy-Authenticate: Basic\r\n"], &KEPT, &["HTTP/1.1 407 Auth\r\n", length, "Proxy-Authenticate: Basic\r\n"]),
+        (&[ok, length, "Proxy-Authenticate: Basic\r\n"], &KEPT, &[ok, length]),
+        (&[ok, length, "Via: 1.0 a\r\n"], &ResponseRewrite { via: "carrick", ..CLOSED }, &[ok, length, "Via: 1.0 a\r\n", close, "Via: 1.1 carrick\r\n"]),
     ];
     for (before, how, after) in table {
         let out = rewritten(&format!("{}\r\nbody", before.concat()), Method::Get, how);

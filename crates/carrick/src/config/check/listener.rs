@@ -6,7 +6,7 @@ use super::{engine, path};
 use crate::config::file::{self, ConnectPorts};
 use crate::config::plan::{ForwardPlan, ListenerPlan, Mode, ParentPlan};
 use crate::config::problem::Problems;
-use crate::config::reader::Setting;
+use crate::config::setting::Setting;
 use crate::config::users::Users;
 use crate::config::values;
 use carrick_logic::access::{Access, NamePattern};

@@ -4,7 +4,7 @@ use super::upstream::Known;
 use crate::config::file;
 use crate::config::plan::RoutePlan;
 use crate::config::problem::Problems;
-use crate::config::reader::Setting;
+use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_logic::access::NamePattern;
 use carrick_logic::route::{Conditions, CookieRule};

@@ -225,7 +225,7 @@ fn hashes_are_computed_a_few_at_a_time_also_when_clients_go_away() {
     let text = "only:$2y$08$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2\n";
     let users = Users::parse(text, "users.htpasswd").expect("one user");
     let permits = users.gate.available_permits();
-    assert!(permits >= 1 && permits <= HASHES_AT_ONCE_MAX);
+    assert!((1..=HASHES_AT_ONCE_MAX).contains(&permits));
     block_on(async {
         let wrong = credentials("only", "wrong");
         for _ in 0..20 {

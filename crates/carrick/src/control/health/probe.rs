@@ -16,7 +16,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const FIELDS_MAX: usize = 100;
 
 /// Most bytes of a body that are read so that the server can close in peace.
-const BODY_BYTES_MAX: usize = 64 * 1024;
+const BODY_BYTES_MAX: u64 = 64 * 1024;
 
 /// How long the rest of a response is waited for once its status is known.
 const BODY_WAIT: Duration = Duration::from_millis(200);
@@ -176,17 +176,12 @@ fn parse_status(bytes: &[u8]) -> Result<Option<(u16, usize)>, Illness> {
 }
 
 /// Reads a little more: closing with bytes unread is a reset to the server, and a line in its error log.
-async fn finish(mut stream: TcpStream) {
-    let mut rest = [0; 4096];
-    let read = async {
-        let mut total = 0;
-        while total < BODY_BYTES_MAX {
-            match stream.read(&mut rest).await {
-                Ok(0) | Err(_) => return,
-                Ok(read) => total += read,
-            }
-        }
-    };
+async fn finish(stream: TcpStream) {
+    let mut body = stream.take(BODY_BYTES_MAX);
     // Whether the end came does not change the verdict.
-    let _ = timeout(BODY_WAIT, read).await;
+    let _ = timeout(
+        BODY_WAIT,
+        tokio::io::copy(&mut body, &mut tokio::io::sink()),
+    )
+    .await;
 }

@@ -285,7 +285,7 @@ async fn a_family_that_does_not_answer_holds_nobody_up() {
 async fn a_family_that_is_a_little_late_is_waited_for() {
     let server = NameServer::start(|_, kind| match kind {
         RecordType::A => Reply::Addresses(300, vec!["192.0.2.1"]),
-        _ => Reply::Late(Duration::from_millis(100), "2001:db8::1"),
+        _ => Reply::Late(Duration::from_millis(50), "2001:db8::1"),
     });
     let found = server.await.look_up("www.example.org").await;
     assert_eq!(found.addresses.unwrap().len(), 2);

@@ -51,7 +51,7 @@ impl Attempt<'_> {
     /// What becomes of the two connections after a response.
     pub(super) fn conclude(
         self,
-        checkout: Checkout,
+        mut checkout: Checkout,
         passed: Passed,
         keep_alive: bool,
         body_sent: bool,
@@ -59,6 +59,7 @@ impl Attempt<'_> {
         checkout.count(self.trace.received, self.trace.sent);
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
+                checkout.upstream.expect_like(self.trace.sent);
                 checkout.give_back(self.client, &self.destination.place);
             }
             Passed::Whole | Passed::WholeAndDone => {}

@@ -16,7 +16,7 @@ use super::upstream::checkout::{Checkout, Wanted, checkout};
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use crate::worker::scratch::Scratch;
-use carrick_logic::http1::{self, BodyLength, FieldName, Refusal, RequestRewrite};
+use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
 use carrick_splice::RateMin;
 
 /// How a request ended.
@@ -77,9 +77,6 @@ pub async fn relay(
     destination: &Destination,
     trace: &mut Trace,
 ) -> Outcome {
-    if scratch.request_head.wants_upgrade && asks_for_other_http(scratch) {
-        scratch.request_head.wants_upgrade = false;
-    }
     write_request(client, scratch, destination);
     let replayable = is_replayable(scratch);
     let attempts = client.live.plan().limits.attempts;
@@ -148,8 +145,17 @@ pub async fn relay(
 fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
     let head = &scratch.request_head;
     scratch.out.clear();
+    let default_host = match &destination.place {
+        Place::Group { group, .. } => group
+            .state
+            .servers
+            .first()
+            .map_or("", |server| &server.label),
+        Place::Origin { .. } => "",
+    };
     let how = RequestRewrite {
         form: destination.form,
+        default_host,
         via: &client.listener.via,
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
@@ -164,24 +170,6 @@ fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destinati
 fn is_replayable(scratch: &Scratch) -> bool {
     let head = &scratch.request_head;
     head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
-}
-
-/// Whether the client asks for HTTP/2 (`h2c`) or another HTTP. That is not passed on, as if it had not been asked (RFC 9110
-/// section 7.8 allows it): requests inside such a tunnel would go past routes and rules.
-fn asks_for_other_http(scratch: &Scratch) -> bool {
-    let fields = scratch
-        .request_head
-        .fields
-        .iter()
-        .filter(|field| field.known == FieldName::Upgrade);
-    let values = fields.map(|field| field.value.of(&scratch.request));
-    let mut protocols = values
-        .flat_map(|value| value.split(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii);
-    protocols.any(|protocol| {
-        let name = protocol.to_ascii_lowercase();
-        name.starts_with(b"h2") || name.starts_with(b"http")
-    })
 }
 
 impl Again {

@@ -6,8 +6,8 @@ use crate::proxy::request_body::{self, NotSent};
 use crate::proxy::response_body::Passed;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
-use crate::worker::deadline::TimedOut;
-use crate::worker::io::{write_all, write_both};
+use crate::worker::deadline::{Deadline, TimedOut};
+use crate::worker::io::{write_all, write_some};
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{ResponseBody, Version};
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longer than any body takes; the body's own limits count.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -50,11 +50,12 @@ impl Attempt<'_> {
             via: &client.listener.via,
             idle,
             watches_client: true,
+            first_read_bytes: checkout.upstream.first_read_bytes,
         };
         match wait
             .final_head(
                 &mut client.timer,
-                Instant::now() + idle,
+                &mut Deadline::after(idle),
                 self.scratch,
                 self.trace,
             )
@@ -85,7 +86,7 @@ impl Attempt<'_> {
         }
         let mut left = 0;
         let sent = timer
-            .within(idle, write_both(stream, head, &[], &mut left))
+            .within(idle, write_some(stream, head, &mut left))
             .await;
         sent.unwrap_or_else(stalled)
             .map_err(|error| (error, left == head.len()))
@@ -127,17 +128,15 @@ impl Attempt<'_> {
                 via: &client.listener.via,
                 idle: means.idle,
                 watches_client: false,
+                first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {
                 // Until the body is sent its own time limits count; the response's limit begins with the body's end.
                 let limit = if sent.is_some() { means.idle } else { FOREVER };
+                let mut deadline = Deadline::after(limit);
                 let step = {
-                    let mut waiting = pin!(wait.final_head(
-                        &mut client.timer,
-                        Instant::now() + limit,
-                        scratch,
-                        trace
-                    ));
+                    let mut waiting =
+                        pin!(wait.final_head(&mut client.timer, &mut deadline, scratch, trace));
                     poll_fn(|cx| {
                         if sent.is_none()
                             && let Poll::Ready(result) = body.as_mut().poll(cx)
@@ -163,7 +162,7 @@ impl Attempt<'_> {
                         break wait
                             .final_head(
                                 &mut client.timer,
-                                Instant::now() + LAST_WORDS,
+                                &mut Deadline::after(LAST_WORDS),
                                 scratch,
                                 trace,
                             )

@@ -1,7 +1,7 @@
 //! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
 use crate::proxy::trace::Trace;
-use crate::worker::deadline::{TimedOut, Timer};
-use crate::worker::io::{read_some, write_all};
+use crate::worker::deadline::{Deadline, TimedOut, Timer};
+use crate::worker::io::{read_at_most, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
 use rustix::net::{RecvFlags, recv};
@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -34,6 +34,8 @@ pub struct HeadWait<'a> {
     pub via: &'a str,
     /// Longest time for an interim response to be taken by the client.
     pub idle: Duration,
+    /// Most bytes of the first read. Few where a large body is expected, most of which is then spliced.
+    pub first_read_bytes: usize,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -44,7 +46,7 @@ impl HeadWait<'_> {
     pub async fn final_head(
         &mut self,
         timer: &mut Timer,
-        deadline: Instant,
+        deadline: &mut Deadline,
         scratch: &mut Scratch,
         trace: &mut Trace,
     ) -> Result<(), NoHead> {
@@ -60,7 +62,7 @@ impl HeadWait<'_> {
     async fn head(
         &mut self,
         timer: &mut Timer,
-        deadline: Instant,
+        deadline: &mut Deadline,
         scratch: &mut Scratch,
         trace: &mut Trace,
     ) -> Result<(), NoHead> {
@@ -99,7 +101,12 @@ impl HeadWait<'_> {
         &mut self,
         buffer: &mut Vec<u8>,
     ) -> impl Future<Output = Option<io::Result<usize>>> + Unpin {
-        let mut reading = read_some(self.upstream, buffer);
+        let bytes_max = if buffer.is_empty() {
+            self.first_read_bytes
+        } else {
+            usize::MAX
+        };
+        let mut reading = read_at_most(self.upstream, buffer, bytes_max);
         let (client, watches) = (self.client, &mut self.watches_client);
         poll_fn(move |cx| {
             if let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) {

@@ -112,9 +112,5 @@ async fn connect(address: SocketAddr) -> io::Result<Upstream> {
     }?;
     socket.set_nodelay(true)?;
     let stream: TcpStream = socket.connect(address).await?;
-    Ok(Upstream {
-        stream,
-        address,
-        reused: false,
-    })
+    Ok(Upstream::new(stream, address))
 }

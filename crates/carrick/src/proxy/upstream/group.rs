@@ -82,8 +82,15 @@ impl Group {
                 RefCell::new(fresh)
             })
             .collect();
+        let names: Vec<String> = state
+            .servers
+            .iter()
+            .map(|server| server.address.to_string())
+            .collect();
+        let balancer =
+            Balancer::new(state.plan.balance, seed).with_names(names.iter().map(String::as_bytes));
         Self {
-            balancer: RefCell::new(Balancer::new(state.plan.balance, seed)),
+            balancer: RefCell::new(balancer),
             views: RefCell::default(),
             servers,
             state,
@@ -96,19 +103,20 @@ impl Group {
         if let ([only], true) = (self.state.servers.as_slice(), tried.is_empty()) {
             return only.is_healthy().then_some(0);
         }
-        self.pick_where(key, |index, server| {
-            server.is_healthy()
-                && !tried.contains(&index)
-                && self
-                    .servers
-                    .get(index)
-                    .is_some_and(|s| s.borrow().passive.is_up(now))
-        })
-        .or_else(|| {
-            self.pick_where(key, |index, server| {
-                server.is_healthy() && !tried.contains(&index)
-            })
-        })
+        let is_left =
+            |index: usize, server: &ServerState| server.is_healthy() && !tried.contains(&index);
+        let is_up = |index: usize| {
+            self.servers
+                .get(index)
+                .is_some_and(|mine| mine.borrow().passive.is_up(now))
+        };
+        let picked = self
+            .pick_where(key, |index, server| is_left(index, server) && is_up(index))
+            .or_else(|| self.pick_where(key, is_left))?;
+        if let Some(server) = self.servers.get(picked) {
+            server.borrow_mut().passive.chosen(now);
+        }
+        Some(picked)
     }
 
     fn pick_where(

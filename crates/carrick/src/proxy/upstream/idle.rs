@@ -4,15 +4,13 @@ use crate::worker::io::is_readable;
 use rustix::net::{RecvFlags, recv};
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
 struct Parked {
-    stream: TcpStream,
-    address: SocketAddr,
+    upstream: Upstream,
     since: Instant,
 }
 
@@ -26,12 +24,8 @@ impl IdleConnections {
     /// Takes the connection that was used last and is still good.
     pub fn take(&mut self) -> Option<Upstream> {
         while let Some(parked) = self.parked.pop_back() {
-            if is_quiet(&parked.stream) {
-                return Some(Upstream {
-                    stream: parked.stream,
-                    address: parked.address,
-                    reused: true,
-                });
+            if is_quiet(&parked.upstream.stream) {
+                return Some(parked.upstream);
             }
         }
         None
@@ -46,8 +40,10 @@ impl IdleConnections {
             self.parked.pop_front();
         }
         self.parked.push_back(Parked {
-            stream: upstream.stream,
-            address: upstream.address,
+            upstream: Upstream {
+                reused: true,
+                ..upstream
+            },
             since: now,
         });
     }
@@ -55,7 +51,7 @@ impl IdleConnections {
     /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
     pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
         self.parked.retain(|parked| {
-            now.duration_since(parked.since) < age_max && is_quiet(&parked.stream)
+            now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.stream)
         });
     }
 

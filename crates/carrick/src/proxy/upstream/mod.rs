@@ -18,6 +18,36 @@ pub struct Upstream {
     pub address: SocketAddr,
     /// Whether it has carried a request before.
     pub reused: bool,
+    /// Most bytes to read when a response is expected; see [`Upstream::expect_like`].
+    pub first_read_bytes: usize,
+}
+
+/// A response body from which on the next one is taken to be spliced, too.
+const LARGE_BODY_BYTES: u64 = 32 * 1024;
+
+/// What is read first where a large body is expected: room for a usual head, and little that must be copied.
+const HEAD_READ_BYTES: usize = 2 * 1024;
+
+impl Upstream {
+    /// A connection that has not been used yet.
+    #[must_use]
+    pub fn new(stream: TcpStream, address: SocketAddr) -> Self {
+        Self {
+            stream,
+            address,
+            reused: false,
+            first_read_bytes: usize::MAX,
+        }
+    }
+
+    /// Expects the next response to be like one with a body of so many bytes. A wrong guess costs one more read.
+    pub fn expect_like(&mut self, body_bytes: u64) {
+        self.first_read_bytes = if body_bytes >= LARGE_BODY_BYTES {
+            HEAD_READ_BYTES
+        } else {
+            usize::MAX
+        };
+    }
 }
 
 /// Why there is no connection to an upstream. None of these has sent a byte of the request.

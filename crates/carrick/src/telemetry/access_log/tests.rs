@@ -415,6 +415,16 @@ fn nothing_is_written_before_a_flush_and_everything_at_it() {
 }
 
 #[test]
+fn a_worker_that_ends_leaves_nothing_behind() {
+    let scene = Scene::new("log", LogFormat::Combined, 1000);
+    let (log, _) = scene.worker();
+    log.write(&record());
+    drop(log);
+    scene.settle();
+    assert_eq!(lines(&scene.path("log")).len(), 1);
+}
+
+#[test]
 fn the_file_is_reopened_after_it_was_moved() {
     let scene = Scene::new("log", LogFormat::Combined, 1000);
     let (log, _) = scene.worker();
@@ -580,18 +590,18 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     let metrics = Arc::new(WorkerMetrics::default());
     let log = sender.worker(Arc::clone(&metrics));
     let begun = Instant::now();
-    for _ in 0..20_000 {
+    for _ in 0..10_000 {
         log.write(&record());
     }
     log.flush();
     assert!(
-        begun.elapsed() < Duration::from_secs(1),
+        begun.elapsed() < Duration::from_secs(2),
         "{:?}",
         begun.elapsed()
     );
     assert!(thread.state().lines_waiting() <= 400);
     let dropped = metrics.limits.get(Limit::LogQueue);
-    assert!(dropped > 15_000, "{dropped}");
+    assert!(dropped > 8_000, "{dropped}");
     // The reader goes away: what waits is lost, and the thread lives.
     drop(reader);
     crate::control::testing::eventually("the queue is empty", || {
@@ -602,7 +612,7 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     thread.stop();
     assert_eq!(
         dropped + state.lines_written.get() + state.lines_lost.get(),
-        20_000
+        10_000
     );
 }
 

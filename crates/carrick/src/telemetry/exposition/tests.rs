@@ -1,7 +1,8 @@
 //! `/metrics` against a strict reading of OpenMetrics text, against the declarations, and against the documentation.
 use super::*;
 use crate::control::testing::{plan, state, upstream};
-use crate::telemetry::METRICS;
+use crate::telemetry::metrics::Histogram;
+use crate::telemetry::{METRICS, MetricDeclaration, MetricKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

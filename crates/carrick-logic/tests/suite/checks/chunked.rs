@@ -1,0 +1,87 @@
+//! Chunked bodies: reads may end anywhere, and a laxer reader gets the same content.
+use super::heads::is_well_put;
+use carrick_logic::http1::{Chunked, LAST_CHUNK, Piece, Refusal, write_chunk_size};
+
+/// What a chunked body said, read in pieces of at most `step` bytes: its content, and its length if it ended.
+fn read_chunked(body: &[u8], step: usize) -> Result<(Vec<u8>, Option<usize>), Refusal> {
+    let mut chunked = Chunked::new();
+    let (mut content, mut position) = (Vec::new(), 0);
+    while position < body.len() {
+        let bytes = &body[position..body.len().min(position.saturating_add(step))];
+        let left = chunked.data_left();
+        let moved = match chunked.next(bytes)? {
+            Piece::Framing(length) => length,
+            Piece::Data(length) => {
+                assert!(length as u64 <= left);
+                content.extend_from_slice(&bytes[..length]);
+                length
+            }
+            Piece::End(length) => return Ok((content, Some(position + length))),
+            Piece::NeedMore => unreachable!("there are bytes"),
+        };
+        assert!(0 < moved && moved <= bytes.len());
+        position += moved;
+    }
+    Ok((content, None))
+}
+
+/// A chunked body: reads may end anywhere; a laxer reader gets the same content; what we write is read again.
+pub fn chunked(body: &[u8]) {
+    let whole = read_chunked(body, usize::MAX);
+    for step in [1, 2, 3, 7, 64] {
+        assert_eq!(read_chunked(body, step), whole, "in steps of {step}");
+    }
+    let (content, length) = match whole {
+        Ok(read) => read,
+        Err(refusal) => {
+            assert_eq!(refusal.status, 400);
+            return is_well_put(&refusal);
+        }
+    };
+    if let Some(length) = length {
+        assert_eq!(lax_chunks(&body[..length]), content);
+    }
+    let mut written = Vec::new();
+    for piece in content.chunks(5) {
+        write_chunk_size(&mut written, piece.len() as u64);
+        written.extend_from_slice(piece);
+        written.extend_from_slice(b"\r\n");
+    }
+    written.extend_from_slice(LAST_CHUNK);
+    let length = written.len();
+    assert_eq!(
+        read_chunked(&written, usize::MAX),
+        Ok((content, Some(length)))
+    );
+}
+
+/// The content as a reader has it that takes LF for a line end, and ignores what follows the size.
+fn lax_chunks(mut body: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    loop {
+        let end = body
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .map_or(body.len(), |line_feed| line_feed + 1);
+        let digits = body
+            .iter()
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
+        let size = u64::from_str_radix(&String::from_utf8_lossy(&body[..digits]), 16)
+            .map_or(0, |size| size as usize);
+        assert!(matches!(
+            httparse::parse_chunk_size(body),
+            Ok(httparse::Status::Complete(_))
+        ));
+        if size == 0 {
+            return content;
+        }
+        content.extend_from_slice(&body[end..end + size]);
+        body = &body[end + size..];
+        body = body
+            .strip_prefix(b"\r")
+            .unwrap_or(body)
+            .strip_prefix(b"\n")
+            .unwrap_or_default();
+    }
+}

@@ -1,0 +1,23 @@
+//! What must hold for any bytes at all. The fuzz targets and the tests of this crate include these files, and so check the same.
+use carrick_logic::http1::HeadLimits;
+
+mod chunked;
+mod first_bytes;
+mod heads;
+mod rewriting;
+
+pub use chunked::chunked;
+pub use first_bytes::{client_hello, proxy_protocol};
+pub use heads::{request_head, response_head};
+pub use rewriting::{rewrite_request, rewrite_response};
+
+const LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 4096,
+    fields_max: 64,
+};
+
+/// Lengths at which a stream of this many bytes is cut: everywhere in short ones.
+fn cuts(length: usize) -> impl Iterator<Item = usize> {
+    let step = 1 + length / 600;
+    (0..length).step_by(step).chain([length])
+}

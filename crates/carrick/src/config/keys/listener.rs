@@ -1,0 +1,235 @@
+//! The keys of `[[listener]]` and what is in it.
+use super::{ENGINES, Form, Key, NONE, REQUIRED, Table};
+
+/// `[[listener]]`
+pub static LISTENER: Table = Table {
+    title: "[[listener]]",
+    keys: &[
+        Key {
+            name: "listen",
+            form: Form::Text {
+                what: "an address and port",
+                default: REQUIRED,
+            },
+            about: "What is bound, such as `\"0.0.0.0:8080\"`, `\"[::]:8080\"` (IPv4, too) or `\"127.0.0.1:3128\"`",
+        },
+        Key {
+            name: "mode",
+            form: Form::OneOf {
+                words: &["forward", "switch", "tunnel"],
+                default: REQUIRED,
+            },
+            about: "The job: forward proxy, layer-7 switch, or TCP relay",
+        },
+        Key {
+            name: "proxy_protocol",
+            form: Form::Switch { default: false },
+            about: "Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can connect can claim any address, so let only your balancers in",
+        },
+        Key {
+            name: "engine",
+            form: Form::OneOf {
+                words: ENGINES,
+                default: "that of [splice]",
+            },
+            about: "Overrides `[splice]` for this listener",
+        },
+        Key {
+            name: "allow",
+            form: Form::Texts {
+                what: "networks or addresses",
+                default: "all",
+            },
+            about: "Clients that may use the listener; a forward proxy beyond loopback needs this or `users`",
+        },
+        Key {
+            name: "forwarded",
+            form: Form::OneOf {
+                words: &["x-forwarded", "forwarded", "off", "unchanged"],
+                default: "switch: x-forwarded; forward: unchanged",
+            },
+            about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` passes on what the client sent. Not for `tunnel`",
+        },
+        Key {
+            name: "via",
+            form: Form::Text {
+                what: "a name",
+                default: "\"carrick\"",
+            },
+            about: "The name in `Via` (RFC 9110 section 7.6.3); `\"\"`: no `Via`. Not for `tunnel`",
+        },
+        Key {
+            name: "route",
+            form: Form::Other {
+                what: "`[[listener.route]]`",
+                default: "required",
+            },
+            about: "Where requests go. Only for `switch` and `tunnel`",
+        },
+        Key {
+            name: "connect_ports",
+            form: Form::Other {
+                what: "a list of ports, `\"all\"` or `\"none\"`",
+                default: "[443]",
+            },
+            about: "Ports that `CONNECT` may name. Only for `forward`",
+        },
+        Key {
+            name: "deny_to",
+            form: Form::Texts {
+                what: "networks, addresses, names or `*.suffix`",
+                default: "on loopback none, else loopback and link-local networks",
+            },
+            about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`",
+        },
+        Key {
+            name: "users",
+            form: Form::Text {
+                what: "a path",
+                default: "no authentication",
+            },
+            about: "An htpasswd file: basic authentication against it. Only for `forward`",
+        },
+        Key {
+            name: "parent",
+            form: Form::Other {
+                what: "`{ proxy, for }`",
+                default: NONE,
+            },
+            about: "Another proxy that requests go through. Only for `forward`",
+        },
+    ],
+};
+
+/// `parent = { … }`
+pub static PARENT: Table = Table {
+    title: "parent = { }",
+    keys: &[
+        Key {
+            name: "proxy",
+            form: Form::Text {
+                what: "`host:port`; port 3128 if left out",
+                default: REQUIRED,
+            },
+            about: "The other proxy",
+        },
+        Key {
+            name: "for",
+            form: Form::Texts {
+                what: "names or `*.suffix`",
+                default: "all",
+            },
+            about: "Destinations that go through it; the others are connected to directly",
+        },
+    ],
+};
+
+/// `[[listener.route]]`
+pub static ROUTE: Table = Table {
+    title: "[[listener.route]]",
+    keys: &[
+        Key {
+            name: "upstream",
+            form: Form::Text {
+                what: "a name",
+                default: REQUIRED,
+            },
+            about: "The `[upstream.NAME]` that requests go to",
+        },
+        Key {
+            name: "host",
+            form: Form::Text {
+                what: "a name or `*.suffix`",
+                default: "any",
+            },
+            about: "Host name, without port; `*.example.org` is any depth below `example.org`, and not the name itself",
+        },
+        Key {
+            name: "path",
+            form: Form::Text {
+                what: "a path",
+                default: "any",
+            },
+            about: "Prefix of the path, compared exactly",
+        },
+        Key {
+            name: "extension",
+            form: Form::Texts {
+                what: "words",
+                default: "any",
+            },
+            about: "What follows the last dot of the last path segment: any of these, in small or capital letters",
+        },
+        Key {
+            name: "cookie",
+            form: Form::Text {
+                what: "a name",
+                default: "any",
+            },
+            about: "A cookie that must be there; with `!` before its name: that must not be there",
+        },
+        Key {
+            name: "header",
+            form: Form::Other {
+                what: "`{ name, value }`",
+                default: "any",
+            },
+            about: "A header line with this name (in small or capital letters) and exactly this value",
+        },
+        Key {
+            name: "method",
+            form: Form::Texts {
+                what: "methods",
+                default: "any",
+            },
+            about: "Any of these methods, in capital letters",
+        },
+        Key {
+            name: "cgi",
+            form: Form::Other {
+                what: "`true` or `false`",
+                default: "either",
+            },
+            about: "`true`: a path with `/cgi-bin/`, or a query string; `false`: neither",
+        },
+        Key {
+            name: "sni",
+            form: Form::Text {
+                what: "a name or `*.suffix`",
+                default: "any",
+            },
+            about: "The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel`, which has no other condition",
+        },
+        Key {
+            name: "engine",
+            form: Form::OneOf {
+                words: ENGINES,
+                default: "that of the listener",
+            },
+            about: "Overrides the listener's `engine` for this route",
+        },
+    ],
+};
+
+/// `header = { … }`
+pub static HEADER: Table = Table {
+    title: "header = { }",
+    keys: &[
+        Key {
+            name: "name",
+            form: Form::Text {
+                what: "a header's name",
+                default: REQUIRED,
+            },
+            about: "Compared without case",
+        },
+        Key {
+            name: "value",
+            form: Form::Text {
+                what: "any text",
+                default: REQUIRED,
+            },
+            about: "Compared exactly",
+        },
+    ],
+};
