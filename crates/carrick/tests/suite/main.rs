@@ -11,5 +11,6 @@ mod config;
 mod http;
 mod refusals;
 mod support;
+mod switching;
 mod tunnels;
 mod upstreams;

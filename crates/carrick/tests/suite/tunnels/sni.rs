@@ -71,11 +71,7 @@ fn the_server_name_decides() {
     let lines = stage.carrick.access_log(8);
     let mut targets: Vec<&str> = lines.iter().map(|line| line.text("target")).collect();
     targets.sort_unstable();
-    assert_eq!(
-        targets[1..3],
-        ["a.example.org"; 2],
-        "{targets:?}"
-    );
+    assert_eq!(targets[1..3], ["a.example.org"; 2], "{targets:?}");
     assert!(
         lines.iter().all(|line| line.text("version") == "TLS"),
         "{lines:?}"
