@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
-/// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept.
+/// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept. Where there are few, it is half of them.
 const DESCRIPTORS_RESERVED: u64 = 128;
 
 /// Why a run could not start or ended.
@@ -266,8 +266,8 @@ fn descriptor_limit() -> u64 {
 /// Sets the limits on clients. An idle client costs one descriptor, a busy one two; when they run out, accepting waits.
 fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
     let asked = plan.limits.connections;
-    let possible =
-        usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX);
+    let reserved = DESCRIPTORS_RESERVED.min(descriptors / 2);
+    let possible = usize::try_from(descriptors - reserved).unwrap_or(usize::MAX);
     if asked > possible {
         tracing::info!(
             "[limits] connections = {asked}, but {descriptors} descriptors a process allow {possible} clients, half of that when each has an upstream connection; raise the limit (`LimitNOFILE=`, `ulimit -n`)"

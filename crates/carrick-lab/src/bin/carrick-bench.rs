@@ -53,6 +53,9 @@ struct Options {
     /// carrick's program
     #[arg(long, default_value = default_carrick().as_os_str())]
     carrick: PathBuf,
+    /// A folder of configurations that replace the built-in ones of the same name (crates/carrick-lab/peers has these)
+    #[arg(long, value_name = "FOLDER")]
+    configurations: Option<PathBuf>,
     /// Where the table, JSON and plots go
     #[arg(long, default_value = "bench-results")]
     out: PathBuf,
@@ -208,6 +211,7 @@ fn plan(options: Options) -> Result<Plan> {
         calibration: Duration::from_secs(if options.quick { 1 } else { 3 }),
         cores: CorePair::parse(&options.cores).context("--cores")?,
         carrick: options.carrick,
+        configurations: options.configurations,
         out: options.out,
     })
 }

@@ -220,7 +220,7 @@ impl Default for StatusCounters {
 /// A limit that a worker can reach; each has a counter. (Those of pipes and names are counted where they are kept.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// `limits.connections`: a client was turned away.
+    /// `limits.connections`: accepting paused, clients waited.
     Connections,
     /// `limits.connections_per_client`: a client was turned away.
     ConnectionsPerClient,

@@ -4,6 +4,10 @@ use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a shortage that goes on, or comes back, is told.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// The counts, shared by all workers. Touched when a connection begins and ends, never while bytes move.
 #[derive(Debug, Default)]
@@ -12,6 +16,7 @@ pub struct Admission {
     limit: AtomicUsize,
     per_client_limit: AtomicUsize,
     per_client: Mutex<HashMap<IpAddr, usize>>,
+    shortage_told: Mutex<Option<Instant>>,
 }
 
 /// Why a client is not let in.
@@ -47,6 +52,20 @@ impl Admission {
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.open() < self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Whether the log is to hear of a shortage now: once for all workers, and not again for a while.
+    #[must_use]
+    pub fn tells_shortage(&self, now: Instant) -> bool {
+        let mut told = self
+            .shortage_told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let tells = told.is_none_or(|before| now.duration_since(before) >= TELL_EVERY);
+        if tells {
+            *told = Some(now);
+        }
+        tells
     }
 
     /// Takes a place for `client`.
@@ -121,5 +140,14 @@ mod tests {
         drop(first);
         let _again = admission.admit(here).unwrap();
         assert!(!admission.has_room());
+    }
+
+    #[test]
+    fn a_shortage_is_told_once_in_a_while() {
+        let admission = Admission::default();
+        let now = Instant::now();
+        assert!(admission.tells_shortage(now));
+        assert!(!admission.tells_shortage(now + Duration::from_secs(59)));
+        assert!(admission.tells_shortage(now + Duration::from_secs(60)));
     }
 }

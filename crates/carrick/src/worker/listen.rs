@@ -4,14 +4,15 @@ use super::{SessionGuard, Worker, live::Live};
 use crate::config::plan::{ListenerPlan, Mode, Plan};
 use crate::proxy;
 use crate::telemetry::metrics::Limit;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// Connections that the kernel keeps for us; it cuts this to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -22,10 +23,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long the kernel holds a connection back that sends no request; then it is accepted all the same (`TCP_DEFER_ACCEPT`, tcp(7)).
 const DEFER_SECONDS: i32 = 1;
 
+/// How long handshakes that have begun may take to their end when a listener closes: a round trip to clients far away.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
+
 /// A listener that a worker accepts on.
 pub(super) struct Accepting {
-    pub(super) task: AbortHandle,
+    stop: oneshot::Sender<Duration>,
+    task: JoinHandle<()>,
     deferred: bool,
+}
+
+impl Accepting {
+    /// Stops it; whoever began a handshake may finish it within `handshakes`, and is let in. The task ends when the socket is closed.
+    pub(super) fn stop(self, handshakes: Duration) -> JoinHandle<()> {
+        // A task that has ended already need not be told.
+        let _ = self.stop.send(handshakes);
+        self.task
+    }
 }
 
 /// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it.
@@ -100,15 +114,15 @@ pub(super) fn adjust(
     live: &Live,
     bound: &mut Bound,
 ) -> io::Result<()> {
-    accepting.retain(|address, accepting| {
-        let stays = live.plan.listeners.iter().any(|listener| {
+    let gone = accepting.extract_if(|address, accepting| {
+        let mut planned = live.plan.listeners.iter();
+        !planned.any(|listener| {
             listener.address == *address && client_speaks_first(listener) == accepting.deferred
-        });
-        if !stays {
-            accepting.task.abort();
-        }
-        stays
+        })
     });
+    for (_, accepting) in gone {
+        accepting.stop(HANDSHAKE_MAX);
+    }
     for listener in &live.plan.listeners {
         let address = listener.address;
         if accepting.contains_key(&address) {
@@ -124,14 +138,14 @@ pub(super) fn adjust(
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
         let socket = TcpListener::from_std(socket)?;
-        let task = tokio::task::spawn_local(accept_all(Rc::clone(worker), socket, address));
-        accepting.insert(
-            address,
-            Accepting {
-                task: task.abort_handle(),
-                deferred,
-            },
-        );
+        let (stop, stopped) = oneshot::channel();
+        let accept = accept_until(Rc::clone(worker), socket, address, stopped);
+        let started = Accepting {
+            stop,
+            task: tokio::task::spawn_local(accept),
+            deferred,
+        };
+        accepting.insert(address, started);
     }
     Ok(())
 }
@@ -141,23 +155,60 @@ fn client_speaks_first(listener: &ListenerPlan) -> bool {
     !matches!(listener.mode, Mode::Tunnel(_))
 }
 
-async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr) {
-    let mut complained = false;
+/// Accepts until told to stop. Closing a listening socket resets whoever is connected but not accepted, or about to be: so
+/// no new handshake is let begin, and those that have begun are waited for.
+async fn accept_until(
+    worker: Rc<Worker>,
+    socket: TcpListener,
+    address: SocketAddr,
+    stopped: oneshot::Receiver<Duration>,
+) {
+    let handshakes = tokio::select! {
+        biased;
+        stopped = stopped => stopped.unwrap_or_default(),
+        () = accept_all(&worker, &socket, address) => return,
+    };
+    if handshakes.is_zero() {
+        return;
+    }
+    if let Err(error) = SockRef::from(&socket).attach_filter(&WITHOUT_SYN) {
+        tracing::debug!("closing {address}: SO_ATTACH_FILTER: {error}");
+    }
+    let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address)).await;
+}
+
+/// A classic BPF program over TCP segments: drops those with SYN and without ACK, passes all others. A client whose SYN is
+/// dropped sends it again a second later: to whoever listens then, or to be refused.
+const WITHOUT_SYN: [SockFilter; 5] = {
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        SockFilter::new(LOAD, 0, 0, FLAGS_AT),
+        SockFilter::new(AND, 0, 0, SYN | ACK),
+        SockFilter::new(IF_EQUAL, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+};
+
+/// Accepts, without end.
+async fn accept_all(worker: &Rc<Worker>, socket: &TcpListener, address: SocketAddr) {
     loop {
-        if !worker.admission.has_room() {
-            worker.metrics.limits.reached(Limit::Connections);
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        }
+        wait_for_room(worker).await;
         match socket.accept().await {
             Ok((client, peer)) => {
-                complained = false;
-                admit(&worker, client, peer, address);
+                // Another worker may have taken the last place since: the client waits here instead of in the kernel.
+                wait_for_room(worker).await;
+                admit(worker, client, peer, address);
             }
             Err(error) if is_shortage(&error) => {
                 worker.metrics.limits.reached(Limit::Descriptors);
-                if !complained {
-                    complained = true;
+                if worker.admission.tells_shortage(Instant::now()) {
                     tracing::error!(
                         "accept on {address}: {error}: new clients wait until descriptors are free; raise the limit (`LimitNOFILE=`, `ulimit -n`) or lower [limits] connections"
                     );
@@ -167,6 +218,17 @@ async fn accept_all(worker: Rc<Worker>, socket: TcpListener, address: SocketAddr
             // Errors of the connection that was to be accepted, not of the listener (accept(2), "Error handling").
             Err(error) => tracing::debug!("accept on {address}: {error}"),
         }
+    }
+}
+
+/// Waits while `limits.connections` are open.
+async fn wait_for_room(worker: &Worker) {
+    if worker.admission.has_room() {
+        return;
+    }
+    worker.metrics.limits.reached(Limit::Connections);
+    while !worker.admission.has_room() {
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

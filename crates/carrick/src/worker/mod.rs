@@ -198,11 +198,17 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
 /// Stops listening, lets sessions finish, at most for the plan's drain time.
 async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
     let limit = worker.live().plan().timeouts.drain;
-    for accept in accepting.values() {
-        accept.task.abort();
-    }
-    drop(accepting);
+    // Part of the drain's time, so that a short drain is not prolonged.
+    let handshakes = listen::HANDSHAKE_MAX.min(limit / 20);
+    let closing: Vec<_> = accepting
+        .into_values()
+        .map(|accepting| accepting.stop(handshakes))
+        .collect();
     let everybody_gone = async {
+        for listener in closing {
+            // It cannot fail but by a panic, which the runtime has reported.
+            let _ = listener.await;
+        }
         while worker.sessions.get() > 0 {
             worker.session_ended.notified().await;
         }

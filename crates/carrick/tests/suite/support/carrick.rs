@@ -15,6 +15,9 @@ const FILE: &str = "carrick.toml";
 /// The name of the access log in the play's directory.
 pub const ACCESS_LOG: &str = "access.log";
 
+/// The program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carrick");
+
 /// A running carrick.
 #[derive(Debug)]
 pub struct Carrick {
@@ -56,8 +59,13 @@ impl Carrick {
 
     /// The same for a carrick that may end instead of listening.
     pub fn try_start(place: &Place, text: &str) -> Result<Self, Ended> {
+        Self::try_start_by(place, text, Command::new(PROGRAM))
+    }
+
+    /// The same by a command that becomes carrick, such as `prlimit … carrick`; `run` and the file are added to it.
+    pub fn try_start_by(place: &Place, text: &str, mut command: Command) -> Result<Self, Ended> {
         write_configuration(place, text);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carrick"))
+        let mut child = command
             .arg("run")
             .arg("-c")
             .arg(place.directory().join(FILE))

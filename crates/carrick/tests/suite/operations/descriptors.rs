@@ -1,0 +1,153 @@
+//! Out of file descriptors: one clear message, nobody is lost who can wait, and all is well again afterwards.
+use super::echo_server;
+use crate::support::carrick::PROGRAM;
+use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use rustix::process::{Resource, Rlimit, prlimit};
+use std::collections::VecDeque;
+use std::process::Command;
+
+const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// The connection ends with the answer, and its descriptor is free.
+const ASK_ONCE: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+
+/// What the log says of it.
+const MESSAGE: &str = "new clients wait until descriptors are free";
+
+/// Sets how many descriptors a running carrick may have.
+fn set_descriptor_limit(carrick: &Carrick, limit: u64) {
+    let limit = Rlimit {
+        current: Some(limit),
+        maximum: Some(20_000),
+    };
+    prlimit(Some(carrick.pid()), Resource::Nofile, limit).expect("a limit");
+}
+
+/// A carrick that started with this limit, hard and soft.
+fn start_with_limit(place: &Place, text: &str, limit: u64) -> Carrick {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={limit}:{limit}")).arg(PROGRAM);
+    Carrick::try_start_by(place, text, command).expect("a start")
+}
+
+#[test]
+fn clients_wait_while_descriptors_are_short_and_are_served_afterwards() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    // An upstream connection that is kept, and admin's own: what is there is what is used.
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    let in_use = carrick.descriptors() as u64;
+    set_descriptor_limit(&carrick, in_use + 10);
+    let mut clients: Vec<Peer> = (0..60).map(|_| carrick.connect()).collect();
+    for client in &mut clients {
+        client.send(ASK_ONCE);
+    }
+    carrick.standard_error().wait_for(MESSAGE).expect("a message");
+    // As those who were answered go, the next come in: nobody is sent away without an answer.
+    for client in &mut clients {
+        let status = client.read_response("GET").status;
+        assert!(matches!(status, 200 | 503), "{status}");
+    }
+    set_descriptor_limit(&carrick, 1000);
+    let mut again: Vec<Peer> = (0..60).map(|_| carrick.connect()).collect();
+    for client in &mut again {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    assert!(carrick.limit_reached("descriptors") >= 1.0);
+    drop(again);
+    let ended = carrick.stop();
+    let complaints = ended.standard_error.matches(MESSAGE).count();
+    assert_eq!(complaints, 1, "{}", ended.standard_error);
+}
+
+#[test]
+fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    let mut clients: Vec<Peer> = (0..4).map(|_| carrick.connect()).collect();
+    wait_for("the clients to be in", || {
+        (carrick.clients_open() > 3.5).then_some(())
+    });
+    // Admin's connections have ended once the count stays.
+    let mut in_use = 0;
+    wait_for("the descriptors to settle", || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let now = carrick.descriptors() as u64;
+        (std::mem::replace(&mut in_use, now) == now).then_some(())
+    });
+    set_descriptor_limit(&carrick, 5);
+    let response = clients[0].ask(ASK);
+    assert_eq!(response.status, 503, "{}", response.text());
+    assert!(response.text().contains("descriptor"), "{}", response.text());
+    // Our own shortage is not held against the server.
+    set_descriptor_limit(&carrick, 1000);
+    for client in &mut clients {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    assert!(carrick.limit_reached("descriptors") >= 1.0);
+    assert_eq!(carrick.status()["upstreams"][0]["servers"][0]["failures"], 0);
+}
+
+#[test]
+fn a_low_limit_is_said_at_the_start_and_lets_in_as_many_as_it_can() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let carrick = start_with_limit(&place, &text, 256);
+    carrick
+        .standard_error()
+        .wait_for("256 descriptors a process allow 128 clients")
+        .expect("a message");
+    let mut clients: Vec<Peer> = (0..200).map(|_| carrick.connect()).collect();
+    wait_for("all places to be taken", || {
+        (carrick.clients_open() > 127.5).then_some(())
+    });
+    assert!(carrick.limit_reached("connections") >= 1.0);
+    // The first come in first; when they go the others follow.
+    for client in &mut clients[..20] {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    clients.drain(..100);
+    for client in &mut clients {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    assert_eq!(carrick.ask_admin("/health").status, 200);
+}
+
+#[test]
+fn even_a_very_low_limit_serves_somebody() {
+    for limit in [64, 100, 128] {
+        let place = Place::claim();
+        let server = echo_server(&place);
+        let text = carrick::switch_text(&[server.address()]);
+        let carrick = start_with_limit(&place, &text, limit);
+        assert_eq!(carrick.connect().ask(ASK).status, 200, "with {limit}");
+    }
+}
+
+#[test]
+fn a_shortage_that_goes_on_is_not_repeated_in_the_log() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    set_descriptor_limit(&carrick, carrick.descriptors() as u64 + 8);
+    // Clients come and go all the time, and some always wait.
+    let mut waiting = VecDeque::new();
+    for number in 0..200 {
+        let mut client = carrick.connect();
+        client.send(ASK_ONCE);
+        waiting.push_back(client);
+        if number >= 40 {
+            let mut first = waiting.pop_front().expect("a client");
+            let status = first.read_response("GET").status;
+            assert!(matches!(status, 200 | 503), "{status}");
+        }
+    }
+    drop(waiting);
+    let ended = carrick.stop();
+    let complaints = ended.standard_error.matches(MESSAGE).count();
+    assert_eq!(complaints, 1);
+}

@@ -1,0 +1,115 @@
+//! The access log: rotated under load without a lost line, and lost without harm when the disk is full.
+use super::echo_server;
+use super::load::{Asking, Load};
+use crate::support::carrick::ACCESS_LOG;
+use crate::support::{Carrick, Place, carrick, wait_for};
+use rustix::process::Signal;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The targets of the whole lines of a log in JSON.
+fn targets(log: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    assert!(text.is_empty() || text.ends_with('\n'), "half a line in {log:?}");
+    text.lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).expect(line);
+            line["target"].as_str().expect("a target").to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn a_rotation_under_load_loses_no_line() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    let load = Load::start(&Asking {
+        address: carrick.listener(),
+        clients: 3,
+        requests_per_connection: 100,
+    });
+    let current = place.directory().join(ACCESS_LOG);
+    let rotated: Vec<_> = (0..5)
+        .map(|number| place.directory().join(format!("access.log.{number}")))
+        .collect();
+    for moved in &rotated {
+        load.wait_for_more(100);
+        std::fs::rename(&current, moved).expect("a log to move");
+        carrick.signal(Signal::USR1);
+        wait_for("a new log", || current.exists().then_some(()));
+    }
+    load.wait_for_more(100);
+    let result = load.stop();
+    result.expect_no_failure(600);
+    carrick.stop();
+    let mut seen = Vec::new();
+    for log in rotated.iter().chain([&current]) {
+        let lines = targets(log);
+        assert!(!lines.is_empty(), "nothing in {log:?}");
+        seen.extend(lines);
+    }
+    assert_eq!(seen.len(), result.answered);
+    let different: HashSet<&String> = seen.iter().collect();
+    assert_eq!(different.len(), seen.len(), "a line was written twice");
+}
+
+#[test]
+fn a_log_that_cannot_be_reopened_goes_on_where_it_was() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let directory = place.directory().join("logs");
+    std::fs::create_dir(&directory).expect("a directory");
+    let text = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[log]\naccess = \"logs/access.log\"\nformat = \"json\"\n{text}"),
+    );
+    let moved = place.directory().join("moved");
+    std::fs::rename(&directory, &moved).expect("a directory to move");
+    carrick.signal(Signal::USR1);
+    carrick
+        .standard_error()
+        .wait_for("logs/access.log")
+        .expect("a message");
+    let response = carrick
+        .connect()
+        .ask("GET /after HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(response.status, 200);
+    wait_for("a line in the old file", || {
+        targets(&moved.join("access.log"))
+            .contains(&"/after".to_owned())
+            .then_some(())
+    });
+}
+
+#[test]
+fn a_full_disk_costs_lines_that_are_counted_and_no_request() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[log]\naccess = \"/dev/full\"\nformat = \"json\"\n{text}"),
+    );
+    let load = Load::start(&Asking {
+        address: carrick.listener(),
+        clients: 2,
+        requests_per_connection: 50,
+    });
+    load.wait_for_more(200);
+    let result = load.stop();
+    result.expect_no_failure(200);
+    #[expect(clippy::cast_precision_loss, reason = "a small count")]
+    let lost = carrick.wait_for_metric(
+        "carrick_log_lines_dropped_total",
+        &["reason=\"write\""],
+        result.answered as f64,
+    );
+    assert!(carrick.metric("carrick_log_lines_total", &[]) < 0.5);
+    let shown = carrick.status()["access_log"]["lines_dropped"].as_f64();
+    assert_eq!(shown, Some(lost));
+    let ended = carrick.stop();
+    let complaints = ended.standard_error.matches("No space left on device").count();
+    assert_eq!(complaints, 1, "{}", ended.standard_error);
+}

@@ -1,0 +1,18 @@
+//! What operators do to a running carrick: end it, reload it, rotate its logs, run it out of resources, and ask it how it is.
+mod admin;
+mod descriptors;
+mod drain;
+mod health;
+mod load;
+mod logs;
+mod reload;
+mod start;
+
+use crate::support::{Place, Server};
+
+/// A server that answers each request with its target.
+fn echo_server(place: &Place) -> crate::support::server::Serving {
+    Server::listen(place).serve(|peer, _| {
+        crate::support::server::answer_requests(peer, load::echo_target);
+    })
+}

@@ -1,0 +1,222 @@
+//! SIGHUP: the whole file is read again under load, and a wrong one changes nothing.
+use super::echo_server;
+use super::load::{Asking, Load};
+use crate::support::place::LISTENER_PORT;
+use crate::support::{Carrick, Peer, Place, carrick, wait_for};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// A listener that comes and goes.
+const SECOND_PORT: u16 = LISTENER_PORT + 1;
+
+const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn reloads(carrick: &Carrick, result: &str) -> f64 {
+    carrick.metric(
+        "carrick_reloads_total",
+        &[&format!("result=\"{result}\"")],
+    )
+}
+
+/// Reloads and waits until it has been done, well or badly.
+fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
+    let before = reloads(carrick, result);
+    carrick.reload(place, text);
+    wait_for(&format!("a reload that is {result}"), || {
+        (reloads(carrick, result) > before).then_some(())
+    });
+}
+
+fn listener(port: u16, routes: &str) -> String {
+    format!("[[listener]]\nlisten = \"{{ip}}:{port}\"\nmode = \"switch\"\n{routes}")
+}
+
+fn route(path: &str, upstream: &str) -> String {
+    format!("[[listener.route]]\npath = \"{path}\"\nupstream = \"{upstream}\"\n")
+}
+
+#[test]
+fn reloads_under_load_fail_no_request() {
+    let place = Place::claim();
+    let servers = [echo_server(&place), echo_server(&place), echo_server(&place)];
+    let address = |number: usize| servers[number].address();
+    let texts = [
+        // Other servers, another route, a second listener; then back again.
+        listener(LISTENER_PORT, &route("/", "u"))
+            + &carrick::upstream_text("u", &[address(0)]),
+        listener(LISTENER_PORT, &(route("/1/", "one") + &route("/", "u")))
+            + &listener(SECOND_PORT, &route("/", "u"))
+            + &carrick::upstream_text("one", &[address(1)])
+            + &carrick::upstream_text("u", &[address(2), address(0)]),
+        listener(LISTENER_PORT, &route("/", "u"))
+            + &carrick::upstream_text("u", &[address(1), address(2)])
+            + "balance = \"least-connections\"\nkeepalive = 1\n",
+    ];
+    let carrick = Carrick::start(&place, &texts[0]);
+    let asking = |requests_per_connection| Asking {
+        address: carrick.listener(),
+        clients: 3,
+        requests_per_connection,
+    };
+    let keep_alive = Load::start(&asking(usize::MAX));
+    let short = Load::start(&asking(2));
+    for round in 1..=12 {
+        keep_alive.wait_for_more(20);
+        short.wait_for_more(20);
+        reload(&carrick, &place, &texts[round % texts.len()], "ok");
+        let second = wait_for("the second listener to follow", || {
+            let is_open = TcpStream::connect(place.at(SECOND_PORT)).is_ok();
+            (is_open == (round % texts.len() == 1)).then_some(is_open)
+        });
+        if second {
+            let response = Peer::connect(place.at(SECOND_PORT)).ask(ASK);
+            assert_eq!((response.status, response.text().as_str()), (200, "/a"));
+        }
+    }
+    let (keep_alive, short) = (keep_alive.stop(), short.stop());
+    keep_alive.expect_no_failure(240);
+    short.expect_no_failure(240);
+    for server in &servers {
+        assert!(server.accepted() > 0, "a server was never used");
+    }
+    assert!(reloads(&carrick, "failed") < 0.5);
+    assert_eq!(carrick.status()["reloads"]["ok"], 12);
+}
+
+#[test]
+fn a_transfer_under_way_outlives_its_listener_and_its_upstream() {
+    let place = Place::claim();
+    let server = crate::support::Server::listen(&place);
+    let other = echo_server(&place);
+    let text = listener(LISTENER_PORT, &route("/", "u"))
+        + &listener(SECOND_PORT, &route("/", "old"))
+        + &carrick::upstream_text("u", &[other.address()])
+        + &carrick::upstream_text("old", &[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    let mut client = Peer::connect(place.at(SECOND_PORT));
+    client.send(ASK);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    // The connection ends, so that only the other one is there to be used again.
+    upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab");
+    client.read_head();
+    client.expect("ab");
+    let mut idle = Peer::connect(place.at(SECOND_PORT));
+    idle.send(ASK);
+    let mut second = server.accept();
+    second.read_head();
+    second.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(idle.read_response("GET").status, 204);
+
+    let text = listener(LISTENER_PORT, &route("/", "u"))
+        + &carrick::upstream_text("u", &[other.address()]);
+    reload(&carrick, &place, &text, "ok");
+    wait_for("the listener to close", || {
+        TcpStream::connect(place.at(SECOND_PORT)).err()
+    });
+    upstream.send("cd");
+    client.expect("cd");
+    // What a kept connection asks now is answered as before, once.
+    idle.send(ASK);
+    if !second.waits_for_head() {
+        second = server.accept();
+    }
+    second.read_head();
+    second.send("HTTP/1.1 204 No Content\r\n\r\n");
+    let last = idle.read_response("GET");
+    assert_eq!(last.status, 204);
+    assert_eq!(last.field("connection").as_deref(), Some("close"));
+    idle.expect_end();
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+}
+
+/// A reload of `text` must fail and say `why` everywhere, and what ran must go on running.
+fn expect_refusal(carrick: &Carrick, place: &Place, text: &str, why: &str) {
+    let mut kept = carrick.connect();
+    assert_eq!(kept.ask(ASK).status, 200);
+    let listeners = carrick.status()["listeners"].clone();
+    reload(carrick, place, text, "failed");
+    let said = carrick
+        .standard_error()
+        .wait_for("the configuration stays as it was")
+        .expect("a message");
+    assert!(said.contains(why), "{why:?} is missing in:\n{said}");
+    let status = carrick.status();
+    let error = status["reloads"]["last"]["error"].as_str().expect("an error");
+    assert!(error.contains(why), "{why:?} is missing in {error:?}");
+    assert_eq!(status["listeners"], listeners);
+    assert_eq!(kept.ask(ASK).status, 200);
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+}
+
+#[test]
+fn a_wrong_file_keeps_the_old_one_and_says_why() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let right = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &right);
+    let wrong = right.replace("upstream = \"u\"", "upstream = \"nowhere\"");
+    expect_refusal(&carrick, &place, &wrong, "there is no upstream \"nowhere\"");
+    expect_refusal(&carrick, &place, "listen = [", "carrick.toml:");
+    // And the way back is open.
+    reload(&carrick, &place, &right, "ok");
+    let status = carrick.status();
+    assert_eq!(status["reloads"]["failed"], 2);
+    assert_eq!(status["reloads"]["last"]["error"], serde_json::Value::Null);
+}
+
+/// Occupies a port of the play's address so that nobody else can listen there.
+fn occupy(address: SocketAddr) -> TcpListener {
+    TcpListener::bind(address).expect("a free address")
+}
+
+#[test]
+fn an_address_in_use_keeps_the_old_configuration() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let right = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &right);
+    let _occupied = occupy(place.at(SECOND_PORT));
+    let text = right.clone() + &listener(SECOND_PORT, &route("/", "u"));
+    let why = format!("cannot listen on {}", place.at(SECOND_PORT));
+    expect_refusal(&carrick, &place, &text, &why);
+}
+
+#[test]
+fn a_reload_that_fails_late_leaves_the_access_log_where_it_was() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let right = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &right);
+    let occupied = occupy(place.at(SECOND_PORT));
+    let text = format!(
+        "[admin]\nlisten = \"{}\"\n[log]\naccess = \"other.log\"\nformat = \"combined\"\n{right}",
+        place.at(SECOND_PORT)
+    );
+    expect_refusal(&carrick, &place, &text, &place.at(SECOND_PORT).to_string());
+    assert_eq!(carrick.access_log(3).len(), 3);
+    // Both move together once the address is free.
+    drop(occupied);
+    carrick.reload(&place, &text);
+    wait_for("admin to move", || {
+        TcpStream::connect(place.at(SECOND_PORT)).ok()
+    });
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    wait_for("a line in the other log", || {
+        let text = std::fs::read_to_string(place.directory().join("other.log")).ok()?;
+        text.contains("\"GET /a HTTP/1.1\" 200").then_some(())
+    });
+    wait_for("the old admin address to close", || {
+        TcpStream::connect(carrick.admin()).err()
+    });
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_keeps_the_old_configuration() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let right = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &right);
+    let text = format!("[log]\naccess = \"missing/access.log\"\nformat = \"json\"\n{right}");
+    expect_refusal(&carrick, &place, &text, "/missing does not exist");
+    assert_eq!(carrick.access_log(3).len(), 3);
+}

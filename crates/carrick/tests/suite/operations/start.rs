@@ -1,0 +1,185 @@
+//! How a run begins, or does not.
+use super::echo_server;
+use crate::support::carrick::{PROGRAM, Ended};
+use crate::support::output::Output;
+use crate::support::place::{ADMIN_PORT, LISTENER_PORT};
+use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn must_end(place: &Place, text: &str, code: i32) -> Ended {
+    let ended = Carrick::try_start(place, text)
+        .err()
+        .expect("carrick must not start");
+    assert_eq!(ended.status.code(), Some(code), "{ended:#?}");
+    assert!(!ended.standard_error.contains("panicked"), "{ended:#?}");
+    ended
+}
+
+#[test]
+fn a_port_in_use_is_named_and_the_exit_code_is_1() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let _occupied = TcpListener::bind(place.at(LISTENER_PORT)).expect("a free port");
+    let ended = must_end(&place, &carrick::switch_text(&[server.address()]), 1);
+    let expected = format!("carrick: cannot listen on {}", place.at(LISTENER_PORT));
+    assert!(ended.standard_error.contains(&expected), "{ended:#?}");
+    assert!(ended.standard_error.contains("another program listens there"), "{ended:#?}");
+    assert!(!ended.standard_error.contains("is ready"), "{ended:#?}");
+}
+
+#[test]
+fn a_second_carrick_on_the_same_addresses_does_not_start() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let first = Carrick::start(&place, &text);
+    let ended = must_end(&place, &text, 1);
+    let admin = format!("cannot listen on {} for admin", place.at(ADMIN_PORT));
+    assert!(ended.standard_error.contains(&admin), "{ended:#?}");
+    assert!(ended.standard_error.contains("does another carrick run?"), "{ended:#?}");
+    assert_eq!(first.connect().ask(ASK).status, 200);
+}
+
+#[test]
+fn a_wrong_configuration_is_shown_and_the_exit_code_is_2() {
+    let place = Place::claim();
+    let text = "[[listener]]\nlisten = \"{ip}:18080\"\nmode = \"swich\"\n";
+    let ended = must_end(&place, text, 2);
+    for part in ["carrick.toml:", "swich", "switch"] {
+        assert!(ended.standard_error.contains(part), "{part}: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_and_the_exit_code_is_2() {
+    let output = Command::new(PROGRAM)
+        .args(["run", "-c", "no-such-file.toml"])
+        .output()
+        .expect("the program");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no-such-file.toml"), "{said}");
+}
+
+#[test]
+fn it_runs_without_privileges() {
+    if !rustix::process::geteuid().is_root() {
+        // Then all other tests show it.
+        eprintln!("skipped: this user has no privileges to give up");
+        return;
+    }
+    let place = Place::claim();
+    // The build directory may be closed to others.
+    let program = place.directory().join("carrick");
+    std::fs::copy(PROGRAM, &program).expect("a copy");
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(place.directory(), everybody).expect("permissions");
+    let server = echo_server(&place);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"])
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg(&program);
+    let text = carrick::switch_text(&[server.address()]) + carrick::FORWARD_TEXT;
+    let carrick = Carrick::try_start_by(&place, &text, command).expect("a start");
+    let status = std::fs::read_to_string(format!(
+        "/proc/{}/status",
+        carrick.pid().as_raw_nonzero()
+    ))
+    .expect("a process");
+    assert!(status.contains("Uid:\t65534\t65534"), "{status}");
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    let absolute = format!("GET http://{}/b HTTP/1.1\r\nHost: {0}\r\n\r\n", server.address());
+    assert_eq!(carrick.connect_forward().ask(&absolute).text(), "/b");
+    assert_eq!(carrick.access_log(2).len(), 2);
+    for engine in carrick.status()["engines"].as_array().expect("engines") {
+        assert_eq!(engine["usable"], true, "{engine}");
+    }
+}
+
+/// A carrick with the built-in configuration, ended when dropped.
+struct BuiltIn(std::process::Child);
+
+impl Drop for BuiltIn {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
+    let ports = [("127.0.0.1", 3128), ("127.0.0.1", 3129)];
+    if ports.iter().any(|port| TcpListener::bind(port).is_err()) {
+        eprintln!("skipped: port 3128 or 3129 is in use");
+        return;
+    }
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let mut child = BuiltIn(
+        Command::new(PROGRAM)
+            .arg("run")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program"),
+    );
+    let standard_error = Output::collect(child.0.stderr.take().expect("a pipe"));
+    let standard_output = Output::collect(child.0.stdout.take().expect("a pipe"));
+    let banner = match standard_error.wait_for("/status\n") {
+        Ok(banner) => banner,
+        Err(said) if said.contains("cannot listen on") => {
+            eprintln!("skipped: somebody took port 3128 or 3129");
+            return;
+        }
+        Err(said) => panic!("no start: {said}"),
+    };
+    for part in [
+        "forward proxy on 127.0.0.1:3128: CONNECT to any port",
+        "admin on 127.0.0.1:3129",
+        "engine copy usable",
+        "curl -x http://127.0.0.1:3128 http://example.org/\n",
+        "curl -x http://127.0.0.1:3128 https://example.org/\n",
+        "curl http://127.0.0.1:3129/status\n",
+    ] {
+        assert!(banner.contains(part), "{part:?} is missing in:\n{banner}");
+    }
+    let target = format!("http://{}/hello", server.address());
+    let mut client = Peer::connect(([127, 0, 0, 1], 3128).into());
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address());
+    assert_eq!(client.ask(&request).text(), "/hello");
+    let line = standard_output.wait_for("/hello").expect("an access log");
+    assert!(line.contains(&format!("\"GET {target} HTTP/1.1\" 200 6")), "{line}");
+    let mut admin = Peer::connect(([127, 0, 0, 1], 3129).into());
+    let health = admin.ask("GET /health HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n");
+    assert_eq!(health.status, 200);
+    kill_process(Pid::from_child(&child.0), Signal::INT).expect("the process is there");
+    let status = wait_for("the end", || child.0.try_wait().expect("a state"));
+    assert!(status.success(), "{status}: {}", standard_error.wait_for_end());
+}
+
+#[test]
+fn doctor_shows_engines_and_limits() {
+    let output = Command::new(PROGRAM).arg("doctor").output().expect("the program");
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row = |name: &str| {
+        text.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name} is missing in:\n{text}"))
+    };
+    let words = |name: &str| row(name)[name.len()..].trim().to_owned();
+    assert!(words("engine copy").starts_with("yes"), "{text}");
+    assert!(words("engine pipe").starts_with("yes"), "{text}");
+    assert!(words("engine socket").starts_with("no"), "{text}");
+    assert!(words("engine packet").starts_with("no"), "{text}");
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
+    assert!(text.contains(kernel.trim()), "{text}");
+}
