@@ -145,13 +145,16 @@ async fn try_measure(
     };
     let client_cores = testbed.placement().other_cores();
     let outcome = async {
-        let warm_up = Holder::open(
+        let opened = Holder::open(
             &testbed.client,
             &client_cores,
             &request,
             WARM_UP_CONNECTIONS,
-        )
-        .await?;
+        );
+        let warm_up = tokio::select! {
+            holder = opened => holder?,
+            ended = service.ended() => return Err(ended),
+        };
         tokio::time::sleep(SETTLE).await;
         run.before = memory_of(&testbed.proxy)?;
         let holder =
