@@ -166,7 +166,8 @@ async fn try_measure(
         warm_up.close().await
     }
     .await;
-    let outcome = outcome.with_context(|| format!("the proxy's log ends: {}", service.log_tail()));
+    // A proxy that has died explains more than what its clients make of it.
+    let outcome = service.check().and(outcome);
     service.stop().await;
     outcome
 }
