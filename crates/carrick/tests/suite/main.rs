@@ -14,4 +14,7 @@ mod memory;
 mod operations;
 mod refusals;
 mod support;
+mod switching;
 mod tidiness;
+mod tunnels;
+mod upstreams;
