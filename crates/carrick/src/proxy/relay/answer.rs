@@ -2,9 +2,10 @@
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
 use crate::proxy::request_body::Means;
-use crate::proxy::response_body::{Passed, Response};
+use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::Timer;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
@@ -63,13 +64,26 @@ impl Attempt<'_> {
                 checkout.give_back(self.client, &self.destination.place);
             }
             Passed::Whole | Passed::WholeAndDone => {}
-            Passed::ClientGone(how) => self.trace.ended = how,
+            Passed::ClientGone(how) => {
+                self.trace.ended = how;
+                self.count_limit(how);
+            }
             Passed::UpstreamBroke(how) => {
                 self.trace.ended = how;
+                self.count_limit(how);
                 checkout.failed(&self.destination.place);
             }
         }
         Outcome::Answered { passed, keep_alive }
+    }
+
+    fn count_limit(&self, how: &str) {
+        let limits = &self.client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
     }
 }
 
