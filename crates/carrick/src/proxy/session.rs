@@ -238,6 +238,7 @@ async fn send_reply(
     // A body that nobody reads would be taken for the next request.
     let keep_alive = head.keep_alive
         && head.body == BodyLength::None
+        && !head::has_tunnel_bytes(scratch)
         && !client.is_last
         && !client.worker.is_draining();
     trace.status = reply.status;

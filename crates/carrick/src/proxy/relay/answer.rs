@@ -1,6 +1,7 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
+use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
 use crate::proxy::trace::Trace;
@@ -30,7 +31,10 @@ impl Attempt<'_> {
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let worker = Rc::clone(&self.client.worker);
         let means = means(self.client, &worker, self.destination);
-        let may_keep = body_sent && !self.client.is_last && !worker.is_draining();
+        let may_keep = body_sent
+            && !self.client.is_last
+            && !worker.is_draining()
+            && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, self.scratch, may_keep);
         let upstream = &checkout.upstream.stream;
