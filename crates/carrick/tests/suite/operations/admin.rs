@@ -13,7 +13,10 @@ fn metrics_are_well_formed() {
     assert_eq!(carrick.connect().ask(ASK).status, 200);
     let response = carrick.ask_admin("/metrics");
     let content_type = response.field("content-type").expect("a type");
-    assert!(content_type.starts_with("application/openmetrics-text"), "{content_type}");
+    assert!(
+        content_type.starts_with("application/openmetrics-text"),
+        "{content_type}"
+    );
     let text = response.text();
     assert!(text.ends_with("# EOF\n"), "no end: {text}");
     let mut kinds = HashMap::new();
@@ -32,7 +35,10 @@ fn metrics_are_well_formed() {
             continue;
         }
         let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
-        assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{line}");
+        assert!(
+            value.parse::<f64>().is_ok_and(|value| value >= 0.0),
+            "{line}"
+        );
         assert!(samples.insert(sample.to_owned()), "twice: {line}");
         let name = sample.split('{').next().unwrap_or_default();
         let is_declared = kinds.iter().any(|(family, kind)| {
@@ -46,8 +52,13 @@ fn metrics_are_well_formed() {
             })
         });
         assert!(is_declared, "no family of its kind: {line}");
-        if let Some(labels) = sample.strip_prefix(name).filter(|labels| !labels.is_empty()) {
-            let inside = labels.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if let Some(labels) = sample
+            .strip_prefix(name)
+            .filter(|labels| !labels.is_empty())
+        {
+            let inside = labels
+                .strip_prefix('{')
+                .and_then(|rest| rest.strip_suffix('}'));
             for label in inside.expect(line).split("\",") {
                 assert!(label.contains("=\""), "{line}");
             }
@@ -87,7 +98,10 @@ fn status_and_metrics_agree_with_what_happened() {
     let listeners = &status["listeners"];
     assert_eq!(listeners[0]["address"], carrick.listener().to_string());
     assert_eq!(listeners[0]["mode"], "switch");
-    assert_eq!(listeners[1]["address"], carrick.tunnel_address().to_string());
+    assert_eq!(
+        listeners[1]["address"],
+        carrick.tunnel_address().to_string()
+    );
     assert_eq!(listeners[1]["mode"], "tunnel");
     let workers = status["workers"].as_array().expect("workers");
     assert_eq!(workers.len(), 2);
@@ -103,7 +117,10 @@ fn status_and_metrics_agree_with_what_happened() {
     assert!(sum("upstream_connections_open") >= 2);
     let of_switch = &status["upstreams"][0];
     assert_eq!(of_switch["name"], "u");
-    assert_eq!(of_switch["servers"][0]["address"], server.address().to_string());
+    assert_eq!(
+        of_switch["servers"][0]["address"],
+        server.address().to_string()
+    );
     assert_eq!(of_switch["servers"][0]["requests"], 12);
     assert_eq!(of_switch["servers"][0]["failures"], 0);
     assert_eq!(of_switch["servers"][0]["active"], 0);

@@ -26,7 +26,9 @@ fn set_descriptor_limit(carrick: &Carrick, limit: u64) {
 /// A carrick that started with this limit, hard and soft.
 fn start_with_limit(place: &Place, text: &str, limit: u64) -> Carrick {
     let mut command = Command::new("prlimit");
-    command.arg(format!("--nofile={limit}:{limit}")).arg(PROGRAM);
+    command
+        .arg(format!("--nofile={limit}:{limit}"))
+        .arg(PROGRAM);
     Carrick::try_start_by(place, text, command).expect("a start")
 }
 
@@ -43,7 +45,10 @@ fn clients_wait_while_descriptors_are_short_and_are_served_afterwards() {
     for client in &mut clients {
         client.send(ASK_ONCE);
     }
-    carrick.standard_error().wait_for(MESSAGE).expect("a message");
+    carrick
+        .standard_error()
+        .wait_for(MESSAGE)
+        .expect("a message");
     // As those who were answered go, the next come in: nobody is sent away without an answer.
     for client in &mut clients {
         let status = client.read_response("GET").status;
@@ -80,14 +85,21 @@ fn an_upstream_connection_without_a_descriptor_is_answered_with_503() {
     set_descriptor_limit(&carrick, 5);
     let response = clients[0].ask(ASK);
     assert_eq!(response.status, 503, "{}", response.text());
-    assert!(response.text().contains("descriptor"), "{}", response.text());
+    assert!(
+        response.text().contains("descriptor"),
+        "{}",
+        response.text()
+    );
     // Our own shortage is not held against the server.
     set_descriptor_limit(&carrick, 1000);
     for client in &mut clients {
         assert_eq!(client.ask(ASK).status, 200);
     }
     assert!(carrick.limit_reached("descriptors") >= 1.0);
-    assert_eq!(carrick.status()["upstreams"][0]["servers"][0]["failures"], 0);
+    assert_eq!(
+        carrick.status()["upstreams"][0]["servers"][0]["failures"],
+        0
+    );
 }
 
 #[test]

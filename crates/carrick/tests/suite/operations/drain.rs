@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 /// A switch with a time for its drain.
 fn switch_with_drain(place: &Place, server: &Server, drain: &str) -> Carrick {
     let text = carrick::switch_text(&[server.address()]);
-    Carrick::start(
-        place,
-        &format!("[timeouts]\ndrain = \"{drain}\"\n{text}"),
-    )
+    Carrick::start(place, &format!("[timeouts]\ndrain = \"{drain}\"\n{text}"))
 }
 
 /// A download of which the head and the first half have come; both its ends.
@@ -77,7 +74,10 @@ fn a_drain_under_load_fails_no_request() {
 
     let ended = carrick.wait();
     assert!(ended.status.success(), "{ended:#?}");
-    assert!(!ended.standard_error.contains("drain time is over"), "{ended:#?}");
+    assert!(
+        !ended.standard_error.contains("drain time is over"),
+        "{ended:#?}"
+    );
     let lines = carrick.access_log(keep_alive.answered + short.answered + 2);
     assert_eq!(lines.len(), keep_alive.answered + short.answered + 2);
 }
@@ -94,7 +94,10 @@ fn an_idle_client_may_still_ask_in_the_grace_and_is_then_told_to_go() {
     assert_eq!(asking.ask(ask).status, 200);
     assert_eq!(silent.ask(ask).status, 200);
     carrick.signal(Signal::TERM);
-    carrick.standard_error().wait_for("draining").expect("a message");
+    carrick
+        .standard_error()
+        .wait_for("draining")
+        .expect("a message");
     let last = asking.ask(ask);
     assert_eq!((last.status, last.text().as_str()), (200, "/a"));
     assert_eq!(last.field("connection").as_deref(), Some("close"));
@@ -114,7 +117,10 @@ fn an_open_tunnel_may_end_by_itself_in_a_drain() {
     let mut upstream = server.accept();
     upstream.expect("a");
     carrick.signal(Signal::TERM);
-    carrick.standard_error().wait_for("draining").expect("a message");
+    carrick
+        .standard_error()
+        .wait_for("draining")
+        .expect("a message");
     client.send("b");
     upstream.expect("b");
     upstream.send("c");
@@ -133,11 +139,17 @@ fn a_second_signal_ends_it_at_once() {
     let mut client = carrick.connect();
     let _upstream = half_a_download(&mut client, &server);
     carrick.signal(Signal::TERM);
-    carrick.standard_error().wait_for("draining").expect("a message");
+    carrick
+        .standard_error()
+        .wait_for("draining")
+        .expect("a message");
     carrick.signal(Signal::TERM);
     let ended = carrick.wait();
     assert!(ended.status.success(), "{ended:#?}");
-    assert!(ended.standard_error.contains("ending at once"), "{ended:#?}");
+    assert!(
+        ended.standard_error.contains("ending at once"),
+        "{ended:#?}"
+    );
     assert!(client.read_ending().bytes().is_empty());
 }
 
@@ -153,7 +165,10 @@ fn the_drain_has_a_limit_and_what_it_cuts_is_logged() {
     let ended = carrick.wait();
     assert!(ended.status.success(), "{ended:#?}");
     assert!(begun.elapsed() >= Duration::from_millis(500));
-    assert!(ended.standard_error.contains("drain time is over"), "{ended:#?}");
+    assert!(
+        ended.standard_error.contains("drain time is over"),
+        "{ended:#?}"
+    );
     assert!(client.read_ending().bytes().is_empty());
     let lines = carrick.access_log(1);
     assert_eq!(lines[0].text("target"), "/long");

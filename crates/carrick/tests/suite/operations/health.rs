@@ -60,15 +60,24 @@ fn a_sick_server_gets_no_requests_until_it_is_well_again() {
     a_is_well.store(false, Ordering::SeqCst);
     is_up(false);
     assert_eq!(answers(&carrick, 20), "b".repeat(20));
-    let message = format!("upstream u: server {} is down: answered with status 503", a.address());
-    carrick.standard_error().wait_for(&message).expect("a message");
+    let message = format!(
+        "upstream u: server {} is down: answered with status 503",
+        a.address()
+    );
+    carrick
+        .standard_error()
+        .wait_for(&message)
+        .expect("a message");
 
     a_is_well.store(true, Ordering::SeqCst);
     is_up(true);
     let both = answers(&carrick, 20);
     assert!(both.contains('a') && both.contains('b'), "{both}");
     let message = format!("upstream u: server {} is up again", a.address());
-    carrick.standard_error().wait_for(&message).expect("a message");
+    carrick
+        .standard_error()
+        .wait_for(&message)
+        .expect("a message");
     assert!(carrick.metric("carrick_health_checks_total", &["result=\"failed\""]) >= 2.0);
     assert!(carrick.metric("carrick_health_checks_total", &["result=\"good\""]) >= 4.0);
 }

@@ -122,7 +122,9 @@ fn ask_repeatedly(shared: &Shared, asking: &Asking, client: usize) {
                     }
                 }
                 // Closed between two requests; the next one goes out on a new connection.
-                Err(Failed { nothing_came: true, .. }) if place > 0 => break,
+                Err(Failed {
+                    nothing_came: true, ..
+                }) if place > 0 => break,
                 Err(Failed { what, .. }) => {
                     return shared.failed(format!("request {place} of a connection: {what}"));
                 }

@@ -10,7 +10,10 @@ use std::path::Path;
 /// The targets of the whole lines of a log in JSON.
 fn targets(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    assert!(text.is_empty() || text.ends_with('\n'), "half a line in {log:?}");
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "half a line in {log:?}"
+    );
     text.lines()
         .map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).expect(line);
@@ -110,6 +113,9 @@ fn a_full_disk_costs_lines_that_are_counted_and_no_request() {
     let shown = carrick.status()["access_log"]["lines_dropped"].as_f64();
     assert_eq!(shown, Some(lost));
     let ended = carrick.stop();
-    let complaints = ended.standard_error.matches("No space left on device").count();
+    let complaints = ended
+        .standard_error
+        .matches("No space left on device")
+        .count();
     assert_eq!(complaints, 1, "{}", ended.standard_error);
 }

@@ -11,10 +11,7 @@ const SECOND_PORT: u16 = LISTENER_PORT + 1;
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 fn reloads(carrick: &Carrick, result: &str) -> f64 {
-    carrick.metric(
-        "carrick_reloads_total",
-        &[&format!("result=\"{result}\"")],
-    )
+    carrick.metric("carrick_reloads_total", &[&format!("result=\"{result}\"")])
 }
 
 /// Reloads and waits until it has been done, well or badly.
@@ -37,12 +34,15 @@ fn route(path: &str, upstream: &str) -> String {
 #[test]
 fn reloads_under_load_fail_no_request() {
     let place = Place::claim();
-    let servers = [echo_server(&place), echo_server(&place), echo_server(&place)];
+    let servers = [
+        echo_server(&place),
+        echo_server(&place),
+        echo_server(&place),
+    ];
     let address = |number: usize| servers[number].address();
     let texts = [
         // Other servers, another route, a second listener; then back again.
-        listener(LISTENER_PORT, &route("/", "u"))
-            + &carrick::upstream_text("u", &[address(0)]),
+        listener(LISTENER_PORT, &route("/", "u")) + &carrick::upstream_text("u", &[address(0)]),
         listener(LISTENER_PORT, &(route("/1/", "one") + &route("/", "u")))
             + &listener(SECOND_PORT, &route("/", "u"))
             + &carrick::upstream_text("one", &[address(1)])
@@ -141,7 +141,9 @@ fn expect_refusal(carrick: &Carrick, place: &Place, text: &str, why: &str) {
         .expect("a message");
     assert!(said.contains(why), "{why:?} is missing in:\n{said}");
     let status = carrick.status();
-    let error = status["reloads"]["last"]["error"].as_str().expect("an error");
+    let error = status["reloads"]["last"]["error"]
+        .as_str()
+        .expect("an error");
     assert!(error.contains(why), "{why:?} is missing in {error:?}");
     assert_eq!(status["listeners"], listeners);
     assert_eq!(kept.ask(ASK).status, 200);

@@ -1,6 +1,6 @@
 //! How a run begins, or does not.
 use super::echo_server;
-use crate::support::carrick::{PROGRAM, Ended};
+use crate::support::carrick::{Ended, PROGRAM};
 use crate::support::output::Output;
 use crate::support::place::{ADMIN_PORT, LISTENER_PORT};
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
@@ -28,7 +28,12 @@ fn a_port_in_use_is_named_and_the_exit_code_is_1() {
     let ended = must_end(&place, &carrick::switch_text(&[server.address()]), 1);
     let expected = format!("carrick: cannot listen on {}", place.at(LISTENER_PORT));
     assert!(ended.standard_error.contains(&expected), "{ended:#?}");
-    assert!(ended.standard_error.contains("another program listens there"), "{ended:#?}");
+    assert!(
+        ended
+            .standard_error
+            .contains("another program listens there"),
+        "{ended:#?}"
+    );
     assert!(!ended.standard_error.contains("is ready"), "{ended:#?}");
 }
 
@@ -41,7 +46,10 @@ fn a_second_carrick_on_the_same_addresses_does_not_start() {
     let ended = must_end(&place, &text, 1);
     let admin = format!("cannot listen on {} for admin", place.at(ADMIN_PORT));
     assert!(ended.standard_error.contains(&admin), "{ended:#?}");
-    assert!(ended.standard_error.contains("does another carrick run?"), "{ended:#?}");
+    assert!(
+        ended.standard_error.contains("does another carrick run?"),
+        "{ended:#?}"
+    );
     assert_eq!(first.connect().ask(ASK).status, 200);
 }
 
@@ -82,20 +90,26 @@ fn it_runs_without_privileges() {
     let server = echo_server(&place);
     let mut command = Command::new("setpriv");
     command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"])
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--no-new-privs",
+        ])
         .args(["--bounding-set=-all", "--inh-caps=-all"])
         .arg(&program);
     let text = carrick::switch_text(&[server.address()]) + carrick::FORWARD_TEXT;
     let carrick = Carrick::try_start_by(&place, &text, command).expect("a start");
-    let status = std::fs::read_to_string(format!(
-        "/proc/{}/status",
-        carrick.pid().as_raw_nonzero()
-    ))
-    .expect("a process");
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", carrick.pid().as_raw_nonzero()))
+            .expect("a process");
     assert!(status.contains("Uid:\t65534\t65534"), "{status}");
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     assert_eq!(carrick.connect().ask(ASK).status, 200);
-    let absolute = format!("GET http://{}/b HTTP/1.1\r\nHost: {0}\r\n\r\n", server.address());
+    let absolute = format!(
+        "GET http://{}/b HTTP/1.1\r\nHost: {0}\r\n\r\n",
+        server.address()
+    );
     assert_eq!(carrick.connect_forward().ask(&absolute).text(), "/b");
     assert_eq!(carrick.access_log(2).len(), 2);
     for engine in carrick.status()["engines"].as_array().expect("engines") {
@@ -153,21 +167,34 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
     }
     let target = format!("http://{}/hello", server.address());
     let mut client = Peer::connect(([127, 0, 0, 1], 3128).into());
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address());
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nHost: {}\r\n\r\n",
+        server.address()
+    );
     assert_eq!(client.ask(&request).text(), "/hello");
     let line = standard_output.wait_for("/hello").expect("an access log");
-    assert!(line.contains(&format!("\"GET {target} HTTP/1.1\" 200 6")), "{line}");
+    assert!(
+        line.contains(&format!("\"GET {target} HTTP/1.1\" 200 6")),
+        "{line}"
+    );
     let mut admin = Peer::connect(([127, 0, 0, 1], 3129).into());
     let health = admin.ask("GET /health HTTP/1.1\r\nHost: 127.0.0.1:3129\r\n\r\n");
     assert_eq!(health.status, 200);
     kill_process(Pid::from_child(&child.0), Signal::INT).expect("the process is there");
     let status = wait_for("the end", || child.0.try_wait().expect("a state"));
-    assert!(status.success(), "{status}: {}", standard_error.wait_for_end());
+    assert!(
+        status.success(),
+        "{status}: {}",
+        standard_error.wait_for_end()
+    );
 }
 
 #[test]
 fn doctor_shows_engines_and_limits() {
-    let output = Command::new(PROGRAM).arg("doctor").output().expect("the program");
+    let output = Command::new(PROGRAM)
+        .arg("doctor")
+        .output()
+        .expect("the program");
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout);
     let row = |name: &str| {
