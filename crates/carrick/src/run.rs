@@ -18,10 +18,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept. Where there are few, it is half of them.
 const DESCRIPTORS_RESERVED: u64 = 128;
+
+/// How long the end waits for workers after a second signal.
+const CUT_OFF_WAIT: Duration = worker::CUT_OFF_MAX.saturating_add(Duration::from_millis(500));
 
 /// Why a run could not start or ended.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,7 @@ impl Program {
         let (orders, receiver) = watch::channel(Orders {
             live,
             draining: false,
+            cut_off: false,
         });
         let mut workers = Vec::new();
         for (number, (listeners, metrics)) in listeners.into_iter().zip(metrics).enumerate() {
@@ -174,12 +179,13 @@ impl Program {
             plan: Arc::clone(&plan),
             upstreams: upstreams.clone(),
         };
-        self.log
-            .change(&plan.log, plan.limits.log_queue)
+        // Last comes what cannot fail, so that a failure leaves everything as it was.
+        let log = LogThread::prepare(&plan.log, plan.limits.log_queue)
             .map_err(|error| error.to_string())?;
         self.control
             .apply(running)
             .map_err(|error| error.to_string())?;
+        self.log.change(log);
         set_limits(&self.admission, &plan, descriptor_limit());
         let generation = before.generation + 1;
         let live = Arc::new(Live {
@@ -213,6 +219,8 @@ impl Program {
                 order = signals.next() => match order {
                     SignalOrder::Drain => {
                         tracing::warn!("second signal: ending at once");
+                        self.orders.send_modify(|orders| orders.cut_off = true);
+                        let _ = tokio::time::timeout(CUT_OFF_WAIT, &mut finished).await;
                         break;
                     }
                     SignalOrder::ReopenLogs => self.log.reopen(),

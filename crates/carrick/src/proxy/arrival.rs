@@ -21,7 +21,7 @@ pub struct Client {
     /// The listener that it came in by.
     pub listener: Arc<ListenerPlan>,
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: Rc<TcpStream>,
     /// The client's address: of the connection, or of the PROXY header.
     pub address: SocketAddr,
     /// The connection's timer.
@@ -31,7 +31,12 @@ pub struct Client {
 }
 
 /// Serves a client's connection to its end.
-pub async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, listener: SocketAddr) {
+pub async fn serve(
+    worker: Rc<Worker>,
+    stream: Rc<TcpStream>,
+    peer: SocketAddr,
+    listener: SocketAddr,
+) {
     let live = worker.live();
     let Some(listener) = live.listener(listener) else {
         return;

@@ -158,7 +158,11 @@ impl Trace {
             first_byte: self.first_byte,
             total,
             reused: self.reused,
-            ended: self.ended,
+            ended: if client.worker.has_cut_off() && self.ended != "complete" {
+                "drain"
+            } else {
+                self.ended
+            },
         });
     }
 }

@@ -252,7 +252,8 @@ fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: Sock
             return;
         }
     };
-    let guard = SessionGuard::new(worker);
+    let client = Rc::new(client);
+    let guard = SessionGuard::new(worker, &client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
         proxy::serve(worker, client, peer, address).await;

@@ -4,6 +4,7 @@
 //! says `Connection: close`), lets idle clients go after a grace, and ends when the last session has ended or when the
 //! drain's time is over.
 pub mod admission;
+pub mod clock;
 pub mod deadline;
 pub mod idle;
 pub mod io;
@@ -19,12 +20,14 @@ use carrick_splice::Splicer;
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
 use scratch::ScratchPool;
+use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use listen::Accepting;
@@ -32,6 +35,9 @@ pub use listen::{Bound, bind, bind_all};
 
 /// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
 const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// How long sessions whose clients were reset at the end of a drain may take to write their log lines.
+pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// How often a worker writes out what its log buffer holds.
 const FLUSH_EVERY: Duration = Duration::from_millis(200);
@@ -43,6 +49,8 @@ pub struct Orders {
     pub live: Arc<Live>,
     /// Whether to drain.
     pub draining: bool,
+    /// Whether to end at once what is still under way.
+    pub cut_off: bool,
 }
 
 /// What a worker is made of; built on the main thread, moved to its own.
@@ -77,6 +85,8 @@ pub struct Worker {
     pub resolver: WorkerResolver,
     /// Buffers for requests under way.
     pub scratch: Rc<ScratchPool>,
+    /// The time of day.
+    pub clock: clock::Clock,
     /// Idle sessions.
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
@@ -85,7 +95,9 @@ pub struct Worker {
     live: RefCell<Rc<WorkerLive>>,
     draining: Cell<bool>,
     dismiss_idle: Cell<bool>,
-    sessions: Cell<usize>,
+    /// The connections of the sessions, so that the end of a drain reaches them.
+    clients: RefCell<Slab<Rc<TcpStream>>>,
+    cut_off: Cell<bool>,
     session_ended: Notify,
 }
 
@@ -102,6 +114,12 @@ impl Worker {
         self.draining.get()
     }
 
+    /// Whether the drain's time is over, and clients were reset.
+    #[must_use]
+    pub fn has_cut_off(&self) -> bool {
+        self.cut_off.get()
+    }
+
     /// Whether idle clients are to be closed now.
     #[must_use]
     pub fn dismisses_idle(&self) -> bool {
@@ -110,21 +128,26 @@ impl Worker {
 }
 
 /// Counts a session while it lives.
-struct SessionGuard(Rc<Worker>);
+struct SessionGuard {
+    worker: Rc<Worker>,
+    key: usize,
+}
 
 impl SessionGuard {
-    fn new(worker: &Rc<Worker>) -> Self {
-        worker.sessions.set(worker.sessions.get() + 1);
+    fn new(worker: &Rc<Worker>, client: &Rc<TcpStream>) -> Self {
         worker.metrics.connections_accepted.add(1);
-        Self(Rc::clone(worker))
+        Self {
+            worker: Rc::clone(worker),
+            key: worker.clients.borrow_mut().insert(Rc::clone(client)),
+        }
     }
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        self.0.sessions.set(self.0.sessions.get() - 1);
-        self.0.metrics.connections_closed.add(1);
-        self.0.session_ended.notify_one();
+        drop(self.worker.clients.borrow_mut().try_remove(self.key));
+        self.worker.metrics.connections_closed.add(1);
+        self.worker.session_ended.notify_one();
     }
 }
 
@@ -152,6 +175,7 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
         log: parts.log,
         resolver: parts.resolver,
         scratch: Rc::default(),
+        clock: clock::Clock::default(),
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,
@@ -162,7 +186,8 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
         ))),
         draining: Cell::new(first.draining),
         dismiss_idle: Cell::new(false),
-        sessions: Cell::new(0),
+        clients: RefCell::default(),
+        cut_off: Cell::new(false),
         session_ended: Notify::new(),
     });
     let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker)));
@@ -189,14 +214,18 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
             }
         }
     }
-    drain(&worker, accepting).await;
+    drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
     worker.log.flush();
     Ok(())
 }
 
 /// Stops listening, lets sessions finish, at most for the plan's drain time.
-async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
+async fn drain(
+    worker: &Rc<Worker>,
+    accepting: HashMap<SocketAddr, Accepting>,
+    orders: &mut watch::Receiver<Orders>,
+) {
     let limit = worker.live().plan().timeouts.drain;
     // Part of the drain's time, so that a short drain is not prolonged.
     let handshakes = listen::HANDSHAKE_MAX.min(limit / 20);
@@ -209,7 +238,7 @@ async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
             // It cannot fail but by a panic, which the runtime has reported.
             let _ = listener.await;
         }
-        while worker.sessions.get() > 0 {
+        while !worker.clients.borrow().is_empty() {
             worker.session_ended.notified().await;
         }
     };
@@ -219,12 +248,29 @@ async fn drain(worker: &Rc<Worker>, accepting: HashMap<SocketAddr, Accepting>) {
         worker.idle.wake_all();
         std::future::pending::<()>().await;
     };
+    tokio::pin!(everybody_gone);
     tokio::select! {
-        () = everybody_gone => {}
+        () = &mut everybody_gone => return,
         () = dismissal => {}
         () = tokio::time::sleep(limit) => {
+            let sessions = worker.clients.borrow().len();
             worker.metrics.limits.reached(Limit::Drain);
-            tracing::warn!(worker = worker.number, sessions = worker.sessions.get(), "drain time is over; what is left is cut off");
+            tracing::warn!(worker = worker.number, sessions, "drain time is over; what is left is cut off");
+        }
+        _ = orders.wait_for(|orders| orders.cut_off) => {}
+    }
+    reset_clients(worker);
+    // Sessions see the reset and end as if their client had gone: with a line in the log.
+    let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
+}
+
+/// Resets what is left, so that no client takes half a response for a whole one.
+fn reset_clients(worker: &Worker) {
+    worker.cut_off.set(true);
+    for (_, client) in worker.clients.borrow().iter() {
+        // The kernel's tcp_disconnect() resets a connection that stands, and wakes who waits for it.
+        if let Err(error) = rustix::net::connect_unspec(client) {
+            tracing::debug!("cutting a client off: connect AF_UNSPEC: {error}");
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
+use crate::worker::clock::Clock;
 use crate::worker::deadline::Timer;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
@@ -36,7 +37,7 @@ impl Attempt<'_> {
             && !worker.is_draining()
             && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
-        let keep_alive = write_head(&client.listener, self.scratch, may_keep);
+        let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
         let upstream = &checkout.upstream.stream;
         let passed = pass_response(
             means,
@@ -93,7 +94,12 @@ impl Attempt<'_> {
 
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
 /// the client's connection. Returns whether it stays open.
-pub(super) fn write_head(listener: &ListenerPlan, scratch: &mut Scratch, may_keep: bool) -> bool {
+pub(super) fn write_head(
+    listener: &ListenerPlan,
+    clock: &Clock,
+    scratch: &mut Scratch,
+    may_keep: bool,
+) -> bool {
     let (request, response) = (&scratch.request_head, &scratch.response_head);
     let is_delimited = match response.body {
         ResponseBody::None | ResponseBody::Bytes(_) => true,
@@ -110,6 +116,9 @@ pub(super) fn write_head(listener: &ListenerPlan, scratch: &mut Scratch, may_kee
     };
     scratch.out.clear();
     http1::write_response(&mut scratch.out, &scratch.response, response, &how);
+    if !response.has_date() {
+        clock.with_date(|date| http1::add_field(&mut scratch.out, "Date", date));
+    }
     keep_alive
 }
 

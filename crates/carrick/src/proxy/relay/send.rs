@@ -177,7 +177,7 @@ impl Attempt<'_> {
                     Met::Head
                 }
                 Ok(()) => {
-                    let keep_alive = write_head(&client.listener, scratch, false);
+                    let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
                     let passed = {
                         let mut passing = pin!(pass_response(
                             means,

@@ -478,7 +478,9 @@ fn a_change_takes_new_lines_to_the_new_target_and_old_ones_to_the_old() {
         access: LogTarget::File(scene.path("new")),
         format: LogFormat::Json,
     };
-    scene.thread.change(&plan, 1000).unwrap();
+    scene
+        .thread
+        .change(LogThread::prepare(&plan, 1000).unwrap());
     log.write(&Record {
         target: b"/2",
         ..record()
@@ -496,13 +498,15 @@ fn a_change_takes_new_lines_to_the_new_target_and_old_ones_to_the_old() {
         access: LogTarget::Off,
         format: LogFormat::Json,
     };
-    scene.thread.change(&off, 1000).unwrap();
+    scene.thread.change(LogThread::prepare(&off, 1000).unwrap());
     assert!(!log.is_on());
     log.write(&record());
     log.flush();
     scene.settle();
     assert_eq!(lines(&scene.path("new")).len(), 1);
-    scene.thread.change(&plan, 1000).unwrap();
+    scene
+        .thread
+        .change(LogThread::prepare(&plan, 1000).unwrap());
     assert!(log.is_on());
     log.write(&record());
     log.flush();
@@ -518,7 +522,7 @@ fn a_change_to_a_file_that_cannot_be_opened_changes_nothing() {
         access: LogTarget::File(scene.path("no/such/folder")),
         format: LogFormat::Json,
     };
-    let error = scene.thread.change(&plan, 1000).unwrap_err().to_string();
+    let error = LogThread::prepare(&plan, 1000).unwrap_err().to_string();
     assert!(
         error.contains("cannot open the access log") && error.contains("no/such/folder"),
         "{error}"
@@ -544,15 +548,11 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     crate::control::testing::eventually("lines are lost", || thread.state().lines_lost.get() == 10);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    thread
-        .change(
-            &LogPlan {
-                access: LogTarget::File(path.clone()),
-                format: LogFormat::Combined,
-            },
-            1000,
-        )
-        .unwrap();
+    let plan = LogPlan {
+        access: LogTarget::File(path.clone()),
+        format: LogFormat::Combined,
+    };
+    thread.change(LogThread::prepare(&plan, 1000).unwrap());
     log.write(&record());
     log.flush();
     let state = thread.state();

@@ -1,6 +1,6 @@
 //! The thread that writes the access log: one file at a time, reopened and changed on request, full disks survived.
 use super::{Batch, LogSender, LogState, Settings};
-use crate::config::plan::{LogPlan, LogTarget};
+use crate::config::plan::{LogFormat, LogPlan, LogTarget};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -84,19 +84,27 @@ impl LogThread {
         self.send(Message::Reopen);
     }
 
-    /// Takes up another target, format and limit.
+    /// Opens another target, for [`change`](Self::change).
     ///
     /// # Errors
-    /// The new file cannot be opened; nothing has changed.
-    pub fn change(&self, plan: &LogPlan, lines_max: usize) -> io::Result<()> {
-        let sink = Sink::open(&plan.access)?;
+    /// The new file cannot be opened.
+    pub fn prepare(plan: &LogPlan, lines_max: usize) -> io::Result<LogChange> {
+        Ok(LogChange {
+            sink: Sink::open(&plan.access)?,
+            format: plan.format,
+            lines_max,
+        })
+    }
+
+    /// Takes up another target, format and limit.
+    pub fn change(&self, change: LogChange) {
         let state = &self.sender.state;
-        let settings = state.settings().next(sink.is_some().then_some(plan.format));
-        self.send(Message::Change(settings.generation, sink));
-        state.lines_max.store(lines_max, Relaxed);
+        let format = change.sink.is_some().then_some(change.format);
+        let settings = state.settings().next(format);
+        self.send(Message::Change(settings.generation, change.sink));
+        state.lines_max.store(change.lines_max, Relaxed);
         // Whoever sees the new settings sends behind the message above.
         state.settings.store(settings.pack(), Release);
-        Ok(())
     }
 
     /// Writes what workers have handed over, and ends the thread. Waits for at most 5 s.
@@ -120,6 +128,14 @@ impl LogThread {
             tracing::error!("the access log's thread has ended");
         }
     }
+}
+
+/// What the log is to become; the new target is open already.
+#[derive(Debug)]
+pub struct LogChange {
+    sink: Option<Sink>,
+    format: LogFormat,
+    lines_max: usize,
 }
 
 struct Writer {

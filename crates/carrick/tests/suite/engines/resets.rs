@@ -75,8 +75,12 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
         let place = Place::claim();
         let server = Server::listen(&place);
         let address = server.address();
-        let last = Server::listen(&place);
         let carrick = tunnel(&place, engine, address);
+        // The workers have started when they have served somebody.
+        drop((carrick.connect_tunnel(), server.accept()));
+        wait_for("the first client to be gone", || {
+            (carrick.clients_open() == 0.0).then_some(())
+        });
         let before = carrick.descriptors();
         let kept = Mutex::new(Vec::new());
         let serving = server.serve(move |peer, number| act(peer, 1000 + number as u64));
@@ -93,7 +97,6 @@ fn many_tunnels_that_are_reset_at_random_leave_nothing_behind() {
         });
         assert_eq!(kept.lock().expect("no panic").len(), 64);
         drop(serving);
-        drop(last);
         wait_for("all clients to be gone", || {
             (carrick.clients_open() == 0.0).then_some(())
         });
