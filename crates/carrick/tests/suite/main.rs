@@ -9,6 +9,8 @@
 mod bodies;
 mod clients;
 mod config;
+mod engines;
+mod forwarding;
 mod http;
 mod memory;
 mod operations;

@@ -1,10 +1,12 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
+use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
-use crate::proxy::response_body::{Passed, Response};
+use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Limit;
 use crate::worker::clock::Clock;
 use crate::worker::deadline::Timer;
 use crate::worker::scratch::Scratch;
@@ -30,7 +32,10 @@ impl Attempt<'_> {
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let worker = Rc::clone(&self.client.worker);
         let means = means(self.client, &worker, self.destination);
-        let may_keep = body_sent && !self.client.is_last && !worker.is_draining();
+        let may_keep = body_sent
+            && !self.client.is_last
+            && !worker.is_draining()
+            && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
         let upstream = &checkout.upstream.stream;
@@ -64,13 +69,26 @@ impl Attempt<'_> {
                 checkout.give_back(self.client, &self.destination.place);
             }
             Passed::Whole | Passed::WholeAndDone => {}
-            Passed::ClientGone(how) => self.trace.ended = how,
+            Passed::ClientGone(how) => {
+                self.trace.ended = how;
+                self.count_limit(how);
+            }
             Passed::UpstreamBroke(how) => {
                 self.trace.ended = how;
+                self.count_limit(how);
                 checkout.failed(&self.destination.place);
             }
         }
         Outcome::Answered { passed, keep_alive }
+    }
+
+    fn count_limit(&self, how: &str) {
+        let limits = &self.client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
     }
 }
 

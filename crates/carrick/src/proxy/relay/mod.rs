@@ -39,8 +39,8 @@ pub enum Outcome {
 pub enum Failure {
     /// The client went away.
     ClientGone(&'static str),
-    /// The client was too slow with its body.
-    ClientSlow,
+    /// The client was too slow with its body, as this limit has it.
+    ClientSlow(Limit),
     /// The request's body must not be passed on.
     BadRequest(Refusal),
     /// No connection.

@@ -230,9 +230,9 @@ impl Attempt<'_> {
     ) -> Result<Outcome, Again> {
         Ok(Outcome::Failed(match not_sent {
             NotSent::ClientGone => Failure::ClientGone("client_closed"),
-            NotSent::ClientSlow => Failure::ClientSlow,
+            NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
             NotSent::Refused(refusal) => Failure::BadRequest(refusal),
-            NotSent::UpstreamSlow => Failure::TimedOut,
+            NotSent::UpstreamSlow => self.failure(NoHead::TimedOut, checkout),
             NotSent::Upstream {
                 nothing_sent,
                 error,

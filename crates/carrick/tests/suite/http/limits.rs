@@ -450,6 +450,8 @@ fn one_client_may_not_take_all_places() {
         carrick.wait_for_metric("carrick_client_connections_open", &[], 3.0);
         drop(kept.pop());
         wait_for("the place to be free", || {
+            // The server of a tunnel must end its side, too.
+            while server.try_accept().is_some() {}
             (carrick.clients_open() == 2.0).then_some(())
         });
         let _again = Peer::connect_from(greedy, to);
@@ -457,4 +459,81 @@ fn one_client_may_not_take_all_places() {
         // Connections of a tunnel reached the server.
         while server.try_accept().is_some() {}
     }
+}
+
+/// The least rate is asked of clients: a server that streams slowly is none.
+#[test]
+fn a_slow_server_is_not_held_to_rate_min() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"200ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    for (framing, piece, end) in [
+        ("Content-Length: 100", "0123456789", ""),
+        (
+            "Transfer-Encoding: chunked",
+            "a\r\n0123456789\r\n",
+            "0\r\n\r\n",
+        ),
+        ("Content-Length: 1000000", "0123456789", ""),
+    ] {
+        let mut client = carrick.connect();
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
+        client.read_head();
+        for _ in 0..10 {
+            upstream.send(piece);
+            client.expect(piece);
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        upstream.send(end);
+        client.expect(end);
+    }
+    assert_eq!(carrick.limit_reached("rate_min"), 0.0);
+}
+
+/// Whoever does not read must not make carrick think that the server is ill.
+#[test]
+fn a_client_that_does_not_read_does_not_mark_the_server() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"",
+    );
+    for framing in [
+        "Content-Length: 100000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5f5e100\r\n",
+        "X: until-close\r\n\r\n",
+    ] {
+        let mut client = Peer::connect_with_buffers(carrick.listener(), 4096);
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}"));
+        let block = vec![b'x'; 64 * 1024];
+        wait_for("the upstream connection's end", || {
+            upstream.try_send(&block).is_err().then_some(())
+        });
+        // Reading on late must not look like a whole response.
+        assert!(
+            matches!(client.read_ending(), Ending::Reset(_)),
+            "{framing:?}"
+        );
+    }
+    assert_eq!(carrick.metric("carrick_server_failures_total", &[]), 0.0);
+    assert_eq!(carrick.limit_reached("idle_timeout"), 3.0);
+    let lines = carrick.access_log(3);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.text("ended") == "idle_timeout"),
+        "{lines:?}"
+    );
 }

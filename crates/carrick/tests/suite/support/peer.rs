@@ -243,6 +243,11 @@ impl Peer {
         );
     }
 
+    /// What was read ahead of what was asked for.
+    pub fn take_ahead(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Whether anything, data or an end, has come that was not taken; does not wait.
     pub fn has_more(&mut self) -> bool {
         if !self.buffer.is_empty() {
