@@ -5,6 +5,7 @@ pub mod congestion;
 pub mod holder;
 pub mod machine;
 pub mod memory;
+pub mod observer;
 pub mod results;
 pub mod runner;
 pub mod statistics;

@@ -53,6 +53,8 @@ pub struct Run {
     pub measured: Option<Measured>,
     /// The proxy's core meanwhile.
     pub busy: Option<Busy>,
+    /// CPU seconds of the proxy's processes alone; resolution 10 ms.
+    pub process_seconds: Option<f64>,
     /// Cores that programs outside the benchmark kept busy meanwhile: their CPU time divided by the run's.
     pub foreign_cores: Option<f64>,
     /// Connections accepted and opened in the proxy's namespace (in the server's, when routed).

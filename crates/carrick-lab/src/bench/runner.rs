@@ -12,6 +12,7 @@ use crate::bench::congestion::{self, start_echo};
 use crate::bench::holder::{Holder, Request};
 use crate::bench::machine::Machine;
 use crate::bench::memory::{self, MemoryKind};
+use crate::bench::observer::Observer;
 use crate::bench::results::{Figure, Results, Run, Settings};
 use crate::bench::works::{WORKS, Work, target};
 use crate::bench::wrk;
@@ -20,8 +21,7 @@ use crate::report;
 use crate::testbed::busy::BusyMeter;
 use crate::testbed::command::require;
 use crate::testbed::cores::{CorePair, Placement};
-use crate::testbed::foreign::foreign_cpu_seconds;
-use crate::testbed::service::{Connections, Service};
+use crate::testbed::service::Service;
 use crate::testbed::{ORIGIN_ECHO, ORIGIN_HTTP, Testbed};
 
 /// With a new connection per request, at least this share of the requests must have come on one of their own.
@@ -58,6 +58,8 @@ pub struct Plan {
     pub cores: CorePair,
     /// carrick's program.
     pub carrick: PathBuf,
+    /// A folder of configurations that replace the built-in ones.
+    pub configurations: Option<PathBuf>,
     /// Where results are written to, as they come in.
     pub out: PathBuf,
 }
@@ -67,7 +69,7 @@ pub struct Plan {
 /// # Errors
 /// When the test bed or a tool fails. A proxy that fails is no error: its cell says so.
 pub async fn run(plan: &Plan) -> Result<Results> {
-    let programs = Programs::locate(&plan.peers, &plan.carrick)?;
+    let programs = Programs::locate(&plan.peers, &plan.carrick, plan.configurations.as_deref())?;
     let wrk = require("wrk")?;
     std::fs::create_dir_all(&plan.out)
         .with_context(|| format!("cannot create {}", plan.out.display()))?;
@@ -245,6 +247,7 @@ impl Session<'_> {
             figure,
             measured: None,
             busy: None,
+            process_seconds: None,
             foreign_cores: None,
             connections: None,
             fault: None,
@@ -277,11 +280,16 @@ impl Session<'_> {
     ) -> Result<()> {
         let mut service =
             peer.start(work.job, &ORIGIN_HTTP.to_string(), testbed, &self.programs)?;
-        let outcome = self
-            .load(testbed, origin, service.as_ref(), work, peer, run)
-            .await;
+        let first = first_request(testbed, service.as_mut(), work, peer).await;
+        let outcome = match first {
+            Ok(()) => {
+                self.load(testbed, service.as_ref().unwrap_or(origin), work, peer, run)
+                    .await
+            }
+            Err(error) => Err(error),
+        };
         let outcome = match &mut service {
-            // A proxy that has died explains more than what wrk or the first client make of it.
+            // A proxy that has died explains more than what wrk makes of it.
             Some(service) => service.check().and(outcome),
             None => outcome,
         };
@@ -294,50 +302,28 @@ impl Session<'_> {
     async fn load(
         &self,
         testbed: &Testbed,
-        origin: &Service,
-        service: Option<&Service>,
+        counted: &Service,
         work: &Work,
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
         let target = target(work.job, work.body_bytes, peer);
-        let request = Request::http(&target, work.body_bytes);
-        let on = testbed.placement().other_cores();
-        Holder::open(&testbed.client, &on, &request, 1)
-            .await
-            .context("the first request")?
-            .close()
-            .await?;
         if self.plan.warm_up {
             wrk::run(testbed, &self.wrk, work, &target, WARM_UP_SECONDS).await?;
         }
-
-        let counted = service.unwrap_or(origin);
         let meter = match run.figure {
             Figure::Rate => None,
             Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
         };
-        let foreign_before = foreign_cpu_seconds(testbed)?;
-        let started = Instant::now();
-        let connections_before = counted.connections()?;
-        let busy_before = meter.as_ref().map(BusyMeter::read).transpose()?;
+        let observer = Observer::start(testbed, counted, meter)?;
         let measured = wrk::run(testbed, &self.wrk, work, &target, self.plan.seconds).await?;
-        if let (Some(meter), Some(before)) = (meter, busy_before) {
-            run.busy = Some(meter.read()?.since(&before));
-        }
-        let after = counted.connections()?;
-        run.foreign_cores = Some(
-            (foreign_cpu_seconds(testbed)? - foreign_before).max(0.0)
-                / started.elapsed().as_secs_f64(),
-        );
-        let connections = Connections {
-            opened: after.opened - connections_before.opened,
-            accepted: after.accepted - connections_before.accepted,
-        };
-        run.connections = Some(connections);
+        observer.finish(run)?;
+        let accepted = run
+            .connections
+            .map_or(0, |connections| connections.accepted);
         let fault = measured
             .fault(work)
-            .or_else(|| connection_fault(work, measured.requests, connections));
+            .or_else(|| connection_fault(work, measured.requests, accepted));
         run.measured = Some(measured);
         if let Some(fault) = fault {
             bail!("{fault}");
@@ -350,19 +336,35 @@ impl Session<'_> {
     }
 }
 
+/// Waits until the proxy serves, by a request of the kind that will be measured.
+async fn first_request(
+    testbed: &Testbed,
+    service: Option<&mut Service>,
+    work: &Work,
+    peer: &Peer,
+) -> Result<()> {
+    let request = Request::http(&target(work.job, work.body_bytes, peer), work.body_bytes);
+    let on = testbed.placement().other_cores();
+    let opened = Holder::open(&testbed.client, &on, &request, 1);
+    let holder = match service {
+        Some(service) => tokio::select! {
+            holder = opened => holder,
+            ended = service.ended() => Err(ended),
+        },
+        None => opened.await,
+    };
+    holder.context("the first request")?.close().await
+}
+
 /// A peer that kept its client's connection would have an easier job than asked.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a run has far fewer than 2^52 requests"
 )]
-fn connection_fault(work: &Work, requests: u64, connections: Connections) -> Option<String> {
-    let enough = connections.accepted as f64 >= requests as f64 * NEW_CONNECTIONS_SHARE_MIN;
-    (work.close && !enough).then(|| {
-        format!(
-            "{requests} requests came on only {} new connections",
-            connections.accepted
-        )
-    })
+fn connection_fault(work: &Work, requests: u64, accepted: u64) -> Option<String> {
+    let enough = accepted as f64 >= requests as f64 * NEW_CONNECTIONS_SHARE_MIN;
+    (work.close && !enough)
+        .then(|| format!("{requests} requests came on only {accepted} new connections"))
 }
 
 fn note(notes: &mut Vec<String>, text: &str) {
@@ -406,3 +408,6 @@ fn progress_line(text: &str) {
 pub fn default_carrick() -> &'static Path {
     Path::new("target/release/carrick")
 }
+
+#[cfg(test)]
+mod tests;

@@ -170,14 +170,30 @@ pub struct Programs {
     paths: BTreeMap<Family, PathBuf>,
     /// nginx relays TCP only with this module.
     stream_module: Option<PathBuf>,
+    /// Configurations to use instead of the built-in ones.
+    configurations: Option<PathBuf>,
 }
 
+/// The configurations as they are kept in the repository.
+const TEMPLATES: [(&str, &str); 6] = [
+    ("carrick.toml", include_str!("../../peers/carrick.toml")),
+    ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
+    ("nginx.conf", include_str!("../../peers/nginx.conf")),
+    (
+        "nginx-stream.conf",
+        include_str!("../../peers/nginx-stream.conf"),
+    ),
+    ("squid.conf", include_str!("../../peers/squid.conf")),
+    ("origin.conf", include_str!("../../peers/origin.conf")),
+];
+
 impl Programs {
-    /// Finds what the chosen peers need, and nginx, which is the origin too.
+    /// Finds what the chosen peers need, and nginx, which is the origin too. Files in the folder `configurations` replace
+    /// the built-in ones of the same name.
     ///
     /// # Errors
     /// When one is missing: with what to install or build.
-    pub fn locate(peers: &[Peer], carrick: &Path) -> Result<Self> {
+    pub fn locate(peers: &[Peer], carrick: &Path, configurations: Option<&Path>) -> Result<Self> {
         let mut paths = BTreeMap::from([(Family::Nginx, require("nginx")?)]);
         for family in peers.iter().map(|peer| peer.family) {
             let path = match family {
@@ -197,6 +213,7 @@ impl Programs {
         Ok(Self {
             paths,
             stream_module: module.is_file().then_some(module),
+            configurations: configurations.map(Path::to_owned),
         })
     }
 
@@ -223,6 +240,23 @@ impl Programs {
             versions.insert(String::from("wrk"), first_line(&wrk, "-v"));
         }
         versions
+    }
+
+    fn template(&self, file_name: &str) -> Result<String> {
+        if let Some(path) = self
+            .configurations
+            .as_ref()
+            .map(|folder| folder.join(file_name))
+            .filter(|path| path.is_file())
+        {
+            return fs::read_to_string(&path)
+                .with_context(|| format!("cannot read {}", path.display()));
+        }
+        let built_in = TEMPLATES.iter().find(|(name, _)| *name == file_name);
+        Ok(built_in
+            .with_context(|| format!("there is no template {file_name}"))?
+            .1
+            .to_owned())
     }
 
     fn path(&self, family: Family) -> Result<&Path> {
@@ -276,10 +310,16 @@ impl Peer {
             .as_deref()
             .and_then(Path::to_str)
             .unwrap_or_default();
-        let (engine, splice_request, splice_response) = match self.mode {
-            Mode::Engine(engine) => (engine, "", ""),
-            Mode::SplicingForced => ("", "option splice-request", "option splice-response"),
-            Mode::SplicingOff | Mode::None => ("", "", ""),
+        let (engine, splice_request, splice_response, buffer_bytes) = match self.mode {
+            Mode::Engine(engine) => (engine, "", "", ""),
+            Mode::SplicingForced => (
+                "",
+                "option splice-request",
+                "option splice-response",
+                "16384",
+            ),
+            Mode::SplicingOff => ("", "", "", "65536"),
+            Mode::None => ("", "", "", ""),
         };
         let values = [
             ("proxy", proxy.as_str()),
@@ -291,41 +331,25 @@ impl Peer {
             ("engine", engine),
             ("splice_request", splice_request),
             ("splice_response", splice_response),
+            ("buffer_bytes", buffer_bytes),
         ];
-        let (template, file_name, arguments): (&str, &str, &[&str]) = match (self.family, job) {
+        let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
             (Family::Routed, _) => return Ok(None),
-            (Family::Carrick, _) => (
-                include_str!("../../peers/carrick.toml"),
-                "carrick.toml",
-                &["run", "-c"],
-            ),
-            (Family::Haproxy, _) => (
-                include_str!("../../peers/haproxy.cfg"),
-                "haproxy.cfg",
-                &["-db", "-f"],
-            ),
-            (Family::Nginx, Job::Tunnel) => (
-                include_str!("../../peers/nginx-stream.conf"),
-                "nginx-stream.conf",
-                &["-c"],
-            ),
-            (Family::Nginx, _) => (
-                include_str!("../../peers/nginx.conf"),
-                "nginx.conf",
-                &["-c"],
-            ),
-            (Family::Squid, _) => (
-                include_str!("../../peers/squid.conf"),
-                "squid.conf",
-                &["-N", "-f"],
-            ),
+            (Family::Carrick, _) => ("carrick.toml", &["run", "-c"]),
+            (Family::Haproxy, _) => ("haproxy.cfg", &["-db", "-f"]),
+            (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
+            (Family::Nginx, _) => ("nginx.conf", &["-c"]),
+            (Family::Squid, _) => ("squid.conf", &["-N", "-f"]),
         };
         if self.family == Family::Squid {
             prepare_squid(directory)?;
         }
         let configuration = directory.join(file_name);
-        fs::write(&configuration, render(template, &values)?)
-            .with_context(|| format!("cannot write {}", configuration.display()))?;
+        fs::write(
+            &configuration,
+            render(&programs.template(file_name)?, &values)?,
+        )
+        .with_context(|| format!("cannot write {}", configuration.display()))?;
         let mut command = testbed.proxy.command(
             programs.path(self.family)?,
             &cores::list(&testbed.placement().proxy_cores()),
@@ -360,7 +384,7 @@ pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> 
         .to_str()
         .context("the run's directory is not UTF-8")?;
     let text = render(
-        include_str!("../../peers/origin.conf"),
+        &programs.template("origin.conf")?,
         &[("origin", origin.as_str()), ("directory", directory_text)],
     )?;
     let configuration = directory.join("origin.conf");

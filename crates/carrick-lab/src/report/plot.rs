@@ -51,7 +51,7 @@ pub fn render(results: &Results) -> Vec<(String, String)> {
 fn subtitle(results: &Results) -> String {
     let settings = &results.settings;
     let runs = if settings.repetitions == 1 {
-        String::from("ONE RUN, not a result")
+        String::from("a single run (a look, not a result)")
     } else {
         format!("medians of {} interleaved runs", settings.repetitions)
     };
@@ -136,7 +136,8 @@ fn bars(cell: impl Fn(&Peer) -> Cell) -> Vec<Bar> {
             };
             Some(Bar {
                 label: peer.name,
-                class: class(peer.family),
+                class: peer.family.name(),
+                legend: legend(peer.family),
                 is_judged: peer.name == JUDGED,
                 value,
             })
@@ -144,8 +145,14 @@ fn bars(cell: impl Fn(&Peer) -> Cell) -> Vec<Bar> {
         .collect()
 }
 
-fn class(family: Family) -> &'static str {
-    family.name()
+fn legend(family: Family) -> &'static str {
+    match family {
+        Family::Routed => "routed (no proxy)",
+        Family::Carrick => "carrick",
+        Family::Haproxy => "HAProxy",
+        Family::Nginx => "nginx",
+        Family::Squid => "Squid",
+    }
 }
 
 #[cfg(test)]

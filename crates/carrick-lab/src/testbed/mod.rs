@@ -3,10 +3,10 @@
 pub mod busy;
 pub mod command;
 pub mod cores;
-pub mod foreign;
 pub mod name;
 pub mod namespace;
 pub mod service;
+pub mod usage;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};

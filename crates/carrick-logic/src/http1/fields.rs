@@ -62,7 +62,7 @@ pub(super) fn recognise(name: &[u8]) -> FieldName {
     let candidates: &[(&[u8], FieldName)] = match name.len() {
         2 => &[(b"te", F::Te)],
         3 => &[(b"via", F::Via)],
-        4 => &[(b"host", F::Host)],
+        4 => &[(b"host", F::Host), (b"date", F::Date)],
         6 => &[(b"cookie", F::Cookie), (b"expect", F::Expect)],
         7 => &[(b"upgrade", F::Upgrade), (b"trailer", F::Trailer)],
         9 => &[(b"forwarded", F::Forwarded)],

@@ -148,7 +148,7 @@ fn write_field(
             matches!(how.forwarded, Forwarded::Unchanged | Forwarded::XForwarded)
         }
         FieldName::Trailer => head.body == BodyLength::Chunked,
-        FieldName::Cookie | FieldName::Via => true,
+        FieldName::Cookie | FieldName::Date | FieldName::Via => true,
         FieldName::ProxyAuthenticate | FieldName::Other => {
             !head.connection_names_fields || !lines::is_for_this_hop(bytes, &head.fields, field)
         }

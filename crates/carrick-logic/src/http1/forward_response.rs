@@ -48,6 +48,15 @@ pub fn write_response(
     lines.finish();
 }
 
+/// Adds a field line to the head that `out` ends with. The value must not have control bytes.
+pub fn add_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    debug_assert!(out.ends_with(b"\r\n\r\n"), "a head ends with an empty line");
+    out.truncate(out.len().saturating_sub(2));
+    for part in [name, ": ", value, "\r\n\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
 fn write_status_line(lines: &mut LineWriter<'_>, bytes: &[u8], head: &ResponseHead) {
     let digit = |divisor: u16| b'0' + (head.status / divisor % 10) as u8;
     let code = [digit(100), digit(10), digit(1)];

@@ -18,7 +18,7 @@ mod trailers;
 pub use chunked::{Chunked, LAST_CHUNK, Piece, write_chunk_size};
 pub use error_response::{ErrorResponse, reason_phrase, write_error_response};
 pub use forward::{Forwarded, RequestRewrite, TargetForm, write_request};
-pub use forward_response::{ResponseRewrite, write_response};
+pub use forward_response::{ResponseRewrite, add_field, write_response};
 pub use request::{BodyLength, Method, RequestHead, Target, Version};
 pub use response::{ResponseBody, ResponseHead};
 pub use span::{Field, FieldName, Span};

@@ -220,6 +220,14 @@ impl ResponseHead {
         }
     }
 
+    /// Whether the response says when it was made (RFC 9110 section 6.6.1: who passes on one that does not, adds it).
+    #[must_use]
+    pub fn has_date(&self) -> bool {
+        self.fields
+            .iter()
+            .any(|field| field.known == super::FieldName::Date)
+    }
+
     /// The value of the first field with this name (lower-case), if any.
     #[must_use]
     pub fn field<'b>(&self, bytes: &'b [u8], name_lower: &str) -> Option<&'b [u8]> {

@@ -57,6 +57,7 @@ pub enum FieldName {
     Connection,
     ContentLength,
     Cookie,
+    Date,
     Expect,
     Forwarded,
     Host,

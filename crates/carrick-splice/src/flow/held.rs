@@ -4,6 +4,7 @@ use super::Ends;
 use crate::Splicer;
 use crate::local_copy::Sink;
 use crate::pipe::Pipe;
+use std::io::ErrorKind;
 
 /// Bytes in flight: taken from the sender, not yet written to the receiver.
 pub(super) enum Held {
@@ -28,33 +29,36 @@ impl InPipe {
     /// How many bytes from the front may be sent now. With a local copy: only such as it has had, because tee(2) copies
     /// from the front and must find there what it has not copied yet.
     pub(super) fn bytes_to_send(&mut self, ends: &Ends<'_>, sink: &mut Sink<'_>) -> usize {
-        if self.copied_bytes > 0 || !sink.is_wanted() {
-            return if self.copied_bytes > 0 {
-                self.copied_bytes
-            } else {
-                self.bytes
-            };
+        if self.copied_bytes > 0 {
+            return self.copied_bytes;
+        }
+        if !sink.is_wanted() {
+            return self.bytes;
         }
         let Some(copy_pipe) = self.copy_pipe.take() else {
             return self.bytes;
         };
-        match self.pipe.tee(&copy_pipe, self.bytes) {
-            Ok(teed) => {
-                let left = sink.write_from(&copy_pipe, teed, ends.splicer);
-                self.copied_bytes = teed;
-                if left == 0 {
-                    self.copy_pipe = Some(copy_pipe);
-                } else {
-                    ends.splicer.put_pipe(copy_pipe, left);
-                }
-                if teed > 0 { teed } else { self.bytes }
-            }
-            Err(error) => {
-                sink.fail(error);
+        let teed = match self.pipe.tee(&copy_pipe, self.bytes) {
+            Ok(teed @ 1..) => teed,
+            outcome => {
+                // A copy with a gap is no copy.
+                sink.fail(
+                    outcome
+                        .err()
+                        .unwrap_or_else(|| ErrorKind::UnexpectedEof.into()),
+                );
                 ends.splicer.put_pipe(copy_pipe, 0);
-                self.bytes
+                return self.bytes;
             }
+        };
+        let left = sink.write_from(&copy_pipe, teed, ends.splicer);
+        self.copied_bytes = teed;
+        if left == 0 {
+            self.copy_pipe = Some(copy_pipe);
+        } else {
+            ends.splicer.put_pipe(copy_pipe, left);
         }
+        teed
     }
 
     /// Drops from the front what the local copy has had.

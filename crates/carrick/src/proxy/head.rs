@@ -4,7 +4,7 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::Deadline;
 use crate::worker::io::read_some;
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
-use carrick_logic::http1::{Progress, Refusal, RequestHead};
+use carrick_logic::http1::{Method, Progress, Refusal, RequestHead};
 use std::time::Instant;
 
 /// Why there is no request.
@@ -66,4 +66,10 @@ pub async fn read(
             }
         }
     }
+}
+
+/// Whether bytes came right behind a CONNECT. They are for the tunnel: where there is none, they must not be taken for a request.
+pub fn has_tunnel_bytes(scratch: &Scratch) -> bool {
+    scratch.request_head.method == Method::Connect
+        && scratch.request.len() > scratch.request_head.head_bytes
 }

@@ -61,13 +61,14 @@ impl Asked {
 pub async fn send(client: &mut Client, reply: &Reply, asked: Asked) -> bool {
     client.worker.metrics.refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
+    let date = client.worker.clock.with_date(str::to_owned);
     let response = ErrorResponse {
         status: reply.status,
         detail: &reply.detail,
         method: asked.method,
         client_version: asked.version,
         keep_alive: asked.keep_alive,
-        date: None,
+        date: Some(&date),
         extra_fields: reply.field.as_slice(),
     };
     http1::write_error_response(&mut out, &response);

@@ -1,10 +1,12 @@
 //! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
 use carrick_logic::http1::{BodyLength, Chunked, Piece, Refusal};
 use carrick_splice::{Choice, End, Ended, Order, RateMin, Side, Splicer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
+use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_both};
 
@@ -32,8 +34,8 @@ pub struct Means<'a> {
 pub enum NotSent {
     /// The client closed or reset in the middle of its body.
     ClientGone,
-    /// The client sent nothing, or too little, for too long.
-    ClientSlow,
+    /// The client sent nothing, or too little, for too long: this limit was reached.
+    ClientSlow(Limit),
     /// The body's framing is wrong.
     Refused(Refusal),
     /// The upstream does not take it; it may have answered early.
@@ -105,6 +107,7 @@ async fn send_chunked(
 ) -> Result<(), NotSent> {
     let mut chunked = Chunked::new();
     let mut timer = Timer::default();
+    let mut pace = Pace::new(means.rate_min);
     loop {
         let here = buffer.get(head_bytes..).unwrap_or_default();
         let (valid, ended) = follow(&mut chunked, here, body_bytes).map_err(NotSent::Refused)?;
@@ -125,11 +128,54 @@ async fn send_chunked(
             chunked.skip_data(length);
         }
         buffer.reserve(READ_BYTES_MIN);
+        let begun = Instant::now();
         match timer.within(means.idle, read_some(client, buffer)).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
-            Ok(Ok(_)) => {}
-            Err(_) => return Err(NotSent::ClientSlow),
+            Ok(Ok(count)) if pace.holds(count, begun.elapsed()) => {}
+            Ok(Ok(_)) => return Err(NotSent::ClientSlow(Limit::RateMin)),
+            Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         }
+    }
+}
+
+/// Whether a connection would take bytes now. Where none move this tells whose fault it is.
+pub fn has_room(stream: &TcpStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// The least rate of a client, for bytes that are not spliced.
+pub struct Pace {
+    rate: Option<RateMin>,
+    bytes: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Holds for ever where there is no rate.
+    pub fn new(rate: Option<RateMin>) -> Self {
+        Self {
+            rate,
+            bytes: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Counts bytes that the client took `waited` for; whether it is fast enough. Looked at once per grace, over it.
+    pub fn holds(&mut self, bytes: usize, waited: Duration) -> bool {
+        self.bytes += bytes as u64;
+        self.waited += waited;
+        let Some(rate) = self.rate.filter(|rate| self.waited >= rate.grace) else {
+            return true;
+        };
+        let wanted = u128::from(rate.bytes_per_second) * self.waited.as_millis() / 1000;
+        let holds = u128::from(self.bytes) >= wanted;
+        (self.bytes, self.waited) = (0, Duration::ZERO);
+        holds
     }
 }
 
@@ -190,12 +236,20 @@ async fn splice(
     order.idle = means.idle;
     order.rate_min = means.rate_min;
     let mut transfer = means.splicer.transfer(client, upstream, order);
-    let result = transfer.run().await;
+    let result = loop {
+        match transfer.run().await {
+            // The least rate is asked of clients; upstreams have the idle time-out.
+            Ok(Ended::TooSlow) if !has_room(upstream) => {}
+            result => break result,
+        }
+    };
     *body_bytes += transfer.bytes();
     match result {
         Ok(Ended::Bytes) => Ok(()),
         Ok(Ended::EndOfStream | Ended::Input) => Err(NotSent::ClientGone),
-        Ok(Ended::Idle | Ended::TooSlow) => Err(NotSent::ClientSlow),
+        Ok(Ended::Idle) if !has_room(upstream) => Err(NotSent::UpstreamSlow),
+        Ok(Ended::Idle) => Err(NotSent::ClientSlow(Limit::IdleTimeout)),
+        Ok(Ended::TooSlow) => Err(NotSent::ClientSlow(Limit::RateMin)),
         Err(fault) => Err(match fault.side {
             Side::From => NotSent::ClientGone,
             Side::To => NotSent::Upstream {

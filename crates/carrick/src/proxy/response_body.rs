@@ -1,10 +1,17 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
-use super::request_body::{Means, SPLICED_CHUNK_BYTES_MIN, follow};
+use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, follow, has_room};
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_all, write_both};
 use carrick_logic::http1::{Chunked, Piece, ResponseBody, ResponseHead, Version};
-use carrick_splice::{End, Ended, Engine, Order, Side};
+use carrick_splice::{End, Ended, Engine, Fault, Order, Side, Transfer};
+use std::time::Instant;
 use tokio::net::TcpStream;
+
+/// How a response ended whose client or upstream let `[timeouts] idle` go by.
+pub const IDLE_TIMEOUT: &str = "idle_timeout";
+
+/// How a response ended whose client took less than `[limits] rate_min`.
+pub const TOO_SLOW: &str = "too_slow";
 
 /// Room that a read of a chunked body needs in its buffer.
 const READ_BYTES_MIN: usize = 16 * 1024;
@@ -131,21 +138,12 @@ impl Response<'_> {
         order.idle = means.idle;
         order.rate_min = means.rate_min;
         let mut transfer = means.splicer.transfer(upstream, client, order);
-        let result = transfer.run().await;
+        let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
         match (result, end) {
             (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
-            (Ok(Ended::EndOfStream), End::AfterBytes(_)) => {
-                Passed::UpstreamBroke("upstream_closed")
-            }
-            (Ok(Ended::Idle), _) => Passed::UpstreamBroke("idle_timeout"),
-            (Ok(Ended::TooSlow), _) => Passed::ClientGone("too_slow"),
-            (Ok(Ended::Input), _) => Passed::ClientGone("input"),
-            (Err(fault), _) => match fault.side {
-                Side::From => Passed::UpstreamBroke("upstream_reset"),
-                Side::To => Passed::ClientGone("client_reset"),
-            },
+            (result, _) => cut_off(&result, client),
         }
     }
 
@@ -158,6 +156,7 @@ impl Response<'_> {
     ) -> Passed {
         let verbatim = self.client_version == Version::Http11;
         let mut chunked = Chunked::new();
+        let mut pace = Pace::new(means.rate_min);
         self.buffer.drain(..self.head.head_bytes);
         loop {
             let used = if verbatim {
@@ -174,15 +173,18 @@ impl Response<'_> {
             } else {
                 &[]
             };
+            let begun = Instant::now();
             let written = timer
                 .within(means.idle, write_both(client, &out, bytes, &mut 0))
                 .await;
+            let is_in_time = pace.holds(out.len() + bytes.len(), begun.elapsed());
             *self.out = out;
             self.out.clear();
             match written {
-                Ok(Ok(())) => {}
+                Ok(Ok(())) if is_in_time => {}
+                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
-                Err(_) => return Passed::ClientGone("idle_timeout"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
             }
             self.buffer.drain(..used);
             if ended {
@@ -199,18 +201,12 @@ impl Response<'_> {
                 order.idle = means.idle;
                 order.rate_min = means.rate_min;
                 let mut transfer = means.splicer.transfer(upstream, client, order);
-                let result = transfer.run().await;
+                let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();
                 self.engine = transfer.engine();
                 match result {
                     Ok(Ended::Bytes) => chunked.skip_data(length),
-                    Ok(Ended::TooSlow) => return Passed::ClientGone("too_slow"),
-                    Ok(Ended::Idle) => return Passed::UpstreamBroke("idle_timeout"),
-                    Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
-                    Err(fault) if fault.side == Side::To => {
-                        return Passed::ClientGone("client_reset");
-                    }
-                    Err(_) => return Passed::UpstreamBroke("upstream_reset"),
+                    result => return cut_off(&result, client),
                 }
             }
             self.buffer.reserve(READ_BYTES_MIN);
@@ -221,7 +217,7 @@ impl Response<'_> {
                 Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
-                Err(_) => return Passed::UpstreamBroke("idle_timeout"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
         }
     }
@@ -273,7 +269,30 @@ impl Response<'_> {
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
-            Err(_) => Err(Passed::ClientGone("idle_timeout")),
+            Err(_) => Err(Passed::ClientGone(IDLE_TIMEOUT)),
         }
+    }
+}
+
+/// Runs a splice to its end. The least rate is asked of clients; upstreams have the idle time-out.
+async fn run(transfer: &mut Transfer<'_>, client: &TcpStream) -> Result<Ended, Fault> {
+    loop {
+        match transfer.run().await {
+            Ok(Ended::TooSlow) if has_room(client) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whose fault it is that a splice ended before the body did.
+fn cut_off(result: &Result<Ended, Fault>, client: &TcpStream) -> Passed {
+    match result {
+        Ok(Ended::Idle) if has_room(client) => Passed::UpstreamBroke(IDLE_TIMEOUT),
+        Ok(Ended::Idle) => Passed::ClientGone(IDLE_TIMEOUT),
+        Ok(Ended::TooSlow) => Passed::ClientGone(TOO_SLOW),
+        Ok(Ended::Input) => Passed::ClientGone("input"),
+        Ok(Ended::Bytes | Ended::EndOfStream) => Passed::UpstreamBroke("upstream_closed"),
+        Err(fault) if fault.side == Side::To => Passed::ClientGone("client_reset"),
+        Err(_) => Passed::UpstreamBroke("upstream_reset"),
     }
 }

@@ -11,10 +11,12 @@ use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
-use crate::worker::io::{is_readable, read_early};
+use crate::worker::io::{is_readable, read_early, read_some};
 use crate::worker::scratch::{Lent, Scratch};
 use carrick_logic::http1::{BodyLength, Refusal};
 use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 /// What follows a request.
@@ -45,6 +47,11 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                 return;
             }
             scratch = client.worker.scratch.take();
+            // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
+            let mut reading = read_some(&client.stream, &mut scratch.request);
+            if poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx).is_pending())).await {
+                continue;
+            }
         }
         follow_configuration(&mut client);
         // Boxed: an idle client should not carry the room that a request needs.
@@ -162,7 +169,9 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
         Passed::Whole | Passed::WholeAndDone if keep_alive => Next::Request,
         Passed::Whole | Passed::WholeAndDone => {
             // Closing with unread bytes makes the kernel send a reset, which can overtake the response.
+            // Of a body there may be more on its way, whatever has come.
             let unread = scratch.request.len() > scratch.request_head.head_bytes
+                || scratch.request_head.body != BodyLength::None
                 || is_readable(&client.stream);
             if unread {
                 Next::CloseGently
@@ -170,9 +179,8 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
                 Next::Close
             }
         }
-        Passed::ClientGone(_) => Next::Close,
-        // A plain close would look like the end of a body that ends with the connection.
-        Passed::UpstreamBroke(_) => Next::Reset,
+        // A plain close would look like the end of a body that ends with the connection, also to a client that reads on late.
+        Passed::ClientGone(_) | Passed::UpstreamBroke(_) => Next::Reset,
     }
 }
 
@@ -230,6 +238,7 @@ async fn send_reply(
     // A body that nobody reads would be taken for the next request.
     let keep_alive = head.keep_alive
         && head.body == BodyLength::None
+        && !head::has_tunnel_bytes(scratch)
         && !client.is_last
         && !client.worker.is_draining();
     trace.status = reply.status;
@@ -266,8 +275,8 @@ async fn failed(
             trace.status = super::trace::CLIENT_CLOSED_REQUEST;
             return Next::Close;
         }
-        Failure::ClientSlow => {
-            client.worker.metrics.limits.reached(Limit::RateMin);
+        Failure::ClientSlow(limit) => {
+            client.worker.metrics.limits.reached(limit);
             Reply::new(408, "slow_body", "The request's body came too slowly.")
         }
         Failure::BadRequest(refusal) => refused(client, refusal),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use std::future::{pending, ready};
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn what_is_ready_arms_nothing() {
         let mut timer = Timer::default();
         assert_eq!(timer.within(Duration::from_secs(1), ready(7)).await, Ok(7));

@@ -4,6 +4,7 @@
 //! says `Connection: close`), lets idle clients go after a grace, and ends when the last session has ended or when the
 //! drain's time is over.
 pub mod admission;
+pub mod clock;
 pub mod deadline;
 pub mod idle;
 pub mod io;
@@ -85,6 +86,8 @@ pub struct Worker {
     pub resolver: WorkerResolver,
     /// Buffers for requests under way.
     pub scratch: Rc<ScratchPool>,
+    /// The time of day.
+    pub clock: clock::Clock,
     /// Idle sessions.
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
@@ -173,6 +176,7 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
         log: parts.log,
         resolver: parts.resolver,
         scratch: Rc::default(),
+        clock: clock::Clock::default(),
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,

@@ -6,9 +6,17 @@
     clippy::print_stderr,
     reason = "a panic in a test is the failure report, also in its helpers"
 )]
+mod bodies;
 mod clients;
 mod config;
+mod engines;
+mod forwarding;
 mod http;
 mod memory;
 mod operations;
+mod refusals;
 mod support;
+mod switching;
+mod tidiness;
+mod tunnels;
+mod upstreams;

@@ -29,6 +29,7 @@ pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
             busy_seconds,
             stolen_seconds: 0.0,
         }),
+        process_seconds: None,
         foreign_cores: None,
         connections: None,
         fault: None,

@@ -22,7 +22,7 @@ svg{--paper:#fff;--ink:#1c2430;--soft:#5c6675;--grid:#e3e7ec;--carrick:#0b4f8a;-
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:var(--ink)}\
 .paper{fill:var(--paper)}.title{font-size:19px;font-weight:650}.row{font-size:14px;font-weight:600}.soft{fill:var(--soft);font-size:11px}\
 .judged{font-weight:700}.grid{stroke:var(--grid)}.axis{stroke:var(--soft)}.whisker{stroke:var(--ink);stroke-width:1.2;fill:none}\
-.target{stroke:var(--target);stroke-width:2;fill:none}.failed{fill:var(--target);font-weight:700}\
+.target{stroke:var(--target);stroke-width:2.4}.halo{stroke:var(--paper);stroke-width:5}.failed{fill:var(--target);font-weight:700}\
 .routed{fill:none;stroke:var(--soft);stroke-width:1.2;stroke-dasharray:4 3}\
 .carrick{fill:var(--carrick)}.haproxy{fill:var(--haproxy)}.nginx{fill:var(--nginx)}.squid{fill:var(--squid)}";
 
@@ -54,8 +54,10 @@ pub struct Panel {
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub label: &'static str,
-    /// The style's class, and the name in the legend.
+    /// The style's class.
     pub class: &'static str,
+    /// The class's name in the legend.
+    pub legend: &'static str,
     pub is_judged: bool,
     pub value: Value,
 }
@@ -100,26 +102,16 @@ impl Chart {
                 .flat_map(|panel| &panel.bars)
         };
         let mut left = MARGIN;
-        let mut classes: Vec<&str> = Vec::new();
+        let mut classes: Vec<(&str, &str)> = Vec::new();
         for bar in bars() {
-            if !classes.contains(&bar.class) {
-                classes.push(bar.class);
+            if !classes.contains(&(bar.class, bar.legend)) {
+                classes.push((bar.class, bar.legend));
             }
         }
-        for class in classes {
+        for (class, legend) in classes {
             rectangle(svg, class, left, TOP, SAMPLE_WIDTH, SAMPLE_HEIGHT);
-            text(
-                svg,
-                "",
-                left + SAMPLE_WIDTH + 6.0,
-                TOP + 10.0,
-                if class == "routed" {
-                    "routed (no proxy)"
-                } else {
-                    class
-                },
-            );
-            left += if class == "routed" { 152.0 } else { 92.0 };
+            text(svg, "", left + SAMPLE_WIDTH + 6.0, TOP + 10.0, legend);
+            left += SAMPLE_WIDTH + 24.0 + text_width(legend);
         }
         whisker(svg, left, left + SAMPLE_WIDTH, TOP + SAMPLE_HEIGHT / 2.0);
         text(
@@ -252,46 +244,63 @@ impl Panel {
                 continue;
             };
             let top = frame.top + index as f64 * BAR_STEP + 1.0;
-            bar.draw(svg, frame.left, top, scale);
-            if let (true, Some(target)) = (bar.is_judged, self.target) {
-                let x = frame.left + target * scale;
-                line(svg, "target", x, top - 3.0, x, top + BAR_HEIGHT + 3.0);
-            }
+            let target = self
+                .target
+                .filter(|_| bar.is_judged)
+                .map(|target| frame.left + target * scale);
+            bar.draw(svg, frame.left, top, scale, target);
         }
     }
 }
 
 impl Bar {
-    fn draw(&self, svg: &mut String, left: f64, top: f64, scale: f64) {
+    fn draw(&self, svg: &mut String, left: f64, top: f64, scale: f64, target: Option<f64>) {
+        const TEXT_GAP: f64 = 6.0;
         let middle = top + BAR_HEIGHT / 2.0;
-        match self.value {
-            Value::Failed => text(svg, "failed", left + 6.0, top + 11.0, "failed"),
-            Value::Measured { median, min, max } => {
-                rectangle(svg, self.class, left, top, median * scale, BAR_HEIGHT);
-                if max > min {
-                    whisker(svg, left + min * scale, left + max * scale, middle);
-                }
-                let class = if self.is_judged { "judged" } else { "" };
-                text(
-                    svg,
-                    class,
-                    left + max.max(median) * scale + 6.0,
-                    top + 11.5,
-                    &short(median),
-                );
+        let Value::Measured { median, min, max } = self.value else {
+            text(svg, "failed", left + TEXT_GAP, top + 11.0, "failed");
+            return;
+        };
+        rectangle(svg, self.class, left, top, median * scale, BAR_HEIGHT);
+        if max > min {
+            whisker(svg, left + min * scale, left + max * scale, middle);
+        }
+        let value = short(median);
+        let mut text_left = left + max.max(median) * scale + TEXT_GAP;
+        if let Some(x) = target {
+            let (from, to) = (top - 3.0, top + BAR_HEIGHT + 3.0);
+            line(svg, "halo", x, from, x, to);
+            line(svg, "target", x, from, x, to);
+            // The value stands behind the mark where the two would overlap.
+            if (text_left - TEXT_GAP..text_left + text_width(&value) + TEXT_GAP).contains(&x) {
+                text_left = x + TEXT_GAP;
             }
         }
+        text(
+            svg,
+            if self.is_judged { "judged" } else { "" },
+            text_left,
+            top + 11.5,
+            &value,
+        );
     }
 }
 
-/// Steps of 1, 2 or 5 times a power of ten that give about four grid lines.
+/// About; the reader's font is not known here.
+#[expect(clippy::cast_precision_loss, reason = "a few letters")]
+fn text_width(content: &str) -> f64 {
+    const LETTER_WIDTH: f64 = 7.0;
+    content.len() as f64 * LETTER_WIDTH
+}
+
+/// Steps of 1, 2, 2.5 or 5 times a power of ten that give about four grid lines.
 fn nice_step(largest: f64) -> f64 {
     if largest <= 0.0 {
         return 0.0;
     }
     let rough = largest / GRID_LINES_WANTED;
     let power = 10_f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
+    [1.0, 2.0, 2.5, 5.0, 10.0]
         .into_iter()
         .map(|factor| factor * power)
         .find(|step| *step >= rough)

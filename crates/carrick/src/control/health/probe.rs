@@ -86,27 +86,33 @@ impl Probe {
 
     /// Checks once.
     pub async fn check(&self, limit: Duration) -> Result<(), Illness> {
-        timeout(limit, self.ask(limit))
+        let answered = timeout(limit, self.ask(limit))
             .await
-            .unwrap_or(Err(Illness::Timeout(limit)))
-    }
-
-    async fn ask(&self, limit: Duration) -> Result<(), Illness> {
-        let mut stream = self.connect(limit).await?;
-        stream
-            .write_all(&self.request)
-            .await
-            .map_err(Illness::Lost)?;
-        if !self.wants_response {
+            .unwrap_or(Err(Illness::Timeout(limit)))?;
+        let Some((stream, status)) = answered else {
             return Ok(());
-        }
-        let status = read_status(&mut stream).await?;
+        };
+        // A server that answers in time and does not close is slow in nothing that counts.
         finish(stream).await;
         if (200..400).contains(&status) {
             Ok(())
         } else {
             Err(Illness::Status(status))
         }
+    }
+
+    /// The status and the connection that it came by; `None` where to connect is enough.
+    async fn ask(&self, limit: Duration) -> Result<Option<(TcpStream, u16)>, Illness> {
+        let mut stream = self.connect(limit).await?;
+        stream
+            .write_all(&self.request)
+            .await
+            .map_err(Illness::Lost)?;
+        if !self.wants_response {
+            return Ok(None);
+        }
+        let status = read_status(&mut stream).await?;
+        Ok(Some((stream, status)))
     }
 
     /// Tries the server's addresses one after the other; each has its share of the time.

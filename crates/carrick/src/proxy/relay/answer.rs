@@ -1,10 +1,13 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
+use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
-use crate::proxy::response_body::{Passed, Response};
+use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Limit;
+use crate::worker::clock::Clock;
 use crate::worker::deadline::Timer;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
@@ -29,9 +32,12 @@ impl Attempt<'_> {
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let worker = Rc::clone(&self.client.worker);
         let means = means(self.client, &worker, self.destination);
-        let may_keep = body_sent && !self.client.is_last && !worker.is_draining();
+        let may_keep = body_sent
+            && !self.client.is_last
+            && !worker.is_draining()
+            && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
-        let keep_alive = write_head(&client.listener, self.scratch, may_keep);
+        let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
         let upstream = &checkout.upstream.stream;
         let passed = pass_response(
             means,
@@ -63,19 +69,37 @@ impl Attempt<'_> {
                 checkout.give_back(self.client, &self.destination.place);
             }
             Passed::Whole | Passed::WholeAndDone => {}
-            Passed::ClientGone(how) => self.trace.ended = how,
+            Passed::ClientGone(how) => {
+                self.trace.ended = how;
+                self.count_limit(how);
+            }
             Passed::UpstreamBroke(how) => {
                 self.trace.ended = how;
+                self.count_limit(how);
                 checkout.failed(&self.destination.place);
             }
         }
         Outcome::Answered { passed, keep_alive }
     }
+
+    fn count_limit(&self, how: &str) {
+        let limits = &self.client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
+    }
 }
 
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
 /// the client's connection. Returns whether it stays open.
-pub(super) fn write_head(listener: &ListenerPlan, scratch: &mut Scratch, may_keep: bool) -> bool {
+pub(super) fn write_head(
+    listener: &ListenerPlan,
+    clock: &Clock,
+    scratch: &mut Scratch,
+    may_keep: bool,
+) -> bool {
     let (request, response) = (&scratch.request_head, &scratch.response_head);
     let is_delimited = match response.body {
         ResponseBody::None | ResponseBody::Bytes(_) => true,
@@ -92,6 +116,9 @@ pub(super) fn write_head(listener: &ListenerPlan, scratch: &mut Scratch, may_kee
     };
     scratch.out.clear();
     http1::write_response(&mut scratch.out, &scratch.response, response, &how);
+    if !response.has_date() {
+        clock.with_date(|date| http1::add_field(&mut scratch.out, "Date", date));
+    }
     keep_alive
 }
 

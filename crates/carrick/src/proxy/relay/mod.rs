@@ -39,8 +39,8 @@ pub enum Outcome {
 pub enum Failure {
     /// The client went away.
     ClientGone(&'static str),
-    /// The client was too slow with its body.
-    ClientSlow,
+    /// The client was too slow with its body, as this limit has it.
+    ClientSlow(Limit),
     /// The request's body must not be passed on.
     BadRequest(Refusal),
     /// No connection.
@@ -82,6 +82,7 @@ pub async fn relay(
     let attempts = client.live.plan().limits.attempts;
     let mut tried = Vec::new();
     let mut attempt = 1;
+    let mut last = None;
     loop {
         // The last attempt goes over a fresh connection: several idle ones may have died together.
         let reuse = attempt < attempts.max(2);
@@ -103,7 +104,13 @@ pub async fn relay(
         };
         let checkout = match checkout(client, &destination.place, wanted, &mut tried, trace).await {
             Ok(checkout) => checkout,
-            Err(unreachable) => return Outcome::Failed(Failure::Unreachable(unreachable)),
+            Err(unreachable) => {
+                // Where nobody else is left to ask, what the last one did says more.
+                return Outcome::Failed(match (last, unreachable) {
+                    (Some(failure), Unreachable::NoServer) => failure,
+                    (_, unreachable) => Failure::Unreachable(unreachable),
+                });
+            }
         };
         let has_body = scratch.request_head.body != BodyLength::None;
         let under_way = Attempt {
@@ -129,6 +136,7 @@ pub async fn relay(
             return Outcome::Failed(again.failure);
         }
         tried.extend(again.server);
+        last = Some(again.failure);
         attempt += 1;
         client.worker.metrics.retries.add(1);
     }

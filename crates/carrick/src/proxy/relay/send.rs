@@ -8,7 +8,8 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::{Deadline, TimedOut};
 use crate::worker::io::{write_all, write_some};
-use carrick_logic::http1::ResponseBody;
+use crate::worker::scratch::Scratch;
+use carrick_logic::http1::{ResponseBody, Version};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -176,24 +177,29 @@ impl Attempt<'_> {
                     Met::Head
                 }
                 Ok(()) => {
-                    let keep_alive = write_head(&client.listener, scratch, false);
-                    let mut passing = pin!(pass_response(
-                        means,
-                        upstream,
-                        &client.stream,
-                        &mut client.timer,
-                        scratch,
-                        trace
-                    ));
-                    let passed = poll_fn(|cx| {
-                        if sent.is_none()
-                            && let Poll::Ready(result) = body.as_mut().poll(cx)
-                        {
-                            sent = Some(result);
-                        }
-                        passing.as_mut().poll(cx)
-                    })
-                    .await;
+                    let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
+                    let passed = {
+                        let mut passing = pin!(pass_response(
+                            means,
+                            upstream,
+                            &client.stream,
+                            &mut client.timer,
+                            scratch,
+                            trace
+                        ));
+                        poll_fn(|cx| {
+                            if sent.is_none()
+                                && let Poll::Ready(result) = body.as_mut().poll(cx)
+                            {
+                                sent = Some(result);
+                            }
+                            passing.as_mut().poll(cx)
+                        })
+                        .await
+                    };
+                    if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
+                        sent = Some(body.await);
+                    }
                     Met::Passed(passed, keep_alive)
                 }
             }
@@ -224,9 +230,9 @@ impl Attempt<'_> {
     ) -> Result<Outcome, Again> {
         Ok(Outcome::Failed(match not_sent {
             NotSent::ClientGone => Failure::ClientGone("client_closed"),
-            NotSent::ClientSlow => Failure::ClientSlow,
+            NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
             NotSent::Refused(refusal) => Failure::BadRequest(refusal),
-            NotSent::UpstreamSlow => Failure::TimedOut,
+            NotSent::UpstreamSlow => self.failure(NoHead::TimedOut, checkout),
             NotSent::Upstream {
                 nothing_sent,
                 error,
@@ -269,6 +275,15 @@ impl Attempt<'_> {
             NoHead::Refused(refusal) => Failure::BadResponse(refusal),
         }
     }
+}
+
+/// Whether the rest of a body is wanted although its response is over. An upstream that wants no more of it says that it
+/// closes, or refuses a client that has asked first; a body that is cut otherwise would be lost behind a good answer.
+/// Clients of HTTP/1.0 may be waiting for our close, which is the end of their response.
+fn still_reads(scratch: &Scratch) -> bool {
+    let (request, response) = (&scratch.request_head, &scratch.response_head);
+    let is_refused = request.expects_continue && response.status >= 400;
+    response.keep_alive && !is_refused && request.version == Version::Http11
 }
 
 fn stalled<T>(_: TimedOut) -> io::Result<T> {

@@ -49,8 +49,12 @@ impl Carrick {
     /// In `text`, `{ip}` stands for the play's address. Tables that the text does not have are added: `[admin]` on
     /// [`ADMIN_PORT`], `[log]` as JSON into [`ACCESS_LOG`], `[workers]` with two of them, `[timeouts]` with a short drain.
     pub fn start(place: &Place, text: &str) -> Self {
-        Self::try_start(place, text)
-            .unwrap_or_else(|ended| panic!("carrick did not start: {ended:#?}"))
+        Self::try_start(place, text).unwrap_or_else(|ended| {
+            panic!(
+                "carrick did not start: {}: {}",
+                ended.status, ended.standard_error
+            )
+        })
     }
 
     /// The same for a carrick that may end instead of listening.

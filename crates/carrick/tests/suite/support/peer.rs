@@ -169,12 +169,8 @@ impl Peer {
     }
 
     fn shown(&self) -> String {
-        let shown = &self.buffer[..self.buffer.len().min(2000)];
-        format!(
-            "{} bytes: {:?}",
-            self.buffer.len(),
-            String::from_utf8_lossy(shown)
-        )
+        let shown = &self.buffer[..self.buffer.len().min(500)];
+        format!("{} bytes: \"{}\"", self.buffer.len(), shown.escape_ascii())
     }
 
     pub(super) fn buffered(&self) -> &[u8] {
@@ -210,9 +206,9 @@ impl Peer {
         let came = self.read_exact(expected.len());
         assert!(
             came == expected,
-            "{:?} came instead of {:?}",
-            String::from_utf8_lossy(&came[..came.len().min(2000)]),
-            String::from_utf8_lossy(&expected[..expected.len().min(2000)])
+            "\"{}\" came instead of \"{}\"",
+            came[..came.len().min(500)].escape_ascii(),
+            expected[..expected.len().min(500)].escape_ascii()
         );
     }
 
@@ -251,6 +247,11 @@ impl Peer {
             "more came: {:?}",
             String::from_utf8_lossy(&rest)
         );
+    }
+
+    /// What was read ahead of what was asked for.
+    pub fn take_ahead(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
     }
 
     /// Whether anything, data or an end, has come that was not taken; does not wait.

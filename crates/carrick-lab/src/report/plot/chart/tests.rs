@@ -22,6 +22,7 @@ fn bar(label: &'static str, is_judged: bool, value: Value) -> Bar {
     Bar {
         label,
         class: "carrick",
+        legend: "carrick",
         is_judged,
         value,
     }
@@ -29,7 +30,7 @@ fn bar(label: &'static str, is_judged: bool, value: Value) -> Bar {
 
 #[test]
 fn steps_and_numbers_are_readable() {
-    assert_eq!(nice_step(100.0), 50.0);
+    assert_eq!(nice_step(100.0), 25.0);
     assert_eq!(nice_step(123_000.0), 50_000.0);
     assert_eq!(nice_step(0.0), 0.0);
     for (value, expected) in [

@@ -1,4 +1,7 @@
-//! The way of one request through the switch, and back.
+//! The way of one request through the switch, and back: what of its head stays, goes and comes.
+mod fields;
+mod limits;
+
 use crate::support::{Carrick, Place, Server};
 
 #[test]
@@ -16,4 +19,30 @@ fn a_request_goes_to_the_server_and_its_response_comes_back() {
     let response = client.read_response("GET");
     assert_eq!((response.status, response.text().as_str()), (200, "hello"));
     assert_eq!(response.field("x-two").as_deref(), Some("2"));
+    let line = &carrick.access_log(1)[0];
+    assert_eq!(
+        (line.text("method"), line.text("target"), line.status()),
+        ("GET", "/a?b=c", 200)
+    );
+    assert_eq!(line.text("server"), server.address().to_string());
+    assert_eq!(
+        (
+            line.text("upstream"),
+            line.number("sent"),
+            line.number("received")
+        ),
+        ("u", 5, 0)
+    );
+    assert_eq!(
+        (line.text("ended"), line.text("mode")),
+        ("complete", "switch")
+    );
+    for time in ["connect", "first_byte", "total"] {
+        assert!(
+            line.value(time)
+                .as_f64()
+                .is_some_and(|seconds| seconds >= 0.0),
+            "{line:?}"
+        );
+    }
 }

@@ -1,0 +1,189 @@
+//! Servers that answer before they have read all, and clients that end before they have all.
+use super::{Stage, expect_reusable};
+use crate::support::{Ending, wait_for};
+
+/// RFC 9112 section 9.3: the client may stop sending when it sees the answer.
+#[test]
+fn an_early_refusal_reaches_a_client_that_is_still_sending() {
+    let stage = Stage::new();
+    for close in [true, false] {
+        let (mut client, mut upstream) =
+            stage.begin("POST /big HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nstart");
+        upstream.read_head();
+        upstream.expect("start");
+        upstream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 7\r\nConnection: close\r\n\r\ntoo big");
+        if close {
+            // As servers do that do not want the rest: closing with bytes unread resets.
+            drop(upstream);
+        }
+        let response = client.read_response("POST");
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (413, "too big")
+        );
+        assert_eq!(response.field("connection").as_deref(), Some("close"));
+        // What the client still sends is taken for a while or refused, never understood as a request.
+        let _ = client.try_send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+        drop(client);
+        stage.server.expect_nobody();
+    }
+}
+
+/// The answer is in the upstream's socket, and a reset behind it: it was sent before the reset, and must not be lost with it.
+#[test]
+fn an_early_refusal_of_a_server_that_resets_reaches_the_client() {
+    let stage = Stage::new();
+    let mut answered = 0;
+    for _ in 0..10 {
+        let (mut client, mut upstream) =
+            stage.begin("POST /big HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        let mut sender = client.second();
+        let sending = std::thread::spawn(move || {
+            let block = vec![b'x'; 64 * 1024];
+            while sender.try_send(&block).is_ok() {}
+        });
+        upstream.read_head();
+        upstream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 7\r\nConnection: close\r\n\r\ntoo big");
+        // Unread bytes are in the socket: close(2) resets at once.
+        drop(upstream);
+        let head = client.read_head();
+        // When the reset is first, the answer is lost in carrick's kernel; then the client is told that there was none.
+        assert!(
+            head.starts_with("HTTP/1.1 413 ") || head.starts_with("HTTP/1.1 502 "),
+            "{head}"
+        );
+        answered += usize::from(head.starts_with("HTTP/1.1 413 "));
+        let _ = client.read_ending();
+        drop(client);
+        sending.join().expect("no panic");
+    }
+    eprintln!("{answered} of 10 early answers came before the reset");
+}
+
+#[test]
+fn a_response_that_is_whole_before_the_body_is_does_not_cut_the_body() {
+    let stage = Stage::new();
+    let (mut client, mut upstream) =
+        stage.begin("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nfirst");
+    upstream.read_head();
+    upstream.expect("first");
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let response = client.read_response("POST");
+    assert_eq!(response.text(), "ok");
+    // The response was over first, and the client was told that this is its last; but the server did not say that it wants no more.
+    assert_eq!(response.field("connection").as_deref(), Some("close"));
+    client.send("secon");
+    upstream.expect("secon");
+    client.expect_end();
+}
+
+#[test]
+fn a_client_that_has_ended_its_side_still_gets_its_response() {
+    let stage = Stage::new();
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ] {
+        let mut client = stage.carrick.connect();
+        client.send(request);
+        client.half_close();
+        let mut upstream = stage.server.accept();
+        upstream.read_head();
+        // So that carrick has certainly seen the end of the client's side.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        assert_eq!(client.read_response("GET").text(), "ok", "{request:?}");
+        client.expect_end();
+    }
+}
+
+/// The server computes for a client that is gone: it must learn of that.
+#[test]
+fn a_client_reset_while_the_server_is_silent_closes_the_upstream_connection() {
+    let stage = Stage::new();
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello",
+    ] {
+        let (client, mut upstream) = stage.begin(request);
+        upstream.read_head();
+        let body = request.split_once("\r\n\r\n").unwrap().1;
+        upstream.expect(body);
+        client.reset();
+        // `read_ending` fails after its patience, which is half of the idle time-out.
+        match upstream.read_ending() {
+            Ending::Closed(rest) | Ending::Reset(rest) => assert!(rest.is_empty()),
+        }
+    }
+    let lines = stage.carrick.access_log(4);
+    assert!(lines.iter().all(|line| line.status() == 499), "{lines:?}");
+}
+
+#[test]
+fn a_client_that_goes_in_the_middle_of_a_response_closes_the_upstream_connection() {
+    for engine in ["copy", "pipe"] {
+        let stage = Stage::with(&format!("[splice]\nengine = \"{engine}\""));
+        for framing in [
+            "Content-Length: 100000000",
+            "Transfer-Encoding: chunked",
+            "X: until-close",
+        ] {
+            let (mut client, mut upstream) = stage.begin("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            upstream.read_head();
+            upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
+            if framing.ends_with("chunked") {
+                upstream.send("5f5e100\r\n");
+            }
+            upstream.send("some");
+            client.read_head();
+            client.reset();
+            // Sent into the void until carrick closes.
+            let block = vec![b'x'; 64 * 1024];
+            wait_for("the upstream connection's end", || {
+                upstream.try_send(&block).is_err().then_some(())
+            });
+        }
+        stage.carrick.access_log(3);
+    }
+}
+
+#[test]
+fn a_half_written_request_is_forgotten() {
+    let stage = Stage::new();
+    for part in [
+        "G",
+        "GET / HTTP/1.1",
+        "GET / HTTP/1.1\r\nHost: a\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r",
+    ] {
+        for how in ["half-close", "close", "reset"] {
+            let mut client = stage.carrick.connect();
+            client.send(part);
+            match how {
+                "half-close" => {
+                    client.half_close();
+                    let rest = client.read_to_end();
+                    assert!(
+                        rest.is_empty() || rest.starts_with(b"HTTP/1.1 400 "),
+                        "{rest:?}"
+                    );
+                }
+                "reset" => client.reset(),
+                _ => drop(client),
+            }
+        }
+    }
+    stage.server.expect_nobody();
+    wait_for("all clients to be gone", || {
+        (stage.carrick.clients_open() == 0.0).then_some(())
+    });
+    let (mut client, mut upstream) = stage.begin("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.read_response("GET").status, 204);
+    expect_reusable(&mut client, &mut upstream);
+}

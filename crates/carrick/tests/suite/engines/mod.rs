@@ -1,0 +1,40 @@
+//! The same plays with every engine: what arrives must be the same, whatever moves it.
+mod bulk;
+mod resets;
+
+use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
+use crate::support::{Carrick, Place};
+use std::net::SocketAddr;
+
+/// The engines that can be asked for here.
+const ENGINES: [&str; 3] = ["copy", "pipe", "auto"];
+
+/// A tunnel to `server`.
+fn tunnel(place: &Place, engine: &str, server: SocketAddr) -> Carrick {
+    Carrick::start(
+        place,
+        &format!(
+            "[splice]\nengine = \"{engine}\"\n{}",
+            tunnel_text(&[server])
+        ),
+    )
+}
+
+/// A switch to `server`.
+fn switch(place: &Place, engine: &str, server: SocketAddr) -> Carrick {
+    Carrick::start(
+        place,
+        &format!(
+            "[splice]\nengine = \"{engine}\"\n{}",
+            switch_text(&[server])
+        ),
+    )
+}
+
+/// A forward proxy.
+fn forward(place: &Place, engine: &str) -> Carrick {
+    Carrick::start(
+        place,
+        &format!("[splice]\nengine = \"{engine}\"\n{FORWARD_TEXT}"),
+    )
+}

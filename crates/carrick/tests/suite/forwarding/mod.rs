@@ -1,0 +1,7 @@
+//! The forward proxy: URLs, `CONNECT`, who may go where, users, parents.
+mod access;
+mod connect;
+mod parent;
+mod unreachable;
+mod urls;
+mod users;

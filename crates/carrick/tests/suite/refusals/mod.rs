@@ -1,0 +1,36 @@
+//! What must not be passed on: each row is sent to a real carrick; nothing of it may reach the upstream, and the connection ends.
+mod body;
+mod request;
+mod response;
+
+use crate::support::{Carrick, Peer, Server};
+
+/// A request that the upstream answers in between: whoever comes after a refused one must find everything in order.
+fn expect_healthy(carrick: &Carrick, server: &Server) {
+    let mut client = carrick.connect();
+    client.send("GET /healthy HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let mut upstream = server.accept();
+    // The first connection that comes is that of this request: nothing has come before.
+    let head = upstream.read_head();
+    assert!(head.starts_with("GET /healthy HTTP/1.1\r\n"), "{head}");
+    upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.read_response("GET").status, 204);
+}
+
+/// The refusal as the client sees it: the status, in a whole response of carrick's own, and then the end.
+fn expect_refusal(client: &mut Peer, status: u16, what: &str) {
+    let response = client.read_response("GET");
+    assert_eq!(response.status, status, "{what}: {}", response.head);
+    assert_eq!(
+        response.field("connection").as_deref(),
+        Some("close"),
+        "{what}: {}",
+        response.head
+    );
+    assert!(
+        response.text().starts_with(&status.to_string()),
+        "{what}: {}",
+        response.text()
+    );
+    client.expect_end();
+}

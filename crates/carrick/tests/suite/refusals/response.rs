@@ -1,0 +1,305 @@
+//! Responses that must not be passed on: the client gets 502, and the upstream's connection is closed.
+use crate::support::{Carrick, Ending, Place, Server};
+
+const RESPONSES: &[(&str, &[u8])] = &[
+    ("HTTP/0.9", b"hello"),
+    ("no HTTP at all", b"220 mail.example ESMTP\r\n"),
+    ("HTTP/2.0", b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    (
+        "small letters in the version",
+        b"http/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    ("two digits", b"HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n"),
+    (
+        "four digits",
+        b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "status 099",
+        b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "status -10",
+        b"HTTP/1.1 -10 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "two spaces before the status",
+        b"HTTP/1.1  200 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "NUL in the reason",
+        b"HTTP/1.1 200 O\0K\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "CR in the reason",
+        b"HTTP/1.1 200 O\rK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "an empty line first",
+        b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ),
+    ("only LF", b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"),
+    (
+        "LF ends a field",
+        b"HTTP/1.1 200 OK\r\nX: 1\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "bare CR in a value",
+        b"HTTP/1.1 200 OK\r\nX: 1\rY: 2\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "obs-fold",
+        b"HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "a space before the colon",
+        b"HTTP/1.1 200 OK\r\nX : 1\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "no colon",
+        b"HTTP/1.1 200 OK\r\nX\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "NUL in a value",
+        b"HTTP/1.1 200 OK\r\nX: \0\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "both lengths",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "two lengths",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    ),
+    (
+        "the same length twice",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    ),
+    (
+        "a list as length",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
+    ),
+    ("+5", b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello"),
+    (
+        "a length beyond 64 bits",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551621\r\n\r\nhello",
+    ),
+    (
+        "gzip as transfer coding",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked twice",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "chunked in HTTP/1.0",
+        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "Transfer_Encoding",
+        b"HTTP/1.1 200 OK\r\nTransfer_Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ),
+    (
+        "an interim response and then rubbish",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nrubbish",
+    ),
+    (
+        "a 101 that nobody asked for",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    ),
+];
+
+#[test]
+fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    for (what, bytes) in RESPONSES {
+        for piece_bytes in [4096, 1] {
+            let mut client = carrick.connect();
+            // A POST, so that nothing is tried again whatever happens.
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+            let mut upstream = server.accept();
+            upstream.read_head();
+            upstream.expect("hi");
+            for piece in bytes.chunks(piece_bytes) {
+                if upstream.try_send(piece).is_err() {
+                    break;
+                }
+            }
+            let response = client.read_response("POST");
+            assert_eq!(response.status, 502, "{what}: {}", response.head);
+            assert!(
+                response.text().starts_with("502 Bad Gateway\n"),
+                "{what}: {}",
+                response.text()
+            );
+            // carrick has not read all that came, so that closing may be a reset.
+            match upstream.read_ending() {
+                Ending::Closed(rest) | Ending::Reset(rest) => {
+                    assert!(rest.is_empty(), "{what}: {rest:?}")
+                }
+            }
+        }
+    }
+    server.expect_nobody();
+}
+
+#[test]
+fn response_heads_that_are_too_long_become_502() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = crate::support::carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[limits]\nrequest_head = 4096\nheaders = 20\n{text}"),
+    );
+    for response in [
+        format!("HTTP/1.1 200 {}\r\n\r\n", "a".repeat(10_000)),
+        format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "b".repeat(10_000)),
+        format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: 1\r\n".repeat(21)),
+        format!("HTTP/1.1 200 {}", "a".repeat(10_000)),
+    ] {
+        let mut client = carrick.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(&response);
+        assert_eq!(client.read_response("GET").status, 502);
+    }
+}
+
+#[test]
+fn interim_responses_without_end_do_not_hold_a_client_for_ever() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = crate::support::carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[timeouts]\nidle = \"1s\"\ndrain = \"1s\"\n{text}"),
+    );
+    let mut client = carrick.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut upstream = server.accept();
+    upstream.read_head();
+    let mut second = upstream.second();
+    let sending = std::thread::spawn(move || {
+        while second.try_send("HTTP/1.1 102 Processing\r\n\r\n").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+    let response = client.read_response("GET");
+    assert!(matches!(response.status, 502 | 504), "{}", response.head);
+    assert!(!response.interim.is_empty());
+    sending.join().expect("no panic");
+}
+
+/// The client has a part already: it must notice that the rest is missing.
+#[test]
+fn a_response_whose_body_breaks_is_not_whole_for_the_client() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    let long = "x".repeat(100_000);
+    for (what, head, part) in [
+        ("a short body", "Content-Length: 10", "hello"),
+        (
+            "a long short body",
+            "Content-Length: 1000000",
+            long.as_str(),
+        ),
+        (
+            "a chunk that is cut",
+            "Transfer-Encoding: chunked",
+            "a\r\nhello",
+        ),
+        (
+            "no last chunk",
+            "Transfer-Encoding: chunked",
+            "5\r\nhello\r\n",
+        ),
+        (
+            "no end of trailers",
+            "Transfer-Encoding: chunked",
+            "5\r\nhello\r\n0\r\n",
+        ),
+        (
+            "a long chunk that is cut",
+            "Transfer-Encoding: chunked",
+            &format!("fffff\r\n{long}"),
+        ),
+    ] {
+        for with_reset in [false, true] {
+            for version in ["1.1", "1.0"] {
+                let mut client = carrick.connect();
+                client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
+                let mut upstream = server.accept();
+                upstream.read_head();
+                upstream.send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{part}"));
+                client.read_head();
+                // What came has come before the connection breaks.
+                let content = if part.contains('h') {
+                    "hello"
+                } else {
+                    long.as_str()
+                };
+                if version == "1.0" {
+                    client.expect(content);
+                } else {
+                    client.expect(part);
+                }
+                if with_reset {
+                    upstream.reset();
+                } else {
+                    drop(upstream);
+                }
+                match client.read_ending() {
+                    Ending::Reset(rest) => assert!(rest.is_empty(), "{what}: {rest:?}"),
+                    // With a length or chunks the client sees that more should have come; a 1.0 client of a chunked
+                    // response has nothing but the reset to see it by.
+                    Ending::Closed(rest) => {
+                        assert!(rest.is_empty(), "{what}: {rest:?}");
+                        assert!(
+                            version == "1.1" || head.starts_with("Content"),
+                            "{what}: a clean end"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_malformed_chunk_in_a_response_is_not_passed_on_as_whole() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    for body in [
+        "5\r\nhello\r\nzz\r\n",
+        "5\r\nhello!\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\r\nX : 1\r\n\r\n",
+    ] {
+        let mut client = carrick.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        ));
+        let ending = client.read_ending();
+        let text = String::from_utf8_lossy(ending.bytes()).into_owned();
+        assert!(
+            !text.contains("0\r\n\r\n") && !text.contains("X : 1"),
+            "{body:?}: {text:?}"
+        );
+        assert!(upstream.read_ending().bytes().is_empty());
+    }
+    let lines = carrick.access_log(4);
+    assert!(
+        lines.iter().all(|line| line.text("ended") == "bad_chunk"),
+        "{lines:?}"
+    );
+}

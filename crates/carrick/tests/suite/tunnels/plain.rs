@@ -1,0 +1,216 @@
+//! TCP through a tunnel listener.
+use crate::support::carrick::tunnel_text;
+use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
+
+struct Stage {
+    server: Server,
+    carrick: Carrick,
+    _place: Place,
+}
+
+impl Stage {
+    fn with(tables: &str) -> Self {
+        let place = Place::claim();
+        let server = Server::listen(&place);
+        let carrick = Carrick::start(
+            &place,
+            &format!("{tables}\n{}", tunnel_text(&[server.address()])),
+        );
+        Self {
+            server,
+            carrick,
+            _place: place,
+        }
+    }
+
+    fn begin(&self) -> (Peer, Peer) {
+        let client = self.carrick.connect_tunnel();
+        (client, self.server.accept())
+    }
+}
+
+const ENGINES: [&str; 3] = ["copy", "pipe", "auto"];
+
+fn each_engine(play: impl Fn(Stage)) {
+    for engine in ENGINES {
+        play(Stage::with(&format!("[splice]\nengine = \"{engine}\"")));
+    }
+}
+
+#[test]
+fn bytes_go_both_ways_and_nothing_is_touched() {
+    each_engine(|stage| {
+        let (mut client, mut upstream) = stage.begin();
+        for round in 0..100 {
+            let ping = format!("ping {round}\r\n\0\u{ff}");
+            client.send(&ping);
+            upstream.expect(&ping);
+            upstream.send(&ping);
+            client.expect(&ping);
+        }
+        client.half_close();
+        upstream.expect_end();
+        upstream.half_close();
+        client.expect_end();
+    });
+}
+
+#[test]
+fn the_server_may_speak_first() {
+    each_engine(|stage| {
+        let (mut client, mut upstream) = stage.begin();
+        upstream.send("220 mail.example ESMTP\r\n");
+        client.expect("220 mail.example ESMTP\r\n");
+        client.send("EHLO a\r\n");
+        upstream.expect("EHLO a\r\n");
+    });
+}
+
+#[test]
+fn a_half_close_goes_through_and_the_other_direction_goes_on() {
+    each_engine(|stage| {
+        for client_first in [true, false] {
+            let (client, upstream) = stage.begin();
+            let (mut one, mut other) = if client_first {
+                (client, upstream)
+            } else {
+                (upstream, client)
+            };
+            one.send("question");
+            one.half_close();
+            assert_eq!(other.read_to_end(), b"question");
+            for round in 0..50 {
+                let text = format!("answer {round};");
+                other.send(&text);
+                one.expect(&text);
+            }
+            other.half_close();
+            one.expect_end();
+        }
+        let lines = stage.carrick.access_log(2);
+        for line in lines {
+            assert_eq!(
+                (line.status(), line.text("ended"), line.text("method")),
+                (200, "complete", "TUNNEL")
+            );
+        }
+    });
+}
+
+/// All that was sent before an end arrives before the end.
+#[test]
+fn no_byte_is_lost_before_an_end() {
+    each_engine(|stage| {
+        let bytes = crate::support::random::Random::new(3).bytes(700_000);
+        let (mut client, mut upstream) = stage.begin();
+        let expected = bytes.clone();
+        let sending = std::thread::spawn(move || {
+            upstream.send(&bytes);
+            upstream.half_close();
+            upstream
+        });
+        // A reader that begins late.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(client.read_to_end() == expected);
+        client.half_close();
+        sending.join().expect("no panic").expect_end();
+    });
+}
+
+#[test]
+fn a_reset_goes_through() {
+    each_engine(|stage| {
+        for client_first in [true, false] {
+            let (client, upstream) = stage.begin();
+            let (mut one, mut other) = if client_first {
+                (client, upstream)
+            } else {
+                (upstream, client)
+            };
+            one.send("some");
+            other.expect("some");
+            one.reset();
+            assert_eq!(other.read_ending(), Ending::Reset(Vec::new()));
+        }
+        let lines = stage.carrick.access_log(2);
+        let mut ends: Vec<&str> = lines.iter().map(|line| line.text("ended")).collect();
+        ends.sort_unstable();
+        assert_eq!(ends, ["client_reset", "upstream_reset"]);
+    });
+}
+
+#[test]
+fn a_reset_after_a_half_close_ends_all() {
+    each_engine(|stage| {
+        let (mut client, mut upstream) = stage.begin();
+        client.half_close();
+        upstream.expect_end();
+        upstream.send("part");
+        client.expect("part");
+        upstream.reset();
+        assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
+        wait_for("the client's connection to be over", || {
+            (stage.carrick.clients_open() == 0.0).then_some(())
+        });
+    });
+}
+
+#[test]
+fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
+    for engine in ENGINES {
+        let stage = Stage::with(&format!(
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"700ms\"\nidle = \"100ms\"\ndrain = \"1s\""
+        ));
+        let (mut client, mut upstream) = stage.begin();
+        // Bytes keep it alive, whichever way they go.
+        for round in 0..10 {
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            if round % 2 == 0 {
+                client.send("up");
+                upstream.expect("up");
+            } else {
+                upstream.send("down");
+                client.expect("down");
+            }
+        }
+        assert!(client.read_ending().bytes().is_empty());
+        assert!(upstream.read_ending().bytes().is_empty());
+        let line = &stage.carrick.access_log(1)[0];
+        assert_eq!(line.text("ended"), "tunnel_idle_timeout");
+        assert_eq!((line.number("received"), line.number("sent")), (10, 20));
+        assert_eq!(stage.carrick.limit_reached("tunnel_idle_timeout"), 1.0);
+    }
+}
+
+#[test]
+fn a_tunnel_whose_server_cannot_be_reached_is_reset() {
+    let place = Place::claim();
+    let (refusing, _guard) = place.refusing();
+    let carrick = Carrick::tunnel(&place, &[refusing]);
+    let mut client = carrick.connect_tunnel();
+    assert!(client.read_ending().bytes().is_empty());
+    let line = &carrick.access_log(1)[0];
+    assert_eq!((line.status(), line.text("ended")), (502, "connect"));
+}
+
+#[test]
+fn tunnels_are_counted_while_they_stand() {
+    let stage = Stage::with("");
+    let pairs: Vec<_> = (0..5).map(|_| stage.begin()).collect();
+    assert_eq!(
+        stage
+            .carrick
+            .wait_for_metric("carrick_tunnels_open", &["mode=\"tunnel\""], 5.0),
+        5.0
+    );
+    drop(pairs);
+    wait_for("the tunnels to end", || {
+        (stage.carrick.metric("carrick_tunnels_open", &[]) == 0.0).then_some(())
+    });
+    assert_eq!(
+        stage
+            .carrick
+            .metric("carrick_tunnels_total", &["mode=\"tunnel\""]),
+        5.0
+    );
+}

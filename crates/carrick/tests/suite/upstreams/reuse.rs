@@ -1,0 +1,243 @@
+//! Connections that are kept, and connections that have died while they were.
+use crate::support::carrick::switch_text;
+use crate::support::server::answer_requests;
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// One worker, so that it is known which one keeps the connection.
+fn one_worker(place: &Place, server: &Server, tables: &str) -> Carrick {
+    let text = switch_text(&[server.address()]);
+    Carrick::start(place, &format!("[workers]\ncount = 1\n{text}\n{tables}"))
+}
+
+/// A connection that has answered one request and is idle.
+fn idle_connection(carrick: &Carrick, server: &Server) -> Peer {
+    let mut client = carrick.connect();
+    client.send(GET);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send(OK);
+    assert_eq!(client.read_response("GET").text(), "ok");
+    upstream
+}
+
+#[test]
+fn many_clients_one_after_the_other_share_one_connection() {
+    let place = Place::claim();
+    let serving = Server::listen(&place).serve(|peer, _| answer_requests(peer, |_| OK.into()));
+    let text = switch_text(&[serving.address()]);
+    let carrick = Carrick::start(&place, &format!("[workers]\ncount = 1\n{text}"));
+    for _ in 0..30 {
+        let mut client = carrick.connect();
+        assert_eq!(client.ask(GET).text(), "ok");
+    }
+    assert_eq!(serving.accepted(), 1);
+    assert_eq!(
+        carrick.metric("carrick_upstream_connections_opened_total", &[]),
+        1.0
+    );
+    assert_eq!(
+        carrick.metric("carrick_upstream_connections_reused_total", &[]),
+        29.0
+    );
+    let lines = carrick.access_log(30);
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.value("reused") == true)
+            .count(),
+        29
+    );
+}
+
+#[test]
+fn no_more_connections_are_kept_than_keepalive_says() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "keepalive = 2");
+    let mut clients: Vec<Peer> = (0..5).map(|_| carrick.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(GET));
+    let mut upstreams: Vec<Peer> = (0..5).map(|_| server.accept()).collect();
+    for upstream in &mut upstreams {
+        upstream.read_head();
+        upstream.send(OK);
+    }
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    let idle = wait_for("the surplus connections to be closed", || {
+        upstreams.retain_mut(|upstream| !upstream.has_more());
+        (upstreams.len() <= 2).then_some(upstreams.len())
+    });
+    assert_eq!(idle, 2);
+}
+
+#[test]
+fn without_keepalive_every_request_has_a_connection_of_its_own() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "keepalive = 0");
+    let mut client = carrick.connect();
+    for _ in 0..3 {
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(OK);
+        assert_eq!(client.read_response("GET").text(), "ok");
+        upstream.expect_end();
+    }
+}
+
+/// The close is there, and known, before the next request comes.
+#[test]
+fn a_connection_that_the_server_has_closed_is_not_used() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "");
+    for request in [GET, POST] {
+        for with_reset in [false, true] {
+            let upstream = idle_connection(&carrick, &server);
+            if with_reset {
+                upstream.reset();
+            } else {
+                drop(upstream);
+            }
+            // No wait: whether the worker has noticed or not, the request must not fail.
+            let mut client = carrick.connect();
+            client.send(request);
+            let mut fresh = server.accept();
+            fresh.read_head();
+            if request == POST {
+                fresh.expect("hi");
+            }
+            fresh.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nnew");
+            assert_eq!(
+                client.read_response("GET").text(),
+                "new",
+                "{request:?} reset: {with_reset}"
+            );
+            fresh.expect_end();
+        }
+    }
+}
+
+/// The close crosses the request: the server has read it, and closes without a byte of an answer.
+#[test]
+fn a_get_on_a_connection_that_dies_is_sent_again() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "");
+    for with_reset in [false, true] {
+        let mut stale = idle_connection(&carrick, &server);
+        let mut client = carrick.connect();
+        client.send(GET);
+        stale.read_head();
+        if with_reset {
+            stale.reset();
+        } else {
+            drop(stale);
+        }
+        let mut fresh = server.accept();
+        assert!(fresh.read_head().starts_with("GET / "));
+        fresh.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nnew");
+        assert_eq!(client.read_response("GET").text(), "new");
+    }
+    assert_eq!(carrick.metric("carrick_retries_total", &[]), 2.0);
+}
+
+#[test]
+fn a_post_on_a_connection_that_dies_is_not_sent_again() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "");
+    for (request, body) in [
+        (POST, "hi"),
+        ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", ""),
+        (
+            "PATCH / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
+            "hi",
+        ),
+        ("BREW / HTTP/1.1\r\nHost: a\r\n\r\n", ""),
+        // Idempotent, but the body is gone.
+        (
+            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+            "2\r\nhi\r\n0\r\n\r\n",
+        ),
+    ] {
+        for with_reset in [false, true] {
+            let mut stale = idle_connection(&carrick, &server);
+            let mut client = carrick.connect();
+            client.send(request);
+            stale.read_head();
+            stale.expect(body);
+            if with_reset {
+                stale.reset();
+            } else {
+                drop(stale);
+            }
+            let response = client.read_response("POST");
+            assert_eq!(response.status, 502, "{request:?}");
+            server.expect_nobody();
+        }
+    }
+    assert_eq!(carrick.metric("carrick_retries_total", &[]), 0.0);
+}
+
+#[test]
+fn a_connection_that_dies_after_a_byte_of_the_answer_is_not_replaced() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "");
+    let mut stale = idle_connection(&carrick, &server);
+    let mut client = carrick.connect();
+    client.send(GET);
+    stale.read_head();
+    stale.send("H");
+    drop(stale);
+    assert_eq!(client.read_response("GET").status, 502);
+    server.expect_nobody();
+}
+
+/// Several idle connections may have died together; a fresh one must be tried before the client hears of it.
+#[test]
+fn many_dead_connections_do_not_fail_a_request() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = one_worker(&place, &server, "");
+    let mut clients: Vec<Peer> = (0..8).map(|_| carrick.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send(GET));
+    let mut upstreams: Vec<Peer> = (0..8).map(|_| server.accept()).collect();
+    for upstream in &mut upstreams {
+        upstream.read_head();
+        upstream.send(OK);
+    }
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.read_response("GET").text(), "ok"));
+    for request in [GET, POST] {
+        drop(std::mem::take(&mut upstreams));
+        let mut client = carrick.connect();
+        client.send(request);
+        let mut fresh = server.accept();
+        fresh.read_head();
+        fresh.send(OK);
+        assert_eq!(client.read_response("GET").text(), "ok");
+        upstreams.push(fresh);
+    }
+}
+
+#[test]
+fn an_idle_connection_ends_with_the_idle_time_out() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"\n{text}"),
+    );
+    let mut upstream = idle_connection(&carrick, &server);
+    upstream.expect_end();
+}
