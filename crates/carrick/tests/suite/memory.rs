@@ -184,7 +184,7 @@ fn nine_thousand_idle_tunnels() {
     let text = LONG.to_owned() + &carrick::tunnel_text(&[server.address()]) + carrick::FORWARD_TEXT;
     let carrick = Carrick::start(&place, &text);
     // Half by CONNECT, whose request is kept for the log, half without HTTP.
-    let open = |number: usize| open_tunnel(&carrick, &server, number % 2 == 0, number);
+    let open = |number: usize| open_tunnel(&carrick, &server, number.is_multiple_of(2), number);
     drop((0..50).map(open).collect::<Vec<_>>());
     wait_for("the first to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())

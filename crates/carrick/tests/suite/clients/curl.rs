@@ -1,5 +1,5 @@
 //! curl and wget.
-use super::site::{Certificate, Site};
+use super::site::{Site, make_certificate};
 use super::tool::{Tool, has_all};
 use super::{count, expect_lines};
 use crate::support::server::answer_requests;
@@ -264,7 +264,7 @@ fn curl_and_openssl_speak_tls_of_each_version_through_a_tunnel_by_name() {
         return;
     }
     let place = Place::claim();
-    Certificate::make(&place);
+    make_certificate(&place);
     let address = place.at(18_643);
     let server = Command::new("openssl")
         .args([

@@ -1,6 +1,6 @@
 //! Python's standard library, as client and as server.
 use super::tool::{Tool, has_all};
-use super::{count, site::Certificate};
+use super::{count, site::make_certificate};
 use crate::support::{Carrick, Place, wait_for};
 use std::process::{Child, Command, Stdio};
 
@@ -67,7 +67,7 @@ fn python_talks_to_python() {
         return;
     }
     let place = Place::claim();
-    Certificate::make(&place);
+    make_certificate(&place);
     place.write("server.py", SERVER);
     place.write("client.py", CLIENT);
     place.write("hello.txt", "hello from python");

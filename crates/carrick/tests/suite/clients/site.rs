@@ -20,49 +20,30 @@ pub struct Site {
     https: SocketAddr,
 }
 
-/// A key with a certificate for a place's address and `localhost`, and the authority that signed it.
-#[derive(Debug)]
-pub struct Certificate {
-    /// The authority's certificate.
-    pub authority: PathBuf,
-    /// The server's certificate.
-    pub certificate: PathBuf,
-    /// The server's key.
-    pub key: PathBuf,
-}
-
-impl Certificate {
-    /// Makes them in the directory of the place.
-    pub fn make(place: &Place) -> Self {
-        let path = |name: &str| place.directory().join(name);
-        let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-        Tool::new("openssl", place)
-            .words("req -x509 -subj /CN=carrick-test-authority -days 2 -keyout ca.key -out ca.pem")
-            .words(new_key)
-            .words("-addext keyUsage=critical,keyCertSign,cRLSign")
-            .expect();
-        place.write(
-            "extensions",
-            &format!(
-                "subjectAltName=IP:{},DNS:localhost\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n\
-                 basicConstraints=critical,CA:FALSE\nauthorityKeyIdentifier=keyid\n",
-                place.ip()
-            ),
-        );
-        Tool::new("openssl", place)
-            .words("req -subj /CN=carrick-test-server -keyout server.key -out server.csr")
-            .words(new_key)
-            .expect();
-        Tool::new("openssl", place)
-            .words("x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2")
-            .words("-extfile extensions -out server.pem")
-            .expect();
-        Self {
-            authority: path("ca.pem"),
-            certificate: path("server.pem"),
-            key: path("server.key"),
-        }
-    }
+/// Makes `ca.pem`, an authority, and `server.pem` with `server.key`, which it signed for the place's address and `localhost`.
+pub fn make_certificate(place: &Place) {
+    let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    Tool::new("openssl", place)
+        .words("req -x509 -subj /CN=carrick-test-authority -days 2 -keyout ca.key -out ca.pem")
+        .words(new_key)
+        .words("-addext keyUsage=critical,keyCertSign,cRLSign")
+        .expect();
+    place.write(
+        "extensions",
+        &format!(
+            "subjectAltName=IP:{},DNS:localhost\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n\
+             basicConstraints=critical,CA:FALSE\nauthorityKeyIdentifier=keyid\n",
+            place.ip()
+        ),
+    );
+    Tool::new("openssl", place)
+        .words("req -subj /CN=carrick-test-server -keyout server.key -out server.csr")
+        .words(new_key)
+        .expect();
+    Tool::new("openssl", place)
+        .words("x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2")
+        .words("-extfile extensions -out server.pem")
+        .expect();
 }
 
 impl Site {
@@ -71,7 +52,7 @@ impl Site {
         if !has_all(&NEEDED) {
             return None;
         }
-        Certificate::make(place);
+        make_certificate(place);
         let directory = place.directory().join("site");
         std::fs::create_dir(&directory).expect("a directory");
         std::fs::create_dir(place.directory().join("nginx")).expect("a directory");

@@ -119,3 +119,26 @@ fn a_full_disk_costs_lines_that_are_counted_and_no_request() {
         .count();
     assert_eq!(complaints, 1, "{}", ended.standard_error);
 }
+
+#[test]
+fn a_log_on_standard_output_comes_while_it_runs_and_whole() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let carrick = Carrick::start(
+        &place,
+        &format!("[log]\naccess = \"stdout\"\nformat = \"combined\"\n{text}"),
+    );
+    let mut client = carrick.connect();
+    client.ask("GET /first HTTP/1.1\r\nHost: a.example\r\nUser-Agent: play\r\n\r\n");
+    carrick
+        .standard_output()
+        .wait_for("\"GET /first HTTP/1.1\" 200 6 \"-\" \"play\" mode=switch")
+        .expect("a line");
+    // There is nothing to open anew, and nothing is lost by it.
+    carrick.signal(Signal::USR1);
+    client.ask("GET /last HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let ended = carrick.stop();
+    assert_eq!(ended.standard_output.lines().count(), 2, "{ended:#?}");
+    assert!(ended.standard_output.contains("GET /last"), "{ended:#?}");
+}

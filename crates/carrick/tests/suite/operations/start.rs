@@ -12,9 +12,7 @@ use std::process::{Command, Stdio};
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 fn must_end(place: &Place, text: &str, code: i32) -> Ended {
-    let ended = Carrick::try_start(place, text)
-        .err()
-        .expect("carrick must not start");
+    let ended = Carrick::try_start(place, text).expect_err("carrick must not start");
     assert_eq!(ended.status.code(), Some(code), "{ended:#?}");
     assert!(!ended.standard_error.contains("panicked"), "{ended:#?}");
     ended
