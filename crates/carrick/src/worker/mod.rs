@@ -10,6 +10,7 @@ pub mod idle;
 pub mod io;
 mod listen;
 pub mod live;
+mod memory;
 pub mod scratch;
 
 use crate::control::WorkerResolver;
@@ -280,12 +281,17 @@ async fn keep_house(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
+    let mut tide = memory::Tide::default();
     loop {
         ticks.tick().await;
         worker.log.flush();
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            let sessions = worker.clients.borrow().len();
+            if tide.has_ebbed(sessions) {
+                memory::give_back();
+            }
         }
     }
 }
