@@ -41,7 +41,7 @@ const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
 pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// How often a worker writes out what its log buffer holds.
-const FLUSH_EVERY: Duration = Duration::from_millis(200);
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// What all workers are told.
 #[derive(Debug, Clone)]
@@ -286,7 +286,7 @@ async fn keep_house(worker: Rc<Worker>) {
         ticks.tick().await;
         worker.log.flush();
         count = count.wrapping_add(1);
-        if count.is_multiple_of(5) {
+        if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
             let sessions = worker.clients.borrow().len();
             if tide.has_ebbed(sessions) {
