@@ -9,7 +9,7 @@ NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl 
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk
 
-.PHONY: run build test lint deny bench man install clean need-rust
+.PHONY: run build test lint deny bench man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -41,8 +41,17 @@ bench: build
 
 man: build
 	@mkdir -p target/man target/completions
-	$(RELEASE) generate man > target/man/carrick.1
+	$(RELEASE) generate man target/man
 	for shell in bash zsh fish; do $(RELEASE) generate completions $$shell > target/completions/carrick.$$shell; done
+
+# A Debian package in target/.
+deb: build
+	packaging/build-deb
+
+# Fuzzes one target, for a minute: make fuzz TARGET=request_head. Needs a nightly compiler.
+fuzz: need-rust
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	cd fuzz && $(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=60
 
 clean:
 	$(CARGO) clean

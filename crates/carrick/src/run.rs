@@ -162,6 +162,10 @@ impl Program {
             );
             plan.workers = before.plan.workers;
         }
+        let (pipes, names) = (plan.limits.pipes, plan.limits.dns_cache);
+        if (pipes, names) != (before.plan.limits.pipes, before.plan.limits.dns_cache) {
+            tracing::warn!("[limits] pipes and dns_cache reach the workers only with a restart");
+        }
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {
             if !before
@@ -316,8 +320,8 @@ fn announce(plan: &Plan, features: &[Feature], bound: Option<&Bound>) {
     text += "engines\n";
     for feature in features {
         text += &match &feature.usable {
-            Ok(detail) => format!("  {:<8} usable  {detail}\n", feature.name),
-            Err(because) => format!("  {:<8} not usable: {because}\n", feature.name),
+            Ok(detail) => format!("  {:<18} usable: {detail}\n", feature.name),
+            Err(because) => format!("  {:<18} not usable: {because}\n", feature.name),
         };
     }
     text += "try\n";

@@ -145,13 +145,16 @@ async fn try_measure(
     };
     let client_cores = testbed.placement().other_cores();
     let outcome = async {
-        let warm_up = Holder::open(
+        let opened = Holder::open(
             &testbed.client,
             &client_cores,
             &request,
             WARM_UP_CONNECTIONS,
-        )
-        .await?;
+        );
+        let warm_up = tokio::select! {
+            holder = opened => holder?,
+            ended = service.ended() => return Err(ended),
+        };
         tokio::time::sleep(SETTLE).await;
         run.before = memory_of(&testbed.proxy)?;
         let holder =
@@ -163,7 +166,8 @@ async fn try_measure(
         warm_up.close().await
     }
     .await;
-    let outcome = outcome.with_context(|| format!("the proxy's log ends: {}", service.log_tail()));
+    // A proxy that has died explains more than what its clients make of it.
+    let outcome = service.check().and(outcome);
     service.stop().await;
     outcome
 }

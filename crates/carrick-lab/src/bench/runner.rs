@@ -280,11 +280,16 @@ impl Session<'_> {
     ) -> Result<()> {
         let mut service =
             peer.start(work.job, &ORIGIN_HTTP.to_string(), testbed, &self.programs)?;
-        let outcome = self
-            .load(testbed, origin, service.as_ref(), work, peer, run)
-            .await;
+        let first = first_request(testbed, service.as_mut(), work, peer).await;
+        let outcome = match first {
+            Ok(()) => {
+                self.load(testbed, service.as_ref().unwrap_or(origin), work, peer, run)
+                    .await
+            }
+            Err(error) => Err(error),
+        };
         let outcome = match &mut service {
-            // A proxy that has died explains more than what wrk or the first client make of it.
+            // A proxy that has died explains more than what wrk makes of it.
             Some(service) => service.check().and(outcome),
             None => outcome,
         };
@@ -297,25 +302,15 @@ impl Session<'_> {
     async fn load(
         &self,
         testbed: &Testbed,
-        origin: &Service,
-        service: Option<&Service>,
+        counted: &Service,
         work: &Work,
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
         let target = target(work.job, work.body_bytes, peer);
-        let request = Request::http(&target, work.body_bytes);
-        let on = testbed.placement().other_cores();
-        Holder::open(&testbed.client, &on, &request, 1)
-            .await
-            .context("the first request")?
-            .close()
-            .await?;
         if self.plan.warm_up {
             wrk::run(testbed, &self.wrk, work, &target, WARM_UP_SECONDS).await?;
         }
-
-        let counted = service.unwrap_or(origin);
         let meter = match run.figure {
             Figure::Rate => None,
             Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
@@ -339,6 +334,26 @@ impl Session<'_> {
     fn save(&self) -> Result<()> {
         report::save_json(&self.results, &self.plan.out)
     }
+}
+
+/// Waits until the proxy serves, by a request of the kind that will be measured.
+async fn first_request(
+    testbed: &Testbed,
+    service: Option<&mut Service>,
+    work: &Work,
+    peer: &Peer,
+) -> Result<()> {
+    let request = Request::http(&target(work.job, work.body_bytes, peer), work.body_bytes);
+    let on = testbed.placement().other_cores();
+    let opened = Holder::open(&testbed.client, &on, &request, 1);
+    let holder = match service {
+        Some(service) => tokio::select! {
+            holder = opened => holder,
+            ended = service.ended() => Err(ended),
+        },
+        None => opened.await,
+    };
+    holder.context("the first request")?.close().await
 }
 
 /// A peer that kept its client's connection would have an easier job than asked.
@@ -393,3 +408,6 @@ fn progress_line(text: &str) {
 pub fn default_carrick() -> &'static Path {
     Path::new("target/release/carrick")
 }
+
+#[cfg(test)]
+mod tests;

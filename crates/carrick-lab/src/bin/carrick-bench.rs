@@ -65,7 +65,7 @@ struct Options {
     /// Runs of each cell, interleaved; medians are reported [default: 5; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// Seconds of each run [default: 3; quick: 1]
+    /// Seconds of each run [default: 2; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or whole jobs: switch,tunnel,forward,memory (see --list)
@@ -206,9 +206,9 @@ fn plan(options: Options) -> Result<Plan> {
         repetitions: options
             .repetitions
             .unwrap_or(if options.quick { 1 } else { 5 }),
-        seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 3 }),
+        seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 2 }),
         warm_up: !options.quick,
-        calibration: Duration::from_secs(if options.quick { 1 } else { 3 }),
+        calibration: Duration::from_secs(if options.quick { 1 } else { 2 }),
         cores: CorePair::parse(&options.cores).context("--cores")?,
         carrick: options.carrick,
         configurations: options.configurations,

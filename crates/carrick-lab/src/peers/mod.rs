@@ -310,10 +310,16 @@ impl Peer {
             .as_deref()
             .and_then(Path::to_str)
             .unwrap_or_default();
-        let (engine, splice_request, splice_response) = match self.mode {
-            Mode::Engine(engine) => (engine, "", ""),
-            Mode::SplicingForced => ("", "option splice-request", "option splice-response"),
-            Mode::SplicingOff | Mode::None => ("", "", ""),
+        let (engine, splice_request, splice_response, buffer_bytes) = match self.mode {
+            Mode::Engine(engine) => (engine, "", "", ""),
+            Mode::SplicingForced => (
+                "",
+                "option splice-request",
+                "option splice-response",
+                "16384",
+            ),
+            Mode::SplicingOff => ("", "", "", "65536"),
+            Mode::None => ("", "", "", ""),
         };
         let values = [
             ("proxy", proxy.as_str()),
@@ -325,6 +331,7 @@ impl Peer {
             ("engine", engine),
             ("splice_request", splice_request),
             ("splice_response", splice_response),
+            ("buffer_bytes", buffer_bytes),
         ];
         let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
             (Family::Routed, _) => return Ok(None),

@@ -89,6 +89,20 @@ impl Service {
         Ok(())
     }
 
+    /// Waits until the program ends by itself; says so with the end of its log.
+    pub async fn ended(&mut self) -> anyhow::Error {
+        match self.child.wait().await {
+            Ok(status) => anyhow::anyhow!(
+                "{} ended ({status}); its log ends:\n{}",
+                self.name,
+                self.log_tail()
+            ),
+            Err(error) => {
+                anyhow::Error::from(error).context(format!("cannot wait for {}", self.name))
+            }
+        }
+    }
+
     /// The last lines of the log.
     #[must_use]
     pub fn log_tail(&self) -> String {

@@ -162,11 +162,11 @@ async fn authenticate(
     let given = head
         .field(bytes, "proxy-authorization")
         .and_then(credentials::read_basic);
-    if let Some(given) = given {
-        if users.verify(&given).await {
-            *user = Some(given.user);
-            return None;
-        }
+    if let Some(given) = given
+        && users.verify(&given).await
+    {
+        *user = Some(given.user);
+        return None;
     }
     let mut reply = Reply::new(
         407,

@@ -1,5 +1,6 @@
 //! carrick's own answers: refusals and errors, in words that help.
 use super::arrival::Client;
+use super::trace::Trace;
 use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
@@ -57,8 +58,8 @@ impl Asked {
     };
 }
 
-/// Sends a reply; `false`: it could not be sent.
-pub async fn send(client: &mut Client, reply: &Reply, asked: Asked) -> bool {
+/// Sends a reply and notes it in `trace`; `false`: it could not be sent.
+pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, trace: &mut Trace) -> bool {
     client.worker.metrics.refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
     let date = client.worker.clock.with_date(str::to_owned);
@@ -72,12 +73,20 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked) -> bool {
         extra_fields: reply.field.as_slice(),
     };
     http1::write_error_response(&mut out, &response);
+    let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
+    trace.status = reply.status;
     let limit = client.live.plan().timeouts.idle;
     let sent = client
         .timer
         .within(limit, write_all(&client.stream, &out))
         .await;
-    matches!(sent, Ok(Ok(())))
+    let is_sent = matches!(sent, Ok(Ok(())));
+    if is_sent {
+        trace.sent = (out.len() - head_bytes) as u64;
+    } else {
+        trace.ended = "client_reset";
+    }
+    is_sent
 }
 
 /// Closes after a refusal: ends our side, and reads what the client was still sending for a moment, so that the kernel

@@ -11,7 +11,7 @@ use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
-use crate::worker::io::{is_readable, read_early, read_some};
+use crate::worker::io::{is_readable, read_some, try_read_some};
 use crate::worker::scratch::{Lent, Scratch};
 use carrick_logic::http1::{BodyLength, Refusal};
 use std::future::poll_fn;
@@ -37,8 +37,9 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
     let mut scratch = client.worker.scratch.take();
     scratch.request.append(&mut first);
     if scratch.request.is_empty() {
-        // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted.
-        read_early(&client.stream, &mut scratch.request);
+        // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted. Where it has not,
+        // the runtime, which takes a new connection to be readable, knows better after this.
+        let _ = try_read_some(&client.stream, &mut scratch.request);
     }
     loop {
         if scratch.request.is_empty() {
@@ -74,13 +75,11 @@ pub async fn refuse_client(client: &mut Client) {
         "Your address, {}, is not among those that may use this listener.",
         client.address.ip()
     );
-    if reply::send(
-        client,
-        &Reply::new(403, "client_not_allowed", detail),
-        Asked::NOTHING,
-    )
-    .await
-    {
+    let reply = Reply::new(403, "client_not_allowed", detail);
+    let mut trace = Trace::new();
+    let is_sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
+    trace.finish(client, &[], None);
+    if is_sent {
         reply::close_gently(client).await;
     }
 }
@@ -209,8 +208,7 @@ async fn refuse_head(
         }
         NoHead::Refused(refusal) => refused(client, refusal),
     };
-    trace.status = reply.status;
-    let sent = reply::send(client, &reply, Asked::NOTHING).await;
+    let sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
     trace.finish(client, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
 }
@@ -241,25 +239,15 @@ async fn send_reply(
         && !head::has_tunnel_bytes(scratch)
         && !client.is_last
         && !client.worker.is_draining();
-    trace.status = reply.status;
-    if !reply::send(
-        client,
-        reply,
-        Asked {
-            method: head.method,
-            version: head.version,
-            keep_alive,
-        },
-    )
-    .await
-    {
-        trace.ended = "client_reset";
-        return Next::Close;
-    }
-    if keep_alive {
-        Next::Request
-    } else {
-        Next::CloseGently
+    let asked = Asked {
+        method: head.method,
+        version: head.version,
+        keep_alive,
+    };
+    match reply::send(client, reply, asked, trace).await {
+        false => Next::Close,
+        true if keep_alive => Next::Request,
+        true => Next::CloseGently,
     }
 }
 

@@ -44,20 +44,15 @@ pub async fn run_connect(
         Ok(checkout) => checkout,
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);
-            trace.status = reply.status;
             let head = &scratch.request_head;
             // What came after the head was meant for the tunnel, not for us.
             let clean = scratch.request.len() == head.head_bytes;
-            let sent = reply::send(
-                client,
-                &reply,
-                Asked {
-                    method: head.method,
-                    version: head.version,
-                    keep_alive: head.keep_alive && clean,
-                },
-            )
-            .await;
+            let asked = Asked {
+                method: head.method,
+                version: head.version,
+                keep_alive: head.keep_alive && clean,
+            };
+            let sent = reply::send(client, &reply, asked, &mut trace).await;
             trace.finish(client, &scratch.request, Some(head));
             return if sent && head.keep_alive && clean {
                 Next::Request

@@ -28,6 +28,8 @@ impl IdleSessions {
             key: None,
         };
         poll_fn(move |cx| {
+            // All of it, not copies of its fields: its drop gives up the place that it knows then.
+            let place = &mut place;
             if let Poll::Ready(output) = std::pin::Pin::new(&mut ready).poll(cx) {
                 return Poll::Ready(Some(output));
             }
@@ -72,5 +74,40 @@ impl Drop for Place<'_> {
         if let Some(key) = self.key {
             self.list.wakers.borrow_mut().try_remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::Context;
+
+    #[test]
+    fn a_wait_that_is_over_leaves_nothing_behind() {
+        let list = IdleSessions::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let is_ready = std::cell::Cell::new(false);
+        {
+            let ready = poll_fn(|_| {
+                if is_ready.get() {
+                    Poll::Ready(1)
+                } else {
+                    Poll::Pending
+                }
+            });
+            let mut waiting = pin!(list.wait(ready, || false));
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            assert_eq!(list.count(), 1);
+            is_ready.set(true);
+            assert_eq!(waiting.as_mut().poll(&mut context), Poll::Ready(Some(1)));
+        }
+        assert_eq!(list.count(), 0);
+        {
+            let mut waiting = pin!(list.wait(std::future::pending::<()>(), || false));
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            assert_eq!(list.count(), 1);
+        }
+        assert_eq!(list.count(), 0, "a wait that was given up");
     }
 }

@@ -4,7 +4,6 @@
 //! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
 use bytes::BufMut;
-use rustix::net::RecvFlags;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
@@ -31,29 +30,37 @@ pub fn read_at_most(
     buffer: &mut Vec<u8>,
     bytes_max: usize,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
-    let room = (buffer.capacity() - buffer.len()).min(bytes_max);
-    debug_assert!(room > 0, "a read needs room");
     poll_fn(move |cx| {
         loop {
             ready!(stream.poll_read_ready(cx))?;
-            match stream.try_read_buf(&mut (&mut *buffer).limit(room)) {
+            match try_read_at_most(stream, buffer, bytes_max) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(count) if count > 0 && count < room => {
-                    forget_readable(stream);
-                    return Poll::Ready(Ok(count));
-                }
                 result => return Poll::Ready(result),
             }
         }
     })
 }
 
-/// Reads what is there without asking the runtime whether anything is: for a connection that has just been accepted,
-/// whose first event the runtime has not seen yet. `None`: nothing is there, or it is for the usual way to find out.
-pub fn read_early(stream: &TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
-    let spare = rustix::buffer::spare_capacity(buffer);
-    let (count, _) = rustix::net::recv(stream, spare, RecvFlags::DONTWAIT).ok()?;
-    (count > 0).then_some(count)
+/// Reads what is there, without waiting.
+///
+/// # Errors
+/// Those of `recv(2)`; `WouldBlock` when nothing is there.
+pub fn try_read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    try_read_at_most(stream, buffer, usize::MAX)
+}
+
+fn try_read_at_most(
+    stream: &TcpStream,
+    buffer: &mut Vec<u8>,
+    bytes_max: usize,
+) -> io::Result<usize> {
+    let room = (buffer.capacity() - buffer.len()).min(bytes_max);
+    debug_assert!(room > 0, "a read needs room");
+    let count = stream.try_read_buf(&mut buffer.limit(room))?;
+    if count > 0 && count < room {
+        forget_readable(stream);
+    }
+    Ok(count)
 }
 
 /// Takes the stream's read readiness back without a system call.

@@ -10,6 +10,7 @@ pub mod idle;
 pub mod io;
 mod listen;
 pub mod live;
+mod memory;
 pub mod scratch;
 
 use crate::control::WorkerResolver;
@@ -40,7 +41,7 @@ const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
 pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// How often a worker writes out what its log buffer holds.
-const FLUSH_EVERY: Duration = Duration::from_millis(200);
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// What all workers are told.
 #[derive(Debug, Clone)]
@@ -280,12 +281,17 @@ async fn keep_house(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
+    let mut tide = memory::Tide::default();
     loop {
         ticks.tick().await;
         worker.log.flush();
         count = count.wrapping_add(1);
-        if count.is_multiple_of(5) {
+        if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            let sessions = worker.clients.borrow().len();
+            if tide.has_ebbed(sessions) {
+                memory::give_back();
+            }
         }
     }
 }

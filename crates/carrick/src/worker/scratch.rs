@@ -47,6 +47,10 @@ impl Scratch {
 /// The sets that are not lent out.
 #[derive(Debug, Default)]
 pub struct ScratchPool {
+    #[expect(
+        clippy::vec_box,
+        reason = "a set is lent out and given back with every request: a pointer moves, not the set"
+    )]
     kept: RefCell<Vec<Box<Scratch>>>,
 }
 

@@ -82,6 +82,12 @@ impl Peer {
         &self.stream
     }
 
+    /// The connection itself, of which nothing may have been read ahead.
+    pub fn into_stream(self) -> TcpStream {
+        assert!(self.buffer.is_empty(), "more was read: {}", self.shown());
+        self.stream
+    }
+
     /// This end's address.
     pub fn local_address(&self) -> SocketAddr {
         self.stream.local_addr().expect("an address")

@@ -8,10 +8,6 @@ const LINES_MAX: usize = 600;
 /// Files that are longer, and why.
 const LONGER: &[(&str, &str)] = &[
     (
-        "crates/carrick-splice/src/flow.rs",
-        "one state machine, whose parts share all of its state",
-    ),
-    (
         "crates/carrick/src/control/resolver/tests.rs",
         "one play with a name server of its own for each promise",
     ),
@@ -22,6 +18,10 @@ const LONGER: &[(&str, &str)] = &[
     (
         "crates/carrick/tests/suite/config/mistakes.rs",
         "a table of mistakes and the messages for them",
+    ),
+    (
+        "crates/carrick/tests/suite/refusals/request.rs",
+        "a table of requests that are refused",
     ),
 ];
 

@@ -1,0 +1,239 @@
+//! The laboratory as a whole: needs root, because it makes network namespaces; says so and is skipped without.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use carrick_lab::testbed::Testbed;
+use carrick_lab::testbed::command::find;
+use carrick_lab::testbed::cores::{CorePair, Placement};
+use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_carrick-bench");
+const LONGEST_RUN: Duration = Duration::from_secs(90);
+
+/// Why these tests cannot run here, if so.
+fn why_skipped(tools: &[&str]) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root".into());
+    }
+    tools
+        .iter()
+        .find(|tool| find(tool).is_none())
+        .map(|tool| format!("needs {tool}"))
+}
+
+macro_rules! skip_unless {
+    ($($tool:literal),*) => {
+        if let Some(reason) = why_skipped(&["ip", "ss", "taskset", $($tool),*]) {
+            eprintln!("SKIPPED: {reason}");
+            return;
+        }
+    };
+}
+
+/// Namespaces and files that bear the name of one process's runs.
+fn left_behind(pid: u32) -> Vec<PathBuf> {
+    let beginning = format!("{PREFIX}{pid}x");
+    [PathBuf::from("/run/netns"), memory_directory()]
+        .iter()
+        .filter_map(|directory| fs::read_dir(directory).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(&beginning))
+        })
+        .collect()
+}
+
+#[test]
+fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
+    skip_unless!();
+    // A process that has ended, so that its pid is nobody's with this start time.
+    let name = format!("{PREFIX}{}x1", std::process::id());
+    assert!(RunName::parse(&name).is_some_and(|run| !run.is_alive()));
+    let leftover = format!("{name}.client");
+    assert!(
+        Command::new("ip")
+            .args(["netns", "add", &leftover])
+            .status()
+            .unwrap()
+            .success()
+    );
+    fs::create_dir(memory_directory().join(&name)).unwrap();
+    let mut orphan = Command::new("ip")
+        .args(["netns", "exec", &leftover, "sleep", "1000"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+
+    let mut testbed = Testbed::create().unwrap();
+    assert!(!Path::new("/run/netns").join(&leftover).exists());
+    assert!(!memory_directory().join(&name).exists());
+    assert!(
+        !orphan.wait().unwrap().success(),
+        "the killed run's process was killed"
+    );
+    assert_eq!(
+        left_behind(std::process::id()).len(),
+        4,
+        "three namespaces and a directory"
+    );
+
+    let routes = testbed.client.run("ip", &["route"]).unwrap();
+    assert_eq!(routes.lines().count(), 2);
+    assert!(
+        routes.lines().all(|route| route.contains("congctl cubic")),
+        "{routes}"
+    );
+
+    if let Ok(cores) = CorePair::parse("0,1") {
+        testbed.place(Placement::Separate(cores)).unwrap();
+        let mask = testbed
+            .proxy
+            .run("cat", &["/sys/class/net/p0/queues/rx-0/rps_cpus"])
+            .unwrap();
+        assert_eq!(
+            mask.trim_start_matches('0').trim_start_matches(',').trim(),
+            "2"
+        );
+    }
+    drop(testbed);
+    assert_eq!(left_behind(std::process::id()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_short_benchmark_gives_a_table_json_and_plots() {
+    skip_unless!("nginx", "wrk");
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(BENCH)
+        .args([
+            "--quick",
+            "--only",
+            "switch-1k,switch-close-1k,memory-switch",
+            "--peers",
+            "routed,nginx",
+        ])
+        .args(["--figures", "rate", "--idle-connections", "200", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for part in [
+        "switch, keep-alive, 1 KB",
+        "nginx",
+        "process memory per idle keep-alive client",
+    ] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    let results = carrick_lab::report::load_json(out.path()).unwrap();
+    assert!(results.complete && !results.has_faults());
+    assert_eq!((results.runs.len(), results.memory.len()), (4, 1));
+    for file in ["table.txt", "switch.svg", "memory.svg"] {
+        assert!(out.path().join(file).is_file(), "{file}");
+    }
+    // Drawn again from the raw results, the table is the same.
+    let again = Command::new(BENCH)
+        .arg("report")
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&again.stdout), said);
+}
+
+#[test]
+fn a_proxy_that_dies_fails_its_cell_visibly() {
+    skip_unless!("nginx", "wrk");
+    let out = tempfile::tempdir().unwrap();
+    let started = Instant::now();
+    let output = Command::new(BENCH)
+        .args([
+            "--quick",
+            "--only",
+            "switch-1k",
+            "--peers",
+            "carrick-copy",
+            "--figures",
+            "rate",
+        ])
+        .args(["--carrick", "/bin/false", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(
+        started.elapsed() < Duration::from_secs(12),
+        "nobody waits for a proxy that is gone"
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("FAILED") && said.contains("carrick-copy ended"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_interrupted_benchmark_leaves_nothing_behind() {
+    skip_unless!("nginx", "wrk");
+    let out = tempfile::tempdir().unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let mut bench = Command::new(BENCH)
+            .args([
+                "--only",
+                "switch-1k",
+                "--peers",
+                "routed,nginx",
+                "--figures",
+                "rate",
+                "--out",
+            ])
+            .arg(out.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = bench.id();
+        let deadline = Instant::now() + LONGEST_RUN;
+        // The origin's files are there when the first run is about to start.
+        while left_behind(pid).len() < 4 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(!bench.wait().unwrap().success());
+        assert_eq!(left_behind(pid), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_explained() {
+    for (arguments, part) in [
+        (&["--only", "switch-7k"][..], "no work `switch-7k`"),
+        (&["--peers", "apache"], "no peer `apache`"),
+        (&["--cores", "0,0"], "must differ"),
+        (&["--figures", "speed"], "no figure `speed`"),
+        (
+            &["--peers", "carrick", "--carrick", "no/such/file"],
+            "no carrick at no/such/file",
+        ),
+    ] {
+        let output = Command::new(BENCH).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(part),
+            "{arguments:?}: {said}"
+        );
+    }
+}

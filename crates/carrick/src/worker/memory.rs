@@ -1,0 +1,57 @@
+//! Giving memory back to the system after many sessions have ended: the allocator keeps it by itself, for good.
+
+/// How many sessions must have ended for it to be worth while: a few megabytes.
+const SESSIONS_MIN: usize = 1000;
+
+/// Follows the number of sessions.
+#[derive(Debug, Default)]
+pub struct Tide {
+    sessions_max: usize,
+}
+
+impl Tide {
+    /// Whether at least half of the most sessions since the last time have gone, and they were many.
+    pub fn has_ebbed(&mut self, sessions: usize) -> bool {
+        self.sessions_max = self.sessions_max.max(sessions);
+        let has_ebbed =
+            sessions <= self.sessions_max / 2 && self.sessions_max - sessions >= SESSIONS_MIN;
+        if has_ebbed {
+            self.sessions_max = sessions;
+        }
+        has_ebbed
+    }
+}
+
+/// Gives pages that the allocator does not use back to the system: malloc_trim(3). Takes a few milliseconds.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    #[expect(unsafe_code, reason = "no library has this call")]
+    // SAFETY: the function takes a number, and may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_once_when_many_have_gone() {
+        let mut tide = Tide::default();
+        assert!(!tide.has_ebbed(5000));
+        assert!(!tide.has_ebbed(2501));
+        assert!(tide.has_ebbed(2500));
+        assert!(!tide.has_ebbed(2500));
+        assert!(tide.has_ebbed(1000));
+        assert!(tide.has_ebbed(0));
+        assert!(!tide.has_ebbed(0));
+    }
+
+    #[test]
+    fn few_are_not_worth_while() {
+        let mut tide = Tide::default();
+        assert!(!tide.has_ebbed(999));
+        assert!(!tide.has_ebbed(0));
+    }
+}

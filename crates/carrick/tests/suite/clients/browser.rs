@@ -1,0 +1,114 @@
+//! A headless browser.
+use super::site::Site;
+use super::tool::{Tool, has_all};
+use super::{count, websocket};
+use crate::support::{Carrick, Place, wait_for};
+
+/// A page whose script writes down what became of its parts.
+const PAGE: &str = "<!DOCTYPE html><title>play</title><link rel=stylesheet href=style.css><script src=script.js></script>\
+<body><p id=result>nothing</p><img id=image src=picture.svg></body>";
+
+const SCRIPT: &str = "addEventListener('load', () => {
+  const style = getComputedStyle(document.getElementById('result')).display;
+  const request = new XMLHttpRequest();
+  request.open('GET', 'data.json?' + location.protocol, false);
+  request.send();
+  const width = document.getElementById('image').naturalWidth;
+  document.getElementById('result').textContent = `style ${style}, picture ${width}, data ${JSON.parse(request.responseText).data}`;
+});";
+
+fn chromium(place: &Place, carrick: &Carrick) -> Tool {
+    Tool::new("chromium", place)
+        .words("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage")
+        .words("--disable-background-networking --disable-component-update --disable-sync --disable-default-apps")
+        .words("--disable-extensions --no-default-browser-check --ignore-certificate-errors")
+        .words("--proxy-bypass-list=<-loopback> --user-data-dir=profile --dump-dom")
+        .words(&format!("--proxy-server=http://{}", carrick.forward_address()))
+}
+
+#[test]
+fn a_browser_shows_pages_by_http_and_by_https() {
+    let place = Place::claim();
+    if !has_all(&["chromium"]) {
+        return;
+    }
+    let Some(site) = Site::start(&place) else {
+        return;
+    };
+    site.put("index.html", PAGE);
+    site.put("script.js", SCRIPT);
+    site.put("style.css", "#result { display: inline-block }");
+    site.put("data.json", "{\"data\": 42}");
+    let picture = "<svg xmlns='http://www.w3.org/2000/svg' width='37' height='11'></svg>";
+    site.put("picture.svg", picture);
+    let carrick = Carrick::forward(&place);
+    for url in [site.http("/"), site.https("/")] {
+        let page = chromium(&place, &carrick).word(&url).expect();
+        assert!(
+            page.contains("style inline-block, picture 37, data 42"),
+            "{url}: {page}"
+        );
+    }
+    let https = site.https_address().to_string();
+    let lines = wait_for("the requests in the log", || {
+        let lines = carrick.access_log(1);
+        (count(&lines, "CONNECT", &https) > 0 && count(&lines, "GET", "data.json") > 0)
+            .then_some(lines)
+    });
+    for part in [
+        "/script.js",
+        "/style.css",
+        "/picture.svg",
+        "/data.json?http:",
+    ] {
+        assert_eq!(
+            count(&lines, "GET", &site.http(part)),
+            1,
+            "{part}: {lines:#?}"
+        );
+    }
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.text("target").contains(&place.ip().to_string())
+                || line.status() >= 400),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn a_browser_keeps_a_websocket_through_a_tunnel() {
+    let place = Place::claim();
+    if !has_all(&["chromium"]) {
+        return;
+    }
+    let Some(site) = Site::start(&place) else {
+        return;
+    };
+    let echo = websocket::echo_server(&place);
+    site.put(
+        "index.html",
+        format!(
+            "<!DOCTYPE html><p id=result>nothing</p><script>
+            const socket = new WebSocket('ws://{}/chat');
+            let came = 0;
+            socket.onopen = () => {{ for (let n = 0; n < 10; n++) socket.send('x'.repeat(n * 1000)); }};
+            socket.onmessage = (event) => {{
+              came += event.data.length;
+              if (event.data.length == 9000) document.getElementById('result').textContent = 'came ' + came;
+            }};
+            </script>",
+            echo.address()
+        ),
+    );
+    let carrick = Carrick::forward(&place);
+    let page = chromium(&place, &carrick)
+        .words("--virtual-time-budget=20000")
+        .word(site.http("/"))
+        .expect();
+    assert!(page.contains("came 45000"), "{page}");
+    wait_for("the tunnel in the log", || {
+        let lines = carrick.access_log(1);
+        (count(&lines, "CONNECT", &echo.address().to_string()) == 1).then_some(())
+    });
+}

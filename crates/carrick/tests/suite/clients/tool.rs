@@ -1,0 +1,150 @@
+//! A program of the machine, run in surroundings of its own: no proxy settings, no configuration, no home of the user.
+use crate::support::{PATIENCE, Place, output::Output};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+/// How long a program may take: browsers and package managers start slowly.
+const TOOL_PATIENCE: std::time::Duration = PATIENCE.saturating_mul(4);
+
+/// A program with its arguments.
+#[derive(Debug)]
+pub struct Tool {
+    name: &'static str,
+    command: Command,
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Done {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub error: String,
+}
+
+/// The path of a program; `None`, with a visible message, where it is not installed.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// Whether all of these programs are there; says which is not.
+pub fn has_all(names: &[&str]) -> bool {
+    names.iter().all(|name| find(name).is_some())
+}
+
+impl Tool {
+    /// A program that runs in the directory of a play, which is also its home.
+    pub fn new(name: &'static str, place: &Place) -> Self {
+        let path = find(name).unwrap_or_else(|| panic!("{name} was looked for before"));
+        let mut command = Command::new(path);
+        command
+            .env_clear()
+            .env("HOME", place.directory())
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(place.directory())
+            .stdin(Stdio::null());
+        // Programs that are found by way of version managers need these.
+        for name in ["PATH", "PYENV_ROOT", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        if let Some(home) = std::env::var_os("HOME").map(PathBuf::from) {
+            for (name, folder) in [("PYENV_ROOT", ".pyenv"), ("RUSTUP_HOME", ".rustup")] {
+                if std::env::var_os(name).is_none() && home.join(folder).is_dir() {
+                    command.env(name, home.join(folder));
+                }
+            }
+        }
+        Self { name, command }
+    }
+
+    /// Adds arguments, separated by white space.
+    pub fn words(mut self, words: &str) -> Self {
+        self.command.args(words.split_whitespace());
+        self
+    }
+
+    /// Adds one argument.
+    pub fn word(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.command.arg(word);
+        self
+    }
+
+    /// Sets a variable of its surroundings.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Changes where it runs.
+    pub fn at(mut self, directory: impl AsRef<std::path::Path>) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Runs it to its end, whatever that is.
+    pub fn run(mut self) -> Done {
+        // A group of its own, so that a browser's helpers end with it.
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let mut child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let out = Output::collect(child.stdout.take().expect("a pipe"));
+        let error = Output::collect(child.stderr.take().expect("a pipe"));
+        let deadline = Instant::now() + TOOL_PATIENCE;
+        let group = rustix::process::Pid::from_child(&child);
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("a state") {
+                break status;
+            }
+            if Instant::now() > deadline {
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                let _ = child.wait();
+                panic!(
+                    "{} does not end:\n{}\n{}",
+                    self.name,
+                    out.text(),
+                    error.text()
+                );
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        // Helpers that outlive it would hold its output open.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        Done {
+            status,
+            out: out.wait_for_end(),
+            error: error.wait_for_end(),
+        }
+    }
+
+    /// Runs it; it must succeed. Its standard output.
+    pub fn expect(self) -> String {
+        let shown = format!("{:?}", self.command);
+        let done = self.run();
+        assert!(
+            done.status.success(),
+            "{shown}: {}\n{}\n{}",
+            done.status,
+            done.out,
+            done.error
+        );
+        done.out
+    }
+}
