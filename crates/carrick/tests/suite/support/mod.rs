@@ -26,6 +26,7 @@ pub mod random;
 pub mod server;
 pub mod tls;
 
+pub use access_log::Line;
 pub use carrick::Carrick;
 pub use message::Response;
 pub use peer::{Ending, Peer};
