@@ -169,7 +169,7 @@ async fn exchange(
         exchange.engines().0
     });
     drop(exchange);
-    checkout.count(up, down);
+    checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     match end {

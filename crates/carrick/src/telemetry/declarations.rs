@@ -62,8 +62,8 @@ metrics! {
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Connections from clients that are open now, by worker.";
-    CLIENT_BYTES = Counter "carrick_client_bytes" "Bytes received from and sent to clients, heads included.";
-    UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Bytes received from and sent to upstreams, heads included.";
+    CLIENT_BYTES = Counter "carrick_client_bytes" "Body and tunnel bytes received from and sent to clients.";
+    UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Body and tunnel bytes received from and sent to upstreams.";
     UPSTREAM_OPENED = Counter "carrick_upstream_connections_opened" "Connections to upstreams that were opened.";
     UPSTREAM_REUSED = Counter "carrick_upstream_connections_reused" "Requests that went over an upstream connection that was open already.";
     UPSTREAM_FAILED = Counter "carrick_upstream_connections_failed" "Connections to upstreams that could not be opened.";

@@ -54,13 +54,13 @@ pub struct WorkerMetrics {
     pub connect_seconds: Histogram,
     /// From the request's being sent until the first byte of the response's head.
     pub first_byte_seconds: Histogram,
-    /// Bytes read from clients, heads included.
+    /// Body and tunnel bytes read from clients.
     pub client_bytes_received: Counter,
-    /// Bytes written to clients, heads included.
+    /// Body and tunnel bytes written to clients.
     pub client_bytes_sent: Counter,
-    /// Bytes read from upstreams, heads included.
+    /// Body and tunnel bytes read from upstreams.
     pub upstream_bytes_received: Counter,
-    /// Bytes written to upstreams, heads included.
+    /// Body and tunnel bytes written to upstreams.
     pub upstream_bytes_sent: Counter,
     /// Connections to upstreams that were opened.
     pub upstream_connections_opened: Counter,

@@ -62,7 +62,11 @@ impl Attempt<'_> {
         keep_alive: bool,
         body_sent: bool,
     ) -> Outcome {
-        checkout.count(self.trace.received, self.trace.sent);
+        checkout.count(
+            &self.client.worker.metrics,
+            self.trace.received,
+            self.trace.sent,
+        );
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.trace.sent);

@@ -5,6 +5,7 @@ use crate::config::plan::ProxyVersion;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
 use crate::proxy::trace::Trace;
+use crate::telemetry::metrics::WorkerMetrics;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use rustix::net::{RecvFlags, recv};
 use std::time::{Duration, Instant};
@@ -130,8 +131,10 @@ pub async fn checkout(
 
 impl Checkout {
     /// Counts bytes that went to and came from the server.
-    pub fn count(&self, sent_bytes: u64, received_bytes: u64) {
+    pub fn count(&self, metrics: &WorkerMetrics, sent_bytes: u64, received_bytes: u64) {
         use std::sync::atomic::Ordering::Relaxed;
+        metrics.upstream_bytes_sent.add(sent_bytes);
+        metrics.upstream_bytes_received.add(received_bytes);
         if let Some(active) = &self.active {
             active.server().bytes_sent.fetch_add(sent_bytes, Relaxed);
             active

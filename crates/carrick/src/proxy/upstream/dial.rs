@@ -1,5 +1,5 @@
 //! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
-use super::{Unreachable, Upstream};
+use super::{Counted, Unreachable, Upstream};
 use crate::config::plan::ServerAddress;
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
@@ -35,12 +35,12 @@ pub async fn dial(
             }
         }
     };
-    let result = match tokio::time::timeout(limit, connecting).await {
+    let mut result = match tokio::time::timeout(limit, connecting).await {
         Ok(result) => result,
         Err(_) => Err(Unreachable::TimedOut),
     };
-    match &result {
-        Ok(_) => worker.metrics.upstream_connections_opened.add(1),
+    match &mut result {
+        Ok(upstream) => upstream.counted = Some(Counted::on(&worker.metrics)),
         Err(Unreachable::Shortage) => {
             worker.metrics.limits.reached(Limit::Descriptors);
             worker.metrics.upstream_connections_failed.add(1);

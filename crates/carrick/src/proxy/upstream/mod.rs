@@ -5,8 +5,10 @@ pub mod group;
 pub mod idle;
 pub mod origins;
 
+use crate::telemetry::metrics::WorkerMetrics;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::net::TcpStream;
 
 /// A connection to an upstream, ready for a request.
@@ -20,6 +22,27 @@ pub struct Upstream {
     pub reused: bool,
     /// Most bytes to read when a response is expected; see [`Upstream::expect_like`].
     pub first_read_bytes: usize,
+    /// Counts the connection as open while it is.
+    pub counted: Option<Counted>,
+}
+
+/// A connection that is counted as open, until dropped.
+#[derive(Debug)]
+pub struct Counted(Arc<WorkerMetrics>);
+
+impl Counted {
+    /// Counts one more.
+    #[must_use]
+    pub fn on(metrics: &Arc<WorkerMetrics>) -> Self {
+        metrics.upstream_connections_opened.add(1);
+        Self(Arc::clone(metrics))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.upstream_connections_closed.add(1);
+    }
 }
 
 /// A response body from which on the next one is taken to be spliced, too.
@@ -37,6 +60,7 @@ impl Upstream {
             address,
             reused: false,
             first_read_bytes: usize::MAX,
+            counted: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::support::{Carrick, Peer, Place, Server};
 struct Stage {
     server: Server,
     carrick: Carrick,
-    place: Place,
+    _place: Place,
 }
 
 impl Stage {
@@ -31,7 +31,7 @@ impl Stage {
         Self {
             server,
             carrick,
-            place,
+            _place: place,
         }
     }
 

@@ -1,4 +1,4 @@
-//! `CONNECT`.
+//! `CONNECT`: tunnels to where the client wants, and the ports that it may name.
 use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Ending, Place, Server};
 

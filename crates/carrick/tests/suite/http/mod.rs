@@ -1,8 +1,22 @@
 //! The way of one request through the switch, and back: what of its head stays, goes and comes.
+mod connecting;
 mod fields;
-mod limits;
+mod places;
+mod rate;
+mod time_outs;
 
-use crate::support::{Carrick, Place, Server};
+use crate::support::carrick::switch_text;
+use crate::support::{Carrick, Place, Server, wait_for};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A switch to `server` with further tables in its configuration.
+fn start(place: &Place, server: &Server, tables: &str) -> Carrick {
+    Carrick::start(
+        place,
+        &format!("{tables}\n{}", switch_text(&[server.address()])),
+    )
+}
 
 #[test]
 fn a_request_goes_to_the_server_and_its_response_comes_back() {
@@ -45,4 +59,77 @@ fn a_request_goes_to_the_server_and_its_response_comes_back() {
             "{line:?}"
         );
     }
+}
+
+#[test]
+fn the_access_log_goes_to_standard_output_in_the_combined_format() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[log]\naccess = \"stdout\"\nformat = \"combined\"",
+    );
+    let mut client = carrick.connect();
+    client.send(
+        "GET /x HTTP/1.1\r\nHost: a\r\nReferer: http://b/\"\\\r\nUser-Agent: play \u{e9}\r\n\r\n",
+    );
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_response("GET").text(), "ok");
+    drop(client);
+    let output = carrick.stop().standard_output;
+    let [line] = output.lines().collect::<Vec<_>>()[..] else {
+        panic!("one line was wanted: {output:?}")
+    };
+    assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+    let request =
+        "] \"GET /x HTTP/1.1\" 200 2 \"http://b/\\x22\\x5C\" \"play \\xC3\\xA9\" mode=switch ";
+    assert!(
+        line.to_lowercase().contains(&request.to_lowercase()),
+        "{line}"
+    );
+    assert!(
+        line.contains(&format!(" upstream=u server={} ", server.address())),
+        "{line}"
+    );
+}
+
+#[test]
+fn connections_and_bytes_are_counted_on_both_sides() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &server, "[workers]\ncount = 1");
+    let mut upstream = None;
+    for close in ["", "Connection: close\r\n"] {
+        let mut client = carrick.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
+        let upstream = upstream.get_or_insert_with(|| server.accept());
+        upstream.read_head();
+        upstream.expect("abc");
+        upstream.send(format!(
+            "HTTP/1.1 200 OK\r\n{close}Content-Length: 5\r\n\r\nhello"
+        ));
+        assert_eq!(client.read_response("POST").text(), "hello");
+        let open = if close.is_empty() { 1.0 } else { 0.0 };
+        wait_for("the count of connections", || {
+            (carrick.metric("carrick_upstream_connections_open", &[]) == open).then_some(())
+        });
+    }
+    for name in [
+        "carrick_client_bytes_total",
+        "carrick_upstream_bytes_total",
+        "carrick_server_bytes_total",
+    ] {
+        assert_eq!(carrick.wait_for_metric(name, &[], 16.0), 16.0, "{name}");
+    }
+    assert_eq!(
+        carrick.metric("carrick_upstream_connections_opened_total", &[]),
+        1.0
+    );
+    assert_eq!(carrick.metric("carrick_server_requests_total", &[]), 2.0);
+    wait_for("nothing to be under way", || {
+        (carrick.metric("carrick_server_active", &[]) == 0.0).then_some(())
+    });
 }

@@ -93,11 +93,6 @@ impl Peer {
         self.stream.local_addr().expect("an address")
     }
 
-    /// The other end's address.
-    pub fn peer_address(&self) -> SocketAddr {
-        self.stream.peer_addr().expect("an address")
-    }
-
     /// A second handle for another thread, which reads or writes while this one does the other; what was read ahead stays here.
     pub fn second(&self) -> Self {
         Self {

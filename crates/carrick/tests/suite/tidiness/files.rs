@@ -19,10 +19,6 @@ const LONGER: &[(&str, &str)] = &[
         "crates/carrick/tests/suite/config/mistakes.rs",
         "a table of mistakes and the messages for them",
     ),
-    (
-        "crates/carrick/tests/suite/refusals/request.rs",
-        "a table of requests that are refused",
-    ),
 ];
 
 /// Parts of paths that exist on one machine only, and hosts of package registries. Written in two parts, so that this file

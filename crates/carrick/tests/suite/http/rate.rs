@@ -1,0 +1,133 @@
+//! The least rate of clients.
+use super::{GET, start};
+use crate::support::{Peer, Place, Server};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_body_slower_than_rate_min_is_cut_off() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[limits]\nrate_min = \"10 KB\"\n[timeouts]\nhead = \"500ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    // The bytes come steadily, so that no idle time-out is reached.
+    for framing in [
+        "Content-Length: 1000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nfffff\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n",
+    ] {
+        let mut client = carrick.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        let mut sender = client.second();
+        let is_small_chunks = framing.ends_with("chunked\r\n\r\n");
+        let sending = std::thread::spawn(move || {
+            let block: &[u8] = if is_small_chunks {
+                b"a\r\n0123456789\r\n"
+            } else {
+                b"0123456789"
+            };
+            let begun = Instant::now();
+            while sender.try_send(block).is_ok() && begun.elapsed() < crate::support::PATIENCE {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let response = client.read_response("POST");
+        assert_eq!(response.status, 408, "{framing:?}");
+        drop(client);
+        sending.join().expect("no panic");
+        let _ = upstream.read_ending();
+    }
+    assert_eq!(carrick.limit_reached("rate_min"), 3.0);
+}
+
+#[test]
+fn a_body_faster_than_rate_min_is_not_cut_off() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[limits]\nrate_min = \"1 KB\"\n[timeouts]\nhead = \"300ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    let mut client = carrick.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+    let mut upstream = server.accept();
+    upstream.read_head();
+    for _ in 0..20 {
+        client.send([b'x'; 10_000]);
+        upstream.expect([b'x'; 10_000]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.read_response("POST").status, 204);
+}
+
+#[test]
+fn a_reader_slower_than_rate_min_is_cut_off() {
+    let place = Place::claim();
+    let server = Server::listen_with_buffers(&place, 4096);
+    let carrick = start(
+        &place,
+        &server,
+        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"500ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    let mut client = Peer::connect_with_buffers(carrick.listener(), 4096);
+    client.send(GET);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+    let sending = std::thread::spawn(move || {
+        let block = vec![b'x'; 64 * 1024];
+        while upstream.try_send(&block).is_ok() {}
+    });
+    client.read_head();
+    let begun = Instant::now();
+    while !sending.is_finished() && begun.elapsed() < crate::support::PATIENCE {
+        let _ = std::io::Read::read(&mut client.stream(), &mut [0; 1000]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    sending.join().expect("no panic");
+    let line = &carrick.access_log(1)[0];
+    assert_eq!(line.text("ended"), "too_slow");
+    assert_eq!(carrick.limit_reached("rate_min"), 1.0);
+}
+
+/// The least rate is asked of clients: a server that streams slowly is none.
+#[test]
+fn a_slow_server_is_not_held_to_rate_min() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[limits]\nrate_min = \"1 MB\"\n[timeouts]\nhead = \"200ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    for (framing, piece, end) in [
+        ("Content-Length: 100", "0123456789", ""),
+        (
+            "Transfer-Encoding: chunked",
+            "a\r\n0123456789\r\n",
+            "0\r\n\r\n",
+        ),
+        ("Content-Length: 1000000", "0123456789", ""),
+    ] {
+        let mut client = carrick.connect();
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n"));
+        client.read_head();
+        for _ in 0..10 {
+            upstream.send(piece);
+            client.expect(piece);
+            std::thread::sleep(Duration::from_millis(60));
+        }
+        upstream.send(end);
+        client.expect(end);
+    }
+    assert_eq!(carrick.limit_reached("rate_min"), 0.0);
+}

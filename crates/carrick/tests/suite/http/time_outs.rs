@@ -1,0 +1,265 @@
+//! Time-outs: clients and servers that are slow or silent.
+use super::{GET, start};
+use crate::support::{Ending, Peer, Place, Server, wait_for};
+use std::time::{Duration, Instant};
+
+/// A head that comes byte by byte, each in time, is not in time as a whole.
+#[test]
+fn a_head_that_trickles_is_answered_408_and_closed() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nhead = \"600ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    let mut client = carrick.connect();
+    let mut sender = client.second();
+    let sending = std::thread::spawn(move || {
+        for byte in GET.bytes().cycle() {
+            if byte == b'\n' || sender.try_send([byte]).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let begun = Instant::now();
+    let response = client.read_response("GET");
+    assert_eq!(response.status, 408);
+    assert_eq!(response.field("connection").as_deref(), Some("close"));
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+    assert!(client.read_ending().bytes().is_empty());
+    sending.join().expect("no panic");
+    assert_eq!(carrick.limit_reached("head_timeout"), 1.0);
+    let line = &carrick.access_log(1)[0];
+    assert_eq!((line.status(), line.text("ended")), (408, "head_timeout"));
+    server.expect_nobody();
+}
+
+/// The time begins with the request, also with the second one on a connection.
+#[test]
+fn the_second_head_has_its_own_time() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nhead = \"600ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+    );
+    let mut client = carrick.connect();
+    client.send(GET);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.read_response("GET").status, 204);
+    // Longer than a head may take: between requests it is the idle time that counts.
+    std::thread::sleep(Duration::from_millis(900));
+    client.send("GET / HT");
+    std::thread::sleep(Duration::from_millis(200));
+    client.send("TP/1.1\r\nHost: a\r\n\r\n");
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.read_response("GET").status, 204);
+    client.send("GET / HT");
+    assert_eq!(client.read_response("GET").status, 408);
+}
+
+/// Nobody asked anything: there is nothing to answer.
+#[test]
+fn clients_that_send_nothing_are_closed_without_a_word() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nhead = \"300ms\"\nidle = \"500ms\"\ndrain = \"1s\"",
+    );
+    carrick.connect().expect_end();
+    // Between two requests, too.
+    let mut client = carrick.connect();
+    client.send(GET);
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.read_response("GET").status, 204);
+    client.expect_end();
+    assert!(carrick.limit_reached("idle_timeout") >= 1.0);
+}
+
+#[test]
+fn a_server_that_is_silent_too_long_is_504_and_its_connection_is_closed() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"",
+    );
+    for request in [
+        GET,
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
+    ] {
+        for part in ["", "HTTP/1.1 200 OK\r\nX: "] {
+            let mut client = carrick.connect();
+            client.send(request);
+            let mut upstream = server.accept();
+            upstream.read_head();
+            upstream.send(part);
+            let response = client.read_response("GET");
+            assert_eq!(response.status, 504, "{}", response.head);
+            assert!(matches!(
+                upstream.read_ending(),
+                Ending::Closed(_) | Ending::Reset(_)
+            ));
+            server.expect_nobody();
+        }
+    }
+    assert_eq!(carrick.limit_reached("idle_timeout"), 4.0);
+}
+
+#[test]
+fn a_body_that_stalls_ends_with_the_idle_time_out() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"",
+    );
+    // Up: the client is told.
+    for body in [
+        "Content-Length: 10\r\n\r\nhello",
+        "Content-Length: 1000000\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nfffff\r\nhello",
+    ] {
+        let mut client = carrick.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}"));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        let response = client.read_response("POST");
+        assert_eq!(
+            (response.status, response.field("connection").as_deref()),
+            (408, Some("close")),
+            "{body:?}"
+        );
+        let _ = upstream.read_ending();
+    }
+    // Down: it notices that the rest is missing.
+    for body in [
+        "Content-Length: 10\r\n\r\nhello",
+        "Content-Length: 1000000\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nfffff\r\nhello",
+        "X: until-close\r\n\r\nhello",
+    ] {
+        let mut client = carrick.connect();
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{body}"));
+        client.read_head();
+        let ending = client.read_ending();
+        assert!(matches!(ending, Ending::Reset(_)), "{body:?}: {ending:?}");
+        let _ = upstream.read_ending();
+    }
+}
+
+/// Whose fault it is decides the answer: here the client sends, and the server does not read.
+#[test]
+fn a_server_that_does_not_read_a_body_is_504_not_408() {
+    let place = Place::claim();
+    let server = Server::listen_with_buffers(&place, 4096);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"700ms\"\ndrain = \"1s\"",
+    );
+    for framing in [
+        "Content-Length: 100000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5f5e100\r\n",
+    ] {
+        let mut client = carrick.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
+        let mut sender = client.second();
+        let sending = std::thread::spawn(move || {
+            let block = vec![b'x'; 64 * 1024];
+            while sender.try_send(&block).is_ok() {}
+        });
+        let _upstream = server.accept();
+        let head = client.read_head();
+        assert!(head.starts_with("HTTP/1.1 504 "), "{framing:?}: {head}");
+        drop(client);
+        sending.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    for engine in ["copy", "pipe"] {
+        let place = Place::claim();
+        let carrick = start(
+            &place,
+            &server,
+            &format!(
+                "[splice]\nengine = \"{engine}\"\n[timeouts]\nidle = \"700ms\"\ndrain = \"1s\""
+            ),
+        );
+        let mut client = Peer::connect_with_buffers(carrick.listener(), 4096);
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+        let block = vec![b'x'; 64 * 1024];
+        wait_for("the upstream connection's end", || {
+            upstream.try_send(&block).is_err().then_some(())
+        });
+        wait_for("the client's end", || {
+            (carrick.clients_open() == 0.0).then_some(())
+        });
+        assert_eq!(carrick.access_log(1)[0].status(), 200);
+    }
+}
+
+/// Whoever does not read must not make carrick think that the server is ill.
+#[test]
+fn a_client_that_does_not_read_does_not_mark_the_server() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"500ms\"\ndrain = \"1s\"",
+    );
+    for framing in [
+        "Content-Length: 100000000\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5f5e100\r\n",
+        "X: until-close\r\n\r\n",
+    ] {
+        let mut client = Peer::connect_with_buffers(carrick.listener(), 4096);
+        client.send(GET);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(format!("HTTP/1.1 200 OK\r\n{framing}"));
+        let block = vec![b'x'; 64 * 1024];
+        wait_for("the upstream connection's end", || {
+            upstream.try_send(&block).is_err().then_some(())
+        });
+        // Reading on late must not look like a whole response.
+        assert!(
+            matches!(client.read_ending(), Ending::Reset(_)),
+            "{framing:?}"
+        );
+    }
+    assert_eq!(carrick.metric("carrick_server_failures_total", &[]), 0.0);
+    assert_eq!(carrick.limit_reached("idle_timeout"), 3.0);
+    let lines = carrick.access_log(3);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.text("ended") == "idle_timeout"),
+        "{lines:?}"
+    );
+}
