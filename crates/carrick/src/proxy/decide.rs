@@ -163,7 +163,7 @@ async fn authenticate(
         .field(bytes, "proxy-authorization")
         .and_then(credentials::read_basic);
     if let Some(given) = given
-        && users.verify(&given).await
+        && Box::pin(users.verify(&given)).await
     {
         *user = Some(given.user);
         return None;

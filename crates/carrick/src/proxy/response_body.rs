@@ -74,7 +74,9 @@ impl Response<'_> {
                 self.pass_bytes(means, upstream, client, timer, length)
                     .await
             }
-            ResponseBody::Chunked => self.pass_chunked(means, upstream, client, timer).await,
+            ResponseBody::Chunked => {
+                Box::pin(self.pass_chunked(means, upstream, client, timer)).await
+            }
             ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
         }
     }

@@ -55,8 +55,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
             }
         }
         follow_configuration(&mut client);
-        // Boxed: an idle client should not carry the room that a request needs.
-        match Box::pin(serve_request(&mut client, scratch)).await {
+        match serve_request(&mut client, scratch).await {
             (Next::Request, kept) => scratch = kept.unwrap_or_else(|| client.worker.scratch.take()),
             (Next::Close, _) => return,
             (Next::CloseGently, _) => return reply::close_gently(&mut client).await,
@@ -131,13 +130,16 @@ fn follow_configuration(client: &mut Client) {
 async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
     let mut trace = Trace::new();
     if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
-        return (refuse_head(client, &scratch, trace, no_head).await, None);
+        return (
+            Box::pin(refuse_head(client, &scratch, trace, no_head)).await,
+            None,
+        );
     }
     let next = match decide(client, &scratch, &mut trace.user).await {
-        Decision::Reply(reply) => send_reply(client, &scratch, &mut trace, &reply).await,
+        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, &mut trace, &reply)).await,
         Decision::Tunnel(destination) => {
             return (
-                tunnel::run_connect(client, scratch, destination, trace).await,
+                Box::pin(tunnel::run_connect(client, scratch, destination, trace)).await,
                 None,
             );
         }
@@ -145,15 +147,23 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
             match relay(client, &mut scratch, &destination, &mut trace).await {
                 Outcome::Tunnel(checkout) => {
                     return (
-                        tunnel::run_upgraded(client, scratch, checkout, destination.engine, trace)
-                            .await,
+                        Box::pin(tunnel::run_upgraded(
+                            client,
+                            scratch,
+                            checkout,
+                            destination.engine,
+                            trace,
+                        ))
+                        .await,
                         None,
                     );
                 }
                 Outcome::Answered { passed, keep_alive } => {
                     after_response(client, &scratch, passed, keep_alive)
                 }
-                Outcome::Failed(failure) => failed(client, &scratch, &mut trace, failure).await,
+                Outcome::Failed(failure) => {
+                    Box::pin(failed(client, &scratch, &mut trace, failure)).await
+                }
             }
         }
     };

@@ -120,7 +120,8 @@ pub async fn relay(
             trace,
         };
         let result = if has_body {
-            under_way.with_body(checkout).await
+            // Boxed: what few requests need should not make every session larger.
+            Box::pin(under_way.with_body(checkout)).await
         } else {
             under_way.without_body(checkout).await
         };

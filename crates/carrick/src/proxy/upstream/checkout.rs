@@ -187,7 +187,8 @@ async fn timed_dial(
 ) -> Result<Upstream, Unreachable> {
     let begun = Instant::now();
     let limit: Duration = client.live.plan().timeouts.connect;
-    let result = dial(&client.worker, server, access, limit).await;
+    // Boxed: most requests find a connection that is open already.
+    let result = Box::pin(dial(&client.worker, server, access, limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
         client
             .worker
