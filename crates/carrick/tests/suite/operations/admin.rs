@@ -90,6 +90,11 @@ fn status_and_metrics_agree_with_what_happened() {
     far_end.send("123");
     tunnel.expect("123");
 
+    // Counts follow the last byte of an answer by a moment.
+    wait_for("the requests to be over", || {
+        let active = &carrick.status()["upstreams"][0]["servers"][0]["active"];
+        (*active == 0).then_some(())
+    });
     let status = carrick.status();
     assert_eq!(status["pid"], carrick.pid().as_raw_nonzero().get());
     assert_eq!(status["state"], "serving");

@@ -156,13 +156,19 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
     for part in [
         "forward proxy on 127.0.0.1:3128: CONNECT to any port",
         "admin on 127.0.0.1:3129",
-        "engine copy usable",
         "curl -x http://127.0.0.1:3128 http://example.org/\n",
         "curl -x http://127.0.0.1:3128 https://example.org/\n",
         "curl http://127.0.0.1:3129/status\n",
     ] {
         assert!(banner.contains(part), "{part:?} is missing in:\n{banner}");
     }
+    let copy = banner
+        .lines()
+        .find(|line| line.trim_start().starts_with("engine copy "));
+    assert!(
+        copy.is_some_and(|line| line.contains(" usable")),
+        "{banner}"
+    );
     let target = format!("http://{}/hello", server.address());
     let mut client = Peer::connect(([127, 0, 0, 1], 3128).into());
     let request = format!(
