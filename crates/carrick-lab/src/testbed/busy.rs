@@ -66,9 +66,9 @@ pub struct Busy {
     pub busy_seconds: f64,
     /// Seconds in which the hypervisor ran something else (part of `busy_seconds`; resolution 10 ms).
     pub stolen_seconds: f64,
-    #[serde(default)]
     /// What the timer tick's samples would make of it (user, nice, system, irq, softirq of `/proc/stat`); for
     /// comparison only.
+    #[serde(default)]
     pub sampled_seconds: f64,
 }
 
