@@ -54,6 +54,7 @@ pub struct Reading {
     at: Instant,
     idle: Duration,
     stolen: Duration,
+    sampled: Duration,
 }
 
 /// What happened on the core between two readings.
@@ -65,6 +66,10 @@ pub struct Busy {
     pub busy_seconds: f64,
     /// Seconds in which the hypervisor ran something else (part of `busy_seconds`; resolution 10 ms).
     pub stolen_seconds: f64,
+    /// What the timer tick's samples would make of it (user, nice, system, irq, softirq of `/proc/stat`); for
+    /// comparison only.
+    #[serde(default)]
+    pub sampled_seconds: f64,
 }
 
 impl BusyMeter {
@@ -118,10 +123,14 @@ impl BusyMeter {
             Source::Stat => stat_fields(&stat, self.core).map(|fields| fields.idle),
         };
         let idle = idle.with_context(|| format!("no idle time of core {}", self.core))?;
-        let stolen = stat_fields(&stat, self.core)
-            .map(|fields| fields.stolen)
-            .unwrap_or_default();
-        Ok(Reading { at, idle, stolen })
+        let fields = stat_fields(&stat, self.core)
+            .with_context(|| format!("{STAT} lacks core {}", self.core))?;
+        Ok(Reading {
+            at,
+            idle,
+            stolen: fields.stolen,
+            sampled: fields.sampled,
+        })
     }
 }
 
@@ -135,6 +144,7 @@ impl Reading {
             busy_seconds: wall
                 .saturating_sub(self.idle.saturating_sub(earlier.idle))
                 .as_secs_f64(),
+            sampled_seconds: self.sampled.saturating_sub(earlier.sampled).as_secs_f64(),
             stolen_seconds: self.stolen.saturating_sub(earlier.stolen).as_secs_f64(),
         }
     }
@@ -164,6 +174,7 @@ fn idle_in_timer_list(text: &str, core: usize) -> Option<Duration> {
 
 struct StatFields {
     idle: Duration,
+    sampled: Duration,
     stolen: Duration,
 }
 
@@ -181,6 +192,7 @@ fn stat_fields(text: &str, core: usize) -> Option<StatFields> {
     let to_duration = |ticks: u64| Duration::from_millis(ticks * 1000 / STAT_TICKS_PER_SECOND);
     Some(StatFields {
         idle: to_duration(ticks.get(3)? + ticks.get(4)?),
+        sampled: to_duration(ticks.get(..3)?.iter().chain(ticks.get(5..7)?).sum()),
         stolen: to_duration(*ticks.get(7)?),
     })
 }

@@ -202,9 +202,7 @@ async fn accept_all(worker: &Rc<Worker>, socket: &TcpListener, address: SocketAd
         wait_for_room(worker).await;
         match socket.accept().await {
             Ok((client, peer)) => {
-                // Another worker may have taken the last place since: the client waits here instead of in the kernel.
-                wait_for_room(worker).await;
-                admit(worker, client, peer, address);
+                admit(worker, client, peer, address).await;
             }
             Err(error) if is_shortage(&error) => {
                 worker.metrics.limits.reached(Limit::Descriptors);
@@ -239,17 +237,18 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
     // A client that came by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let admitted = match worker.admission.admit(peer.ip()) {
-        Ok(admitted) => admitted,
-        Err(full) => {
-            match full {
-                Full::Connections => worker.metrics.limits.reached(Limit::Connections),
-                Full::PerClient => worker.metrics.limits.reached(Limit::ConnectionsPerClient),
+    let admitted = loop {
+        match worker.admission.admit(peer.ip()) {
+            Ok(admitted) => break admitted,
+            // Another worker took the last place since: the client waits here instead of in the kernel.
+            Err(Full::Connections) => wait_for_room(worker).await,
+            Err(Full::PerClient) => {
+                worker.metrics.limits.reached(Limit::ConnectionsPerClient);
+                return;
             }
-            return;
         }
     };
     let client = Rc::new(client);

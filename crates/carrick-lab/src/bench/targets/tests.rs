@@ -28,6 +28,7 @@ pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
             wall_seconds: 1.0,
             busy_seconds,
             stolen_seconds: 0.0,
+            sampled_seconds: 0.0,
         }),
         process_seconds: None,
         foreign_cores: None,

@@ -46,6 +46,10 @@ fn stat_is_read_per_core_and_adds_iowait() {
     assert_eq!(fields.idle, Duration::from_millis(1500));
     assert_eq!(fields.stolen, Duration::from_millis(140));
     assert_eq!(
+        fields.sampled,
+        Duration::from_millis((7546 + 1720 + 12) * 10)
+    );
+    assert_eq!(
         stat_fields(STAT_TEXT, 10).unwrap().idle,
         Duration::from_millis(3500)
     );
@@ -59,6 +63,7 @@ fn busy_is_wall_less_idle_and_never_negative() {
         at: start + Duration::from_millis(wall_ms),
         idle: Duration::from_millis(idle_ms),
         stolen: Duration::ZERO,
+        sampled: Duration::ZERO,
     };
     let busy = reading(1000, 900).since(&reading(0, 100));
     assert!((busy.busy_seconds - 0.2).abs() < 1e-9);

@@ -2,7 +2,10 @@
 use super::site::Site;
 use super::tool::{Tool, has_all};
 use super::{count, websocket};
-use crate::support::{Carrick, Place, wait_for};
+use crate::support::server::{Serving, answer_requests};
+use crate::support::{Carrick, Place, Server, wait_for};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A page whose script writes down what became of its parts.
 const PAGE: &str = "<!DOCTYPE html><title>play</title><link rel=stylesheet href=style.css><script src=script.js></script>\
@@ -76,6 +79,23 @@ fn a_browser_shows_pages_by_http_and_by_https() {
     );
 }
 
+/// A server that answers `/held` only after somebody has asked for `/release`.
+fn holding_server(place: &Place) -> Serving {
+    let released = Arc::new(AtomicBool::new(false));
+    Server::listen(place).serve(move |peer, _| {
+        let released = Arc::clone(&released);
+        answer_requests(peer, move |head| {
+            if head.starts_with("GET /release ") {
+                released.store(true, Ordering::SeqCst);
+            }
+            wait_for("the release", || {
+                released.load(Ordering::SeqCst).then_some(())
+            });
+            b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()
+        });
+    })
+}
+
 #[test]
 fn a_browser_keeps_a_websocket_through_a_tunnel() {
     let place = Place::claim();
@@ -86,26 +106,29 @@ fn a_browser_keeps_a_websocket_through_a_tunnel() {
         return;
     };
     let echo = websocket::echo_server(&place);
+    let holding = holding_server(&place);
+    // The browser shows the page once its picture has come, and that comes once the conversation is over.
     site.put(
         "index.html",
         format!(
-            "<!DOCTYPE html><p id=result>nothing</p><script>
-            const socket = new WebSocket('ws://{}/chat');
+            "<!DOCTYPE html><p id=result>nothing</p><img src=http://{1}/held><script>
+            const socket = new WebSocket('ws://{0}/chat');
             let came = 0;
             socket.onopen = () => {{ for (let n = 0; n < 10; n++) socket.send('x'.repeat(n * 1000)); }};
             socket.onmessage = (event) => {{
               came += event.data.length;
-              if (event.data.length == 9000) document.getElementById('result').textContent = 'came ' + came;
+              if (event.data.length == 9000) {{
+                document.getElementById('result').textContent = 'came ' + came;
+                new Image().src = 'http://{1}/release';
+              }}
             }};
             </script>",
-            echo.address()
+            echo.address(),
+            holding.address()
         ),
     );
     let carrick = Carrick::forward(&place);
-    let page = chromium(&place, &carrick)
-        .words("--virtual-time-budget=20000")
-        .word(site.http("/"))
-        .expect();
+    let page = chromium(&place, &carrick).word(site.http("/")).expect();
     assert!(page.contains("came 45000"), "{page}");
     wait_for("the tunnel in the log", || {
         let lines = carrick.access_log(1);
