@@ -7,7 +7,8 @@ RELEASE = target/release/carrick
 NEEDED_TO_BUILD = cc=gcc
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat
-NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk
+NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
+	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 
 .PHONY: run build test lint deny bench man deb fuzz clean need-rust
 

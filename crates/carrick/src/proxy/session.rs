@@ -13,7 +13,7 @@ use super::upstream::Unreachable;
 use crate::telemetry::metrics::Limit;
 use crate::worker::io::{is_readable, read_some, try_read_some};
 use crate::worker::scratch::{Lent, Scratch};
-use carrick_logic::http1::{BodyLength, Refusal};
+use carrick_logic::http1::{BodyLength, Method, Refusal};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -244,9 +244,12 @@ async fn send_reply(
 ) -> Next {
     let head = &scratch.request_head;
     // A body that nobody reads would be taken for the next request.
+    // What comes after a refused CONNECT may be meant for the tunnel; only credentials are asked for on the same connection.
+    let may_be_tunnel =
+        head::has_tunnel_bytes(scratch) || (head.method == Method::Connect && reply.status != 407);
     let keep_alive = head.keep_alive
         && head.body == BodyLength::None
-        && !head::has_tunnel_bytes(scratch)
+        && !may_be_tunnel
         && !client.is_last
         && !client.worker.is_draining();
     let asked = Asked {

@@ -45,20 +45,15 @@ pub async fn run_connect(
         Err(unreachable) => {
             let reply = unreachable_reply(&unreachable);
             let head = &scratch.request_head;
-            // What came after the head was meant for the tunnel, not for us.
-            let clean = scratch.request.len() == head.head_bytes;
+            // What comes now was meant for the tunnel, not for us: no other request is read from this connection.
             let asked = Asked {
                 method: head.method,
                 version: head.version,
-                keep_alive: head.keep_alive && clean,
+                keep_alive: false,
             };
-            let sent = reply::send(client, &reply, asked, &mut trace).await;
+            reply::send(client, &reply, asked, &mut trace).await;
             trace.finish(client, &scratch.request, Some(head));
-            return if sent && head.keep_alive && clean {
-                Next::Request
-            } else {
-                Next::CloseGently
-            };
+            return Next::CloseGently;
         }
     };
     trace.status = 200;
