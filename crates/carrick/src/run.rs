@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -90,7 +90,7 @@ impl Program {
         ));
         let control = Control::start(Arc::clone(&state))?;
         let listeners = worker::bind_all(&plan)?;
-        announce(&plan, &features, listeners.first());
+        let banner = banner(&plan, &features, listeners.first());
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
@@ -104,6 +104,7 @@ impl Program {
             cut_off: false,
         });
         let mut workers = Vec::new();
+        let (started, starts) = mpsc::channel();
         for (number, (listeners, metrics)) in listeners.into_iter().zip(metrics).enumerate() {
             let parts = WorkerParts {
                 number,
@@ -118,8 +119,17 @@ impl Program {
                 metrics,
                 admission: Arc::clone(&admission),
             };
-            workers.push(start_worker(parts)?);
+            workers.push(start_worker(parts, started.clone())?);
         }
+        drop(started);
+        for _ in &workers {
+            // Each says how it began; a thread that ends without a word has panicked.
+            starts
+                .recv()
+                .unwrap_or_else(|_| Err(io::Error::other("a worker did not start")))?;
+        }
+        // The banner is for people; where nobody reads it, nothing is lost.
+        let _ = io::stderr().write_all(banner.as_bytes());
         Ok(Self {
             source,
             state,
@@ -244,13 +254,22 @@ fn warn_of(problems: &[config::problem::Problem]) {
     }
 }
 
-fn start_worker(parts: WorkerParts) -> io::Result<JoinHandle<()>> {
+/// Starts a worker's thread, which says by `started` whether it could begin.
+fn start_worker(
+    parts: WorkerParts,
+    started: mpsc::Sender<io::Result<()>>,
+) -> io::Result<JoinHandle<()>> {
     let number = parts.number;
     std::thread::Builder::new()
         .name(format!("worker-{number}"))
         .spawn(move || {
-            if let Err(error) = worker::run(parts) {
-                tracing::error!(worker = number, "worker cannot run: {error}");
+            // Nobody listens any more only if another worker has failed.
+            let begun = || {
+                let _ = started.send(Ok(()));
+            };
+            if let Err(error) = worker::run(parts, begun) {
+                let text = format!("worker {number} cannot run: {error}");
+                let _ = started.send(Err(io::Error::new(error.kind(), text)));
             }
         })
 }
@@ -302,8 +321,8 @@ fn engine_statuses(features: &[Feature]) -> Vec<EngineStatus> {
         .collect()
 }
 
-/// Says what is listened on, which engines are usable, and what to try.
-fn announce(plan: &Plan, features: &[Feature], bound: Option<&Bound>) {
+/// What is listened on, which engines are usable, and what to try.
+fn banner(plan: &Plan, features: &[Feature], bound: Option<&Bound>) -> String {
     let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
     for line in config::summary::lines(plan) {
         text += &format!("  {line}\n");
@@ -328,8 +347,7 @@ fn announce(plan: &Plan, features: &[Feature], bound: Option<&Bound>) {
     for command in commands_to_try(plan) {
         text += &format!("  {command}\n");
     }
-    // The banner is for people; where nobody reads it, nothing is lost.
-    let _ = io::stderr().write_all(text.as_bytes());
+    text
 }
 
 fn commands_to_try(plan: &Plan) -> Vec<String> {

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -99,8 +99,12 @@ impl Admin {
     }
 }
 
+/// How often it is told that nobody can be let in.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
 async fn accept(listener: TcpListener, state: Arc<ControlState>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut told: Option<Instant> = None;
     loop {
         if slots.available_permits() == 0 {
             state.metrics.admin_connections_full.add(1);
@@ -117,7 +121,11 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
                 });
             }
             Err(error) => {
-                tracing::warn!("admin cannot accept a connection: {error}");
+                // A shortage that goes on, or comes back, is not told each time.
+                if told.is_none_or(|before| before.elapsed() >= TELL_EVERY) {
+                    told = Some(Instant::now());
+                    tracing::warn!("admin cannot accept a connection: {error}");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

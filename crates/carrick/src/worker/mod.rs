@@ -152,18 +152,18 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Runs a worker on this thread until it has drained.
+/// Runs a worker on this thread until it has drained; calls `started` once it accepts.
 ///
 /// # Errors
 /// When the runtime cannot be made (epoll, eventfd), or a listener cannot be registered.
-pub fn run(parts: WorkerParts) -> std::io::Result<()> {
+pub fn run(parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(Default::default())?;
-    runtime.block_on(serve(parts))
+    runtime.block_on(serve(parts, started))
 }
 
-async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
+async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
     let first = parts.orders.borrow_and_update().clone();
     let limits = carrick_splice::PoolLimits {
         pipes_max: first.live.plan.limits.pipes,
@@ -194,6 +194,7 @@ async fn serve(mut parts: WorkerParts) -> std::io::Result<()> {
     let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker)));
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
+    started();
     while !worker.draining.get() {
         if parts.orders.changed().await.is_err() {
             break;

@@ -214,3 +214,42 @@ fn doctor_shows_engines_and_limits() {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
     assert!(text.contains(kernel.trim()), "{text}");
 }
+
+#[test]
+fn too_few_descriptors_to_start_with_end_it_with_1_before_it_says_that_it_is_ready() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    // At each step it starts whole or not at all. (With less than 12, the runtime itself cannot begin.)
+    let mut failures = 0;
+    for limit in (12..80).step_by(2) {
+        let mut command = Command::new("prlimit");
+        command
+            .arg(format!("--nofile={limit}:{limit}"))
+            .arg(PROGRAM);
+        match Carrick::try_start_by(&place, &text, command) {
+            Ok(carrick) => {
+                let tasks = format!("/proc/{}/task", carrick.pid().as_raw_nonzero());
+                let workers = std::fs::read_dir(tasks)
+                    .expect("a process")
+                    .filter_map(|thread| {
+                        std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()
+                    })
+                    .filter(|name| name.starts_with("worker-"))
+                    .count();
+                assert_eq!(workers, 2, "with {limit}");
+                let ended = carrick.stop();
+                assert!(!ended.standard_error.contains("cannot run"), "{ended:#?}");
+                break;
+            }
+            Err(ended) => {
+                failures += 1;
+                let code = ended.status.code();
+                assert!(matches!(code, Some(1 | 2)), "with {limit}: {ended:#?}");
+                assert!(!ended.standard_error.contains("panicked"), "{ended:#?}");
+                assert!(!ended.standard_error.is_empty(), "no word with {limit}");
+            }
+        }
+    }
+    assert!(failures > 3, "only {failures} limits were too low");
+}

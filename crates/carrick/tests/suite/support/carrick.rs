@@ -166,6 +166,11 @@ impl Carrick {
         &self.standard_error
     }
 
+    /// What it has written to standard output.
+    pub fn standard_output(&self) -> &Output {
+        &self.standard_output
+    }
+
     /// Writes another configuration and tells the process to read it.
     pub fn reload(&self, place: &Place, text: &str) {
         write_configuration(place, text);
