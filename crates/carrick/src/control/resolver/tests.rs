@@ -26,6 +26,19 @@ enum Reply {
 
 type Behaviour = fn(&str, RecordType) -> Reply;
 
+/// A UDP and a TCP socket on the same port. A port that is free for one may be in use for the other, also by a connection in
+/// TIME_WAIT: then another is tried.
+async fn bind_both() -> (Arc<UdpSocket>, TcpListener, SocketAddr) {
+    for _ in 0..100 {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return (Arc::new(socket), listener, address);
+        }
+    }
+    panic!("no port is free for both UDP and TCP");
+}
+
 /// A name server, and the questions that it was asked.
 struct NameServer {
     address: SocketAddr,
@@ -34,9 +47,7 @@ struct NameServer {
 
 impl NameServer {
     async fn start(behaviour: Behaviour) -> Self {
-        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        let address = socket.local_addr().unwrap();
-        let listener = TcpListener::bind(address).await.unwrap();
+        let (socket, listener, address) = bind_both().await;
         let asked: Arc<Mutex<Vec<(String, RecordType)>>> = Arc::default();
         let questions = Arc::clone(&asked);
         tokio::spawn(async move {

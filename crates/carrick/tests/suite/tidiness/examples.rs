@@ -89,11 +89,15 @@ fn targets_of_make_in_documents_exist() {
     for document in documents() {
         for (line, code) in code(&document.text) {
             for command in commands(&code, "make") {
+                // Targets come first; then variables, whose values may have spaces.
                 let words = command
                     .iter()
                     .skip(1)
-                    .filter(|word| !word.contains('=') && !word.starts_with('-'));
-                for target in words.filter(|target| !targets.contains(target.as_str())) {
+                    .take_while(|word| !word.contains('='));
+                for target in words
+                    .filter(|word| !word.starts_with('-'))
+                    .filter(|target| !targets.contains(target.as_str()))
+                {
                     complaints.push(format!(
                         "{}:{line}: there is no `make {target}`",
                         document.name
