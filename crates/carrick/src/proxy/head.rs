@@ -28,6 +28,8 @@ pub async fn read(
     begun: Instant,
 ) -> Result<(), NoHead> {
     let plan = client.live.plan();
+    // The parser was another request's before, whose head may never have become whole.
+    scratch.request_head.restart();
     let (limits, mut deadline) = (plan.limits.head, Deadline::at(begun + plan.timeouts.head));
     loop {
         let empty = RequestHead::leading_empty_lines(&scratch.request);

@@ -36,6 +36,12 @@ impl Scratch {
         }
     }
 
+    /// Forgets the response before, of which perhaps only a part of the head came.
+    pub fn expect_response(&mut self) {
+        self.response.clear();
+        self.response_head.restart();
+    }
+
     fn reset(&mut self) {
         for buffer in [&mut self.request, &mut self.response, &mut self.out] {
             buffer.clear();

@@ -41,7 +41,7 @@ impl Attempt<'_> {
             tracing::debug!("send to {}: {error}", checkout.upstream.address);
             return Err(self.again(&checkout, nothing_sent, "upstream_reset"));
         }
-        self.scratch.response.clear();
+        self.scratch.expect_response();
         let client = &mut *self.client;
         let mut wait = HeadWait {
             upstream: &checkout.upstream.stream,
@@ -107,7 +107,7 @@ impl Attempt<'_> {
         let mut request = std::mem::take(&mut self.scratch.request);
         let mut received = 0;
         let mut sent: Option<Result<(), NotSent>> = None;
-        self.scratch.response.clear();
+        self.scratch.expect_response();
         let met = {
             let client = &mut *self.client;
             let (scratch, trace) = (&mut *self.scratch, &mut *self.trace);

@@ -3,6 +3,7 @@ mod admin;
 mod descriptors;
 mod drain;
 mod health;
+mod leftovers;
 mod load;
 mod logs;
 mod reload;
