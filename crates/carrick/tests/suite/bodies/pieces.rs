@@ -2,6 +2,8 @@
 use super::Stage;
 
 const REQUEST: &str = "POST /p?q HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4;e\r\nbody\r\n0\r\nT: 1\r\n\r\n";
+/// Said by the server: carrick would add the time of each response.
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const BODY: &str = "4;e\r\nbody\r\n0\r\nT: 1\r\n\r\n";
 
 #[test]
@@ -27,10 +29,11 @@ fn every_split_of_a_response_gives_the_same_response() {
     let mut client = stage.carrick.connect();
     let mut upstream = None;
     let chunked = format!(
-        "HTTP/1.1 103 Hints\r\nL: 1\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n{BODY}"
+        "HTTP/1.1 103 Hints\r\nL: 1\r\n\r\nHTTP/1.1 200 OK\r\nDate: {DATE}\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n{BODY}"
     );
-    let counted = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nX: y\r\n\r\n0123456789";
-    for bytes in [chunked.as_str(), counted] {
+    let counted =
+        format!("HTTP/1.1 200 OK\r\nDate: {DATE}\r\nContent-Length: 10\r\nX: y\r\n\r\n0123456789");
+    for bytes in [chunked.as_str(), counted.as_str()] {
         let mut seen = Vec::new();
         for split in 1..bytes.len() {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
