@@ -105,10 +105,10 @@ pub struct RequestHead {
     scan: Scan,
 }
 
-/// Most empty lines before a request line that are skipped at once.
-const EMPTY_LINES_MAX: usize = 4;
-
 impl RequestHead {
+    /// Most empty lines before a request line that are skipped, in however many reads they come.
+    pub const EMPTY_LINES_MAX: usize = 4;
+
     /// An empty head, to be filled by [`parse`](Self::parse).
     #[must_use]
     pub fn new() -> Self {
@@ -290,7 +290,7 @@ impl RequestHead {
     pub fn leading_empty_lines(bytes: &[u8]) -> usize {
         let lines = bytes
             .chunks_exact(2)
-            .take(EMPTY_LINES_MAX)
+            .take(Self::EMPTY_LINES_MAX)
             .take_while(|&line| line == b"\r\n");
         2 * lines.count()
     }

@@ -31,10 +31,12 @@ pub async fn read(
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
     let (limits, mut deadline) = (plan.limits.head, Deadline::at(begun + plan.timeouts.head));
+    let mut may_be_empty = 2 * RequestHead::EMPTY_LINES_MAX;
     loop {
-        let empty = RequestHead::leading_empty_lines(&scratch.request);
+        let empty = RequestHead::leading_empty_lines(&scratch.request).min(may_be_empty);
         if empty > 0 {
             scratch.request.drain(..empty);
+            may_be_empty -= empty;
         }
         if !scratch.request.is_empty() {
             match scratch.request_head.parse(&scratch.request, &limits) {

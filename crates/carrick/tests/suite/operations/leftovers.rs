@@ -1,4 +1,4 @@
-//! What one client or server leaves half written has no influence on the next: buffers and parsers are used again.
+//! What one client or server leaves half written has no influence on the next, and pieces none on the whole: buffers and parsers are used again.
 use crate::support::carrick::{switch_text, upstream_text};
 use crate::support::{Carrick, Place, Server};
 
@@ -92,5 +92,29 @@ fn half_a_response_is_not_the_beginning_of_the_next() {
             assert_eq!(response.field("x-second").as_deref(), Some("2"));
             assert_eq!(response.field("x-first"), None);
         }
+    }
+}
+
+#[test]
+fn empty_lines_before_a_request_are_counted_in_whatever_pieces_they_come() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = carrick(&place, &server);
+    let ask = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    for piece_bytes in [1, 2, 3, 4, 7] {
+        let mut client = carrick.connect();
+        client.send_in_pieces("\r\n".repeat(5) + ask, &[piece_bytes]);
+        assert_eq!(
+            client.read_response("GET").status,
+            400,
+            "in pieces of {piece_bytes}"
+        );
+        server.expect_nobody();
+        let mut client = carrick.connect();
+        client.send_in_pieces("\r\n".repeat(4) + ask, &[piece_bytes]);
+        let mut upstream = server.accept();
+        assert!(upstream.read_head().starts_with("GET / HTTP/1.1\r\n"));
+        upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.read_response("GET").status, 204);
     }
 }
