@@ -37,8 +37,7 @@ deny: need-rust
 
 bench: build
 	@scripts/need $(NEEDED_TO_BENCH)
-	$(CARGO) build --release --locked -p carrick-lab
-	target/release/carrick-bench $(BENCH)
+	$(RELEASE) lab bench $(BENCH)
 
 man: build
 	@mkdir -p target/man target/completions

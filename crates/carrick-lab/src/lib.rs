@@ -4,8 +4,13 @@
 //! the run's name, so that a run that was killed can be cleaned up by the next; nothing is reported that was not measured.
 
 pub mod bench;
+pub mod cli;
+pub mod content;
+pub mod experiment;
 pub mod load;
 pub mod origin;
 pub mod peers;
 pub mod report;
+pub mod statistics;
 pub mod testbed;
+pub mod wan;

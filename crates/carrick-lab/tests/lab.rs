@@ -10,7 +10,7 @@ use carrick_lab::testbed::command::find;
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
 
-const BENCH: &str = env!("CARGO_BIN_EXE_carrick-bench");
+const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
 const LONGEST_RUN: Duration = Duration::from_secs(90);
 
 /// Why these tests cannot run here, if so.
@@ -108,7 +108,8 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
 fn a_short_benchmark_gives_a_table_json_and_plots() {
     skip_unless!("nginx", "wrk");
     let out = tempfile::tempdir().unwrap();
-    let output = Command::new(BENCH)
+    let output = Command::new(LAB)
+        .arg("bench")
         .args([
             "--quick",
             "--only",
@@ -133,15 +134,15 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
     ] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
-    let results = carrick_lab::report::load_json(out.path()).unwrap();
+    let results = carrick_lab::bench::report::load_json(out.path()).unwrap();
     assert!(results.complete && !results.has_faults());
     assert_eq!((results.runs.len(), results.memory.len()), (4, 1));
     for file in ["table.txt", "switch.svg", "memory.svg"] {
         assert!(out.path().join(file).is_file(), "{file}");
     }
     // Drawn again from the raw results, the table is the same.
-    let again = Command::new(BENCH)
-        .arg("report")
+    let again = Command::new(LAB)
+        .args(["bench", "report"])
         .arg(out.path())
         .output()
         .unwrap();
@@ -153,7 +154,8 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
     skip_unless!("nginx", "wrk");
     let out = tempfile::tempdir().unwrap();
     let started = Instant::now();
-    let output = Command::new(BENCH)
+    let output = Command::new(LAB)
+        .arg("bench")
         .args([
             "--quick",
             "--only",
@@ -184,8 +186,9 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
     skip_unless!("nginx", "wrk");
     let out = tempfile::tempdir().unwrap();
     for signal in ["-INT", "-TERM"] {
-        let mut bench = Command::new(BENCH)
+        let mut bench = Command::new(LAB)
             .args([
+                "bench",
                 "--only",
                 "switch-1k",
                 "--peers",
@@ -229,7 +232,7 @@ fn mistakes_on_the_command_line_are_explained() {
             "no carrick at no/such/file",
         ),
     ] {
-        let output = Command::new(BENCH).args(arguments).output().unwrap();
+        let output = Command::new(LAB).arg("bench").args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && said.contains(part),

@@ -17,7 +17,7 @@ use crate::bench::results::{Figure, Results, Run, Settings};
 use crate::bench::works::{WORKS, Work, target};
 use crate::bench::wrk;
 use crate::peers::{Family, Peer, Programs, start_origin};
-use crate::report;
+use crate::bench::report;
 use crate::testbed::busy::BusyMeter;
 use crate::testbed::command::require;
 use crate::testbed::cores::{CorePair, Placement};

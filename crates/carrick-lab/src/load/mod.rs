@@ -1,4 +1,6 @@
-//! Load of the laboratory that is not wrk.
+//! Load: clients of the papers' kinds (closed loop, pages, batches, open loop), and idle ones.
 
 pub mod hold;
+pub mod outcome;
+pub mod plan;
 pub mod spin;

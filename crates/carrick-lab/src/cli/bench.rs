@@ -1,54 +1,40 @@
-//! `carrick-bench`: carrick and its peers, side by side, in network namespaces of its own.
+//! `carrick lab bench`: carrick and its peers, side by side, in network namespaces of its own.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use carrick_lab::bench::memory::MemoryKind;
-use carrick_lab::bench::results::{Figure, Results};
-use carrick_lab::bench::runner::{self, Plan, default_carrick};
-use carrick_lab::bench::works::{WORKS, Work};
-use carrick_lab::load::hold::{self, Exchange};
-use carrick_lab::origin::echo;
-use carrick_lab::peers::{PEERS, Peer};
-use carrick_lab::report;
-use carrick_lab::testbed::cores::{self, CorePair};
-use clap::{Args, Parser, Subcommand};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
+use crate::bench::memory::MemoryKind;
+use crate::bench::results::{Figure, Results};
+use crate::bench::runner::{self, Plan, default_carrick};
+use crate::bench::works::{WORKS, Work};
+use crate::peers::{PEERS, Peer};
+use crate::bench::report;
+use crate::testbed::cores::CorePair;
+use clap::{Args, Subcommand};
 
-/// Benchmarks carrick against HAProxy, nginx, Squid and plain routing (needs root)
-#[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
-struct Cli {
+/// `carrick lab bench`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Bench {
     #[command(subcommand)]
     tool: Option<Tool>,
     #[command(flatten)]
     options: Options,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Tool {
     /// Draw the tables and plots of an earlier run again
     Report {
         /// The folder that holds results.json
         directory: PathBuf,
     },
-    /// Part of the benchmark: hold idle connections
-    #[command(hide = true)]
-    Hold(HoldOptions),
-    /// Part of the benchmark: send back what comes
-    #[command(hide = true)]
-    Echo {
-        #[arg(long)]
-        listen: SocketAddr,
-    },
 }
 
-#[derive(Args)]
+#[derive(Debug, Args)]
 struct Options {
     /// carrick's program
     #[arg(long, default_value = default_carrick().as_os_str())]
@@ -88,63 +74,22 @@ struct Options {
     list: bool,
 }
 
-#[derive(Args)]
-struct HoldOptions {
-    #[arg(long)]
-    connect: SocketAddr,
-    #[arg(long)]
-    count: usize,
-    #[arg(long)]
-    concurrency: usize,
-    #[arg(long)]
-    patience_seconds: u64,
-    /// Request target of a GET; without it, an echo is expected
-    #[arg(long, requires_all = ["host", "body_bytes"])]
-    target: Option<String>,
-    #[arg(long)]
-    host: Option<String>,
-    #[arg(long)]
-    body_bytes: Option<usize>,
-}
-
-fn main() -> ExitCode {
-    // Before anything moves: which cores this process was given.
-    let _ = cores::online();
-    match run(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            // With standard error gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "carrick-bench: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(cli: Cli) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    match cli.tool {
+/// Does what `carrick lab bench` was asked for.
+///
+/// # Errors
+/// When the test bed or a tool fails.
+pub fn run(arguments: Bench) -> Result<ExitCode> {
+    let runtime = super::runtime()?;
+    match arguments.tool {
         Some(Tool::Report { directory }) => show(&report::load_json(&directory)?, &directory),
-        Some(Tool::Hold(options)) => runtime
-            .block_on(hold_connections(options))
-            .map(|()| ExitCode::SUCCESS),
-        Some(Tool::Echo { listen }) => {
-            raise_descriptor_limit();
-            runtime
-                .block_on(echo::serve(listen))
-                .map(|()| ExitCode::SUCCESS)
-        }
-        None if cli.options.list => list(),
+        None if arguments.options.list => list(),
         None => {
-            let plan = plan(cli.options)?;
-            raise_descriptor_limit();
+            let plan = plan(arguments.options)?;
             let results = runtime.block_on(async {
                 // Dropping the run removes the namespaces and everything inside.
                 tokio::select! {
                     results = runner::run(&plan) => results,
-                    name = interruption() => bail!("ended by {}; what was measured until then is in {}", name?, plan.out.display()),
+                    name = super::interruption() => bail!("ended by {}; what was measured until then is in {}", name?, plan.out.display()),
                 }
             })?;
             show(&results, &plan.out)
@@ -255,58 +200,4 @@ fn choose_peers(names: &[String]) -> Result<Vec<Peer>> {
         .into_iter()
         .filter(|peer| names.is_empty() || names.iter().any(|name| picks(name, peer)))
         .collect())
-}
-
-async fn interruption() -> Result<&'static str> {
-    let listen = |kind, name| signal(kind).with_context(|| format!("cannot listen for {name}"));
-    let mut interrupt = listen(SignalKind::interrupt(), "SIGINT")?;
-    let mut terminate = listen(SignalKind::terminate(), "SIGTERM")?;
-    let mut hang_up = listen(SignalKind::hangup(), "SIGHUP")?;
-    Ok(tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
-        _ = hang_up.recv() => "SIGHUP",
-    })
-}
-
-async fn hold_connections(options: HoldOptions) -> Result<()> {
-    raise_descriptor_limit();
-    let exchange = match (options.target, options.host, options.body_bytes) {
-        (Some(target), Some(host), Some(body_bytes)) => Exchange::Http {
-            target,
-            host,
-            body_bytes,
-        },
-        _ => Exchange::Echo,
-    };
-    let patience = Duration::from_secs(options.patience_seconds);
-    let held = hold::open(
-        options.connect,
-        &exchange,
-        options.count,
-        options.concurrency,
-        patience,
-    )
-    .await?;
-    writeln!(std::io::stdout(), "held {}", held.len()).context("cannot report")?;
-    // The benchmark writes a line when it wants to know how many are left, and closes the pipe to end this.
-    for line in std::io::stdin().lines() {
-        line.context("cannot read standard input")?;
-        // Lets the runtime learn what happened to the sockets while this thread waited for the line.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        writeln!(std::io::stdout(), "open {}", hold::count_open(&held)).context("cannot report")?;
-    }
-    Ok(())
-}
-
-/// Thousands of connections need descriptors; children inherit the limit. What is missing shows when it is reached.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
 }

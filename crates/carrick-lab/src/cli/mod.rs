@@ -1,0 +1,131 @@
+//! The command line of the laboratory, `carrick lab …`; one module per subcommand.
+
+pub mod bench;
+pub mod experiment;
+pub mod hold;
+pub mod load;
+pub mod origin;
+pub mod testbed;
+pub mod wan;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::origin::echo;
+use crate::testbed::cores;
+
+/// What the laboratory can do.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// List the experiments, what each draws, and what it waits for
+    List(experiment::List),
+    /// Run an experiment (needs root)
+    Run(experiment::Run),
+    /// Draw the report of runs that are done
+    Report(experiment::Report),
+    /// Benchmark carrick against HAProxy, nginx, Squid and plain routing (needs root)
+    Bench(bench::Bench),
+    /// Run a command inside a test bed of network namespaces (needs root)
+    Testbed(testbed::Testbed),
+    /// Emulate a wide-area network between the devices of a namespace (needs root)
+    Wan(wan::Wan),
+    /// Serve: bodies of any length, caching fields, pages, faults on demand
+    Origin(origin::Origin),
+    /// Make load, check every byte that comes back, and report latencies
+    Load(load::Load),
+    /// Part of the benchmark: hold idle connections
+    #[command(hide = true)]
+    Hold(hold::Hold),
+    /// Part of the benchmark: send back what comes
+    #[command(hide = true)]
+    Echo {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+}
+
+/// Does what the command line says; says on standard error what went wrong.
+#[must_use]
+pub fn main(lab: Lab) -> ExitCode {
+    // Before anything moves: which cores this process was given.
+    let _ = cores::online();
+    raise_descriptor_limit();
+    let done = match lab {
+        Lab::List(arguments) => experiment::list(&arguments),
+        Lab::Run(arguments) => experiment::run(&arguments),
+        Lab::Report(arguments) => experiment::report(&arguments),
+        Lab::Bench(arguments) => bench::run(arguments),
+        Lab::Testbed(arguments) => testbed::run(&arguments),
+        Lab::Wan(arguments) => wan::run(&arguments),
+        Lab::Origin(arguments) => origin::run(&arguments),
+        Lab::Load(arguments) => load::run(&arguments),
+        Lab::Hold(arguments) => runtime()
+            .and_then(|runtime| runtime.block_on(hold::run(arguments)))
+            .map(|()| ExitCode::SUCCESS),
+        Lab::Echo { listen } => runtime()
+            .and_then(|runtime| runtime.block_on(echo::serve(listen)))
+            .map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| {
+        // With standard error gone there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "carrick lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// A runtime of one thread, for a subcommand.
+///
+/// # Errors
+/// When the kernel gives no epoll or eventfd.
+pub fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+/// This program, as a command that starts one of its own subcommands: `carrick lab` or `carrick-lab`.
+///
+/// # Errors
+/// When the program's own file cannot be found.
+pub fn this_program() -> Result<(PathBuf, &'static [&'static str])> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let is_lab = program.file_name() == Some(Path::new("carrick-lab").as_os_str());
+    Ok((program, if is_lab { &[] } else { &["lab"] }))
+}
+
+/// Waits for a signal that asks to end; its name.
+///
+/// # Errors
+/// When the signals cannot be listened for.
+pub async fn interruption() -> Result<&'static str> {
+    let listen = |kind, name| signal(kind).with_context(|| format!("cannot listen for {name}"));
+    let mut interrupt = listen(SignalKind::interrupt(), "SIGINT")?;
+    let mut terminate = listen(SignalKind::terminate(), "SIGTERM")?;
+    let mut hang_up = listen(SignalKind::hangup(), "SIGHUP")?;
+    Ok(tokio::select! {
+        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => "SIGTERM",
+        _ = hang_up.recv() => "SIGHUP",
+    })
+}
+
+/// Thousands of connections need descriptors; children inherit the limit. What is missing shows when it is reached.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}

@@ -1,0 +1,91 @@
+//! What an experiment measured: cells of samples, and all that is needed to judge and repeat them. `results.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::figure::Figure;
+use crate::bench::machine::Machine;
+
+/// Results of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentResults {
+    /// The experiment's name, such as `rosu-2002`.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// Authors, title, venue and year of the paper; empty: none.
+    pub paper: String,
+    /// What it does, in some sentences.
+    pub about: String,
+    /// Quick or full.
+    pub scale: Scale,
+    /// The command that repeats it.
+    pub command: String,
+    /// When it began, in seconds since 1970.
+    pub started_unix_seconds: u64,
+    /// How long it took, in seconds.
+    pub took_seconds: f64,
+    /// For all random choices.
+    pub seed: u64,
+    /// Congestion control on all routes of the test bed.
+    pub congestion_control: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Versions of the programs.
+    pub versions: BTreeMap<String, String>,
+    /// How the proxy's CPU was measured, its resolution, and the outcome of its check.
+    pub meter: String,
+    /// Why it ended early, if it did: then cells are missing.
+    pub ended_early: Option<String>,
+    /// What a reader must know: noise, things left out.
+    pub notes: Vec<String>,
+    /// What was measured.
+    pub cells: Vec<Cell>,
+    /// What is drawn from it.
+    pub figures: Vec<Figure>,
+    /// What the series are called in legends, by name.
+    pub series_labels: BTreeMap<String, String>,
+}
+
+/// How thorough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Few points, one or few short samples: a look.
+    #[default]
+    Quick,
+    /// As in the paper, or more.
+    Full,
+}
+
+/// One point of a workload for one series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The workload's id.
+    pub workload: String,
+    /// Who or what was measured: `carrick-copy`, `haproxy`, `routed`, …
+    pub series: String,
+    /// What was varied.
+    pub parameters: BTreeMap<String, Value>,
+    /// The samples; none if it waits or failed.
+    pub samples: Vec<Sample>,
+    /// What has to be built before this can be measured, such as `the socket engine`.
+    pub waiting_for: Option<String>,
+    /// Why there are no samples, or fewer than wanted.
+    pub failure: Option<String>,
+}
+
+/// One sample: metrics by name. A name ends in its unit: `requests_per_second`, `latency_mean_ms`, `cpu_us_per_request`,
+/// `utilization_percent`, `data_per_ack`, `timeouts_per_1000_packets`, `throughput_bytes_per_second`, …
+pub type Sample = BTreeMap<String, f64>;
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// A word.
+    Word(String),
+}

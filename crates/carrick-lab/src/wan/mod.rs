@@ -1,0 +1,3 @@
+//! The emulator of wide-area networks: the papers' modified NISTNet, as a router in user space.
+
+pub mod spec;
