@@ -52,6 +52,19 @@ fn a_second_carrick_on_the_same_addresses_does_not_start() {
 }
 
 #[test]
+fn a_second_carrick_does_not_take_half_of_the_clients_even_without_admin() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text = carrick::switch_text(&[server.address()]);
+    let first = Carrick::start(&place, &text);
+    let without_admin = format!("[admin]\nlisten = \"\"\n\n{}", text);
+    let ended = must_end(&place, &without_admin, 1);
+    let listener = format!("cannot listen on {}", place.at(LISTENER_PORT));
+    assert!(ended.standard_error.contains(&listener), "{ended:#?}");
+    assert_eq!(first.connect().ask(ASK).status, 200);
+}
+
+#[test]
 fn a_wrong_configuration_is_shown_and_the_exit_code_is_2() {
     let place = Place::claim();
     let text = "[[listener]]\nlisten = \"{ip}:18080\"\nmode = \"swich\"\n";
@@ -80,9 +93,11 @@ fn it_runs_without_privileges() {
         return;
     }
     let place = Place::claim();
-    // The build directory may be closed to others.
+    // The build directory may be closed to others. The copy is made by a process of its own: a descriptor open for writing
+    // in this one would be inherited by whatever the other tests start meanwhile, and the copy could not be run (ETXTBSY).
     let program = place.directory().join("carrick");
-    std::fs::copy(PROGRAM, &program).expect("a copy");
+    let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
+    assert!(copied.is_ok_and(|status| status.success()), "a copy");
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.directory(), everybody).expect("permissions");
     let server = echo_server(&place);
