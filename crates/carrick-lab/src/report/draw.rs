@@ -45,7 +45,7 @@ pub fn file(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -
     let drawn = picture(results, figure, values, Look::ALONE);
     Some(drawn.unwrap_or_else(|| {
         empty(
-            &heading(results, figure),
+            &heading(results, figure, values),
             &reason(&state::of(values)),
             Look::ALONE,
         )
@@ -75,22 +75,37 @@ pub fn with_unit(axis: &Axis) -> String {
     }
 }
 
-fn heading(results: &ExperimentResults, figure: &Figure) -> Heading {
-    let scale = state::scale_words(results);
-    let paper = if results.paper.is_empty() {
-        results.title.clone()
-    } else {
-        format!("after {}", results.paper)
-    };
+fn heading(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Heading {
+    let mut parts = Vec::new();
+    if !results.paper.is_empty() {
+        parts.push(format!("after {}", results.paper));
+    }
+    parts.push(format!(
+        "measured on {}, {} cores, Linux {}",
+        results.machine.processor, results.machine.cores, results.machine.kernel
+    ));
+    parts.push(results.congestion_control.clone());
+    parts.push(state::scale_words(results).to_owned());
+    if results.ended_early.is_some() {
+        parts.push(String::from("ended early"));
+    }
+    if state::noise(results).is_some() {
+        parts.push(String::from("noisy: measure again"));
+    }
+    // A picture that leaves the page must not hide what is missing in it.
+    if state::of(values) == State::Partly {
+        let mut lines: Vec<String> = Vec::new();
+        for sentence in state::missing(figure, values) {
+            let short = sentence
+                .split_once(": failed: ")
+                .map_or(sentence.clone(), |(line, _)| format!("{line}: failed"));
+            lines.push(short);
+        }
+        parts.push(format!("missing: {}", lines.join("; ")));
+    }
     Heading {
         title: format!("{}: {}", figure.number, figure.title),
-        subtitle: format!(
-            "{paper} · measured on {}, {} cores, Linux {} · {} · {scale}",
-            results.machine.processor,
-            results.machine.cores,
-            results.machine.kernel,
-            results.congestion_control
-        ),
+        subtitle: parts.join(" · "),
     }
 }
 
@@ -146,7 +161,7 @@ fn chart(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> C
         .iter()
         .map(|word| results.series_labels.get(word).unwrap_or(word).clone());
     Chart {
-        heading: heading(results, figure),
+        heading: heading(results, figure, values),
         x: Horizontal {
             label: with_unit(&figure.x),
             is_log: figure.x.log,
@@ -406,7 +421,7 @@ fn bars(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Ba
         }
     });
     Bars {
-        heading: heading(results, figure),
+        heading: heading(results, figure, values),
         label: with_unit(&figure.y),
         is_log: figure.y.log,
         groups: groups.collect(),

@@ -2,7 +2,7 @@
 
 use crate::experiment::figure::Figure;
 use crate::experiment::results::{ExperimentResults, Scale};
-use crate::report::values::{Outcome, Values, value_text};
+use crate::report::values::{Line, Outcome, Values, value_text};
 
 /// Above this load at the start, other programs had a say in the figures.
 const LOAD_MAX: f64 = 0.3;
@@ -91,43 +91,65 @@ fn has_empty_line(values: &Values<'_>) -> bool {
         .any(|line| line.points.is_empty())
 }
 
-/// What is missing, one sentence for each line and reason.
+/// What is missing, one sentence for each line and reason; for each series and reason, where it is the whole series.
 #[must_use]
 pub fn missing(figure: &Figure, values: &Values<'_>) -> Vec<String> {
     let mut sentences = Vec::new();
     for line in values.metrics.iter().flat_map(|metric| &metric.lines) {
-        let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-        for (outcome, x) in line.points.iter().zip(&values.x) {
-            let reason = match outcome {
-                Outcome::Measured(measured) => match &measured.remark {
-                    Some(remark) => format!("fewer samples than wanted ({remark})"),
-                    None => continue,
-                },
-                Outcome::Waiting(what) => format!("waits for {what}"),
-                Outcome::Failed(why) => format!("failed: {why}"),
-                Outcome::Absent => String::from("not measured"),
-            };
-            let place = value_text(x, figure.x.divide_by);
-            match reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, places)) => places.push(place),
-                None => reasons.push((reason, vec![place])),
-            }
-        }
-        for (reason, places) in reasons {
-            let at = if places.len() == line.points.len() {
-                String::new()
-            } else {
-                format!(" at {} {}", places.join(", "), figure.x.unit)
-                    .trim_end()
-                    .to_owned()
-            };
-            let sentence = format!("{}{at}: {reason}", line.label());
+        for (reason, places) in reasons(figure, line, values) {
+            let is_missing_alike =
+                |other: &Line| whole_reason(figure, other, values).as_ref() == Some(&reason);
+            let is_whole = places.len() == line.points.len();
+            let mut of_series = values
+                .metrics
+                .iter()
+                .flat_map(|metric| &metric.lines)
+                .filter(|other| other.series == line.series);
+            let sentence =
+                if is_whole && of_series.all(is_missing_alike) && !line.series_label.is_empty() {
+                    format!("{}: {reason}", line.series_label)
+                } else if is_whole {
+                    format!("{}: {reason}", line.label())
+                } else {
+                    let at = format!("{} {}", places.join(", "), figure.x.unit);
+                    format!("{} at {}: {reason}", line.label(), at.trim_end())
+                };
             if !sentences.contains(&sentence) {
                 sentences.push(sentence);
             }
         }
     }
     sentences
+}
+
+/// The one reason for which a whole line is missing.
+fn whole_reason(figure: &Figure, line: &Line, values: &Values<'_>) -> Option<String> {
+    match reasons(figure, line, values).as_slice() {
+        [(reason, places)] if places.len() == line.points.len() => Some(reason.clone()),
+        _ => None,
+    }
+}
+
+/// Each reason with the places where it holds.
+fn reasons(figure: &Figure, line: &Line, values: &Values<'_>) -> Vec<(String, Vec<String>)> {
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for (outcome, x) in line.points.iter().zip(&values.x) {
+        let reason = match outcome {
+            Outcome::Measured(measured) => match &measured.remark {
+                Some(remark) => format!("fewer samples than wanted ({remark})"),
+                None => continue,
+            },
+            Outcome::Waiting(what) => format!("waits for {what}"),
+            Outcome::Failed(why) => format!("failed: {why}"),
+            Outcome::Absent => String::from("not measured"),
+        };
+        let place = value_text(x, figure.x.divide_by);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, places)) => places.push(place),
+            None => reasons.push((reason, vec![place])),
+        }
+    }
+    reasons
 }
 
 /// Quick or full, and what that is worth.

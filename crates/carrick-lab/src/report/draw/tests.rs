@@ -40,7 +40,9 @@ fn nothing_leads_over_a_point_that_failed() {
     let mut results = fixture::everything();
     let figure = results.figures.swap_remove(0);
     for cell in &mut results.cells {
-        if cell.series == "haproxy" && cell.parameters.get("body_bytes") == Some(&Value::Number(20_480.0)) {
+        if cell.series == "haproxy"
+            && cell.parameters.get("body_bytes") == Some(&Value::Number(20_480.0))
+        {
             cell.samples.clear();
         }
     }

@@ -74,7 +74,7 @@ fn drawing(
     let mut html = String::from("<figure>\n");
     for (class, look) in [("wide", Look::WIDE), ("slim", Look::SLIM)] {
         if let Some(picture) = draw::picture(results, figure, values, look) {
-            let _ = write!(html, "<div class=\"{class}\">{picture}</div>\n");
+            let _ = writeln!(html, "<div class=\"{class}\">{picture}</div>");
         }
     }
     html + "</figure>\n"
@@ -84,7 +84,15 @@ fn drawing(
 fn missing(figure: &Figure, values: &Values<'_>, state: &State) -> Vec<String> {
     match state {
         State::Absent => Vec::new(),
-        _ => state::missing(figure, values),
+        State::Waiting(_) | State::Failed(_) => {
+            let sentences = state::missing(figure, values);
+            if sentences.len() > 1 {
+                sentences
+            } else {
+                Vec::new()
+            }
+        }
+        State::Measured | State::Partly => state::missing(figure, values),
     }
 }
 

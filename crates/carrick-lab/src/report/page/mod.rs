@@ -68,7 +68,7 @@ fn warnings(results: &[ExperimentResults]) -> String {
     warning(
         "Quick",
         &format!(
-            "{which} a look, not a result: few points, few and short samples. The full version says --full."
+            "{which} a look, not a result: few points, few and short samples. With --full, as much is measured as in the papers."
         ),
     )
 }

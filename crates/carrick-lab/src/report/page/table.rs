@@ -27,9 +27,15 @@ pub(super) fn wide(results: &ExperimentResults, figure: &Figure, values: &Values
             escape(&row_name(results, figure, x))
         );
         for metric in &values.metrics {
-            for line in &metric.lines {
+            for (index, line) in metric.lines.iter().enumerate() {
                 let outcome = place.and_then(|place| line.points.get(place));
-                html += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
+                let cell = cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
+                // A gap between the metrics.
+                html += &if index == 0 {
+                    cell.replacen("<td", "<td data-first=\"\"", 1)
+                } else {
+                    cell
+                };
             }
             for line in published_names(figure, metric.axis) {
                 let mut points = published_for(figure, metric.axis);
@@ -138,8 +144,9 @@ pub(super) fn numbers(results: &ExperimentResults, figure: &Figure, values: &Val
         return String::new();
     }
     let mut html = format!(
-        "<details><summary>The numbers ({count} points: means ± half widths of their 90 % confidence intervals)</summary>\n\
+        "<details><summary>The numbers ({}: means ± half widths of their 90 % confidence intervals)</summary>\n\
          <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\"></th><th scope=\"col\">{}</th>",
+        points_words(count),
         escape(&with_unit(&figure.x))
     );
     for metric in &values.metrics {
@@ -161,10 +168,10 @@ pub(super) fn published(figure: &Figure) -> String {
     }
     let axes: Vec<&Axis> = std::iter::once(&figure.y).chain(&figure.columns).collect();
     let mut html = format!(
-        "<details><summary>The paper’s numbers ({} points)</summary>\n<div class=\"scroll\"><table>\n<thead><tr>\
+        "<details><summary>The paper’s numbers ({})</summary>\n<div class=\"scroll\"><table>\n<thead><tr>\
          <th scope=\"col\">paper’s line</th><th scope=\"col\">{}</th><th scope=\"col\">metric</th><th scope=\"col\">value</th>\
          </tr></thead>\n<tbody>\n",
-        points.len(),
+        points_words(points.len()),
         escape(&with_unit(&figure.x))
     );
     for point in points {
@@ -184,6 +191,14 @@ pub(super) fn published(figure: &Figure) -> String {
         );
     }
     html + "</tbody>\n</table></div></details>\n"
+}
+
+fn points_words(count: usize) -> String {
+    if count == 1 {
+        String::from("1 point")
+    } else {
+        format!("{count} points")
+    }
 }
 
 /// The paper's lines for a metric, each once.

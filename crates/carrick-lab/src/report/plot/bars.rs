@@ -75,11 +75,12 @@ impl Bars {
         let wanted = (width / 80.0).clamp(2.0, 6.0);
         let room = sheet.inner_width();
         sheet.paragraph("soft", &self.label, room, 15.0);
-        let top = sheet.bottom + 2.0;
+        let base = left + scale.base() * width;
+        let ticks = scale.ticks(wanted);
         let mut bars = String::new();
         for group in &self.groups {
             if !group.title.is_empty() {
-                sheet.bottom += 22.0;
+                sheet.bottom += 24.0;
                 svg::text(
                     &mut bars,
                     "panel",
@@ -88,6 +89,7 @@ impl Bars {
                     &group.title,
                 );
             }
+            let top = sheet.bottom;
             for bar in &group.bars {
                 let lines = svg::wrap(&bar.label, label_width);
                 bar.draw(&mut bars, left, sheet.bottom + 3.0, width, &scale);
@@ -99,24 +101,26 @@ impl Bars {
                 }
                 sheet.bottom += STEP;
             }
+            for tick in &ticks {
+                let x = left + scale.place(tick.value) * width;
+                svg::line(&mut sheet.body, "grid", x, top, x, sheet.bottom);
+            }
+            svg::line(&mut sheet.body, "axis", base, top, base, sheet.bottom);
         }
-        let bottom = sheet.bottom + 4.0;
-        for tick in scale.ticks(wanted) {
+        let bottom = sheet.bottom;
+        for tick in &ticks {
             let x = left + scale.place(tick.value) * width;
-            svg::line(&mut sheet.body, "grid", x, top, x, bottom);
             svg::anchored_text(
                 &mut sheet.body,
                 "soft",
                 Anchor::Middle,
                 x,
-                bottom + 14.0,
+                bottom + 15.0,
                 &tick.label,
             );
         }
-        let base = left + scale.base() * width;
-        svg::line(&mut sheet.body, "axis", base, top, base, bottom);
         sheet.body += &bars;
-        sheet.bottom = bottom + 18.0;
+        sheet.bottom = bottom + 20.0;
         if self.has_intervals() {
             sheet.paragraph(
                 "soft",

@@ -61,8 +61,8 @@ impl Panel {
             }
         }
         let mut label = chart.y.label.clone();
-        if let Some(low) = y.begins_above_zero() {
-            let _ = write!(label, " (the axis begins at {})", svg::number::exact(low));
+        if let Some(low) = y.begins_above_zero(TICKS_WANTED) {
+            let _ = write!(label, " (the axis begins at {low})");
         } else if chart.y.is_log
             && y.ticks(TICKS_WANTED)
                 .first()

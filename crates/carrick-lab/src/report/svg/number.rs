@@ -50,16 +50,10 @@ pub fn tick(value: f64, step: f64, largest: f64) -> String {
         .unwrap_or(9)
         .unsigned_abs() as usize;
     let value = value / divisor;
-    let value = if value.abs() < step * 1e-6 {
-        0.0
-    } else {
-        value
-    };
-    format!(
-        "{}{}",
-        plain(value, decimals),
-        if value == 0.0 { "" } else { unit }
-    )
+    if value.abs() < step * 1e-6 {
+        return String::from("0");
+    }
+    format!("{}{unit}", plain(value, decimals))
 }
 
 /// A mean with the half width of its confidence interval, as exact as the interval allows.

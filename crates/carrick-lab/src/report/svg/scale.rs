@@ -5,6 +5,9 @@ use crate::report::svg::number;
 /// Where the values above zero begin on a logarithmic axis that must show zero as well.
 const ABOVE_ZERO: f64 = 0.09;
 
+/// From so many times the lowest value on, logarithmic axes begin and end at powers of ten.
+const DECADES_ROUNDED: f64 = 300.0;
+
 /// More are never drawn, whatever the values are.
 const TICKS_MAX: usize = 50;
 
@@ -14,6 +17,8 @@ pub struct Scale {
     low: f64,
     high: f64,
     kind: Kind,
+    /// Between ticks, where the ends were rounded to it.
+    step: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,7 @@ impl Scale {
             low: (low / step + 1e-9).floor() * step,
             high: (high / step - 1e-9).ceil() * step,
             kind: Kind::Linear,
+            step: Some(step),
         }
     }
 
@@ -89,7 +95,17 @@ impl Scale {
             low,
             high,
             kind: Kind::Linear,
+            step: None,
         }
+    }
+
+    /// The lowest value as its tick has it, if the axis is linear and does not begin at zero though all its values are above it.
+    #[must_use]
+    pub fn begins_above_zero(&self, wanted: f64) -> Option<String> {
+        let first = self.ticks(wanted).into_iter().next();
+        first
+            .filter(|_| self.kind == Kind::Linear && self.low > 0.0)
+            .map(|tick| tick.label)
     }
 
     /// Logarithmic; zero gets a place of its own. `None` with negative values, or with none above zero.
@@ -105,7 +121,14 @@ impl Scale {
         }
         let (mut low, mut high) = range(&positive);
         if is_rounded {
-            (low, high) = (round_down(low), round_up(high));
+            (low, high) = if high / low > DECADES_ROUNDED {
+                (
+                    10_f64.powf((low.log10() + 1e-9).floor()),
+                    10_f64.powf((high.log10() - 1e-9).ceil()),
+                )
+            } else {
+                (round_down(low), round_up(high))
+            };
         }
         if high <= low * (1.0 + 1e-9) {
             (low, high) = (low / 2.0, high * 2.0);
@@ -116,7 +139,12 @@ impl Scale {
         } else {
             Kind::Log
         };
-        Some(Self { low, high, kind })
+        Some(Self {
+            low,
+            high,
+            kind,
+            step: None,
+        })
     }
 
     /// The place of a value: 0 at the beginning, 1 at the end; what is beyond is held there.
@@ -141,12 +169,6 @@ impl Scale {
     #[must_use]
     pub fn base(&self) -> f64 {
         self.place(0.0)
-    }
-
-    /// The lowest value, if the axis is linear and does not begin at zero though all its values are above it.
-    #[must_use]
-    pub fn begins_above_zero(&self) -> Option<f64> {
-        (self.kind == Kind::Linear && self.low > 0.0).then_some(self.low)
     }
 
     /// Where a logarithmic axis is broken, between zero and the lowest value above it.
@@ -174,7 +196,11 @@ impl Scale {
     }
 
     fn linear_ticks(&self, wanted: f64) -> Vec<Tick> {
-        let step = nice_step(self.high - self.low, wanted);
+        let range = self.high - self.low;
+        let step = self
+            .step
+            .filter(|step| range / step <= wanted * 1.5)
+            .unwrap_or_else(|| nice_step(range, wanted));
         let first = (self.low / step - 1e-6).ceil();
         let largest = self.low.abs().max(self.high.abs());
         (0_u32..)
@@ -202,7 +228,8 @@ impl Scale {
             decades if decades * 3.0 <= wanted + 1.0 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
-        let every = (decades / wanted).ceil().max(1.0);
+        // Powers of ten take little room.
+        let every = (decades / (wanted + 3.0)).ceil().max(1.0);
         let first = self.low.log10().floor();
         let mut ticks = Vec::new();
         let mut exponent = first;

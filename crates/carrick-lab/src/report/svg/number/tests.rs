@@ -33,7 +33,7 @@ fn ticks_of_one_axis_have_one_unit_and_no_more_decimals_than_the_step_needs() {
     assert_eq!(tick(1000.1, 0.05, 1000.2), "1000.10");
     assert_eq!(tick(10_000.1, 0.1, 10_000.4), "10\u{202f}000.1");
     assert_eq!(tick(-5.0, 5.0, 10.0), "−5");
-    assert_eq!(tick(1e-17, 0.1, 0.3), "0.0");
+    assert_eq!(tick(1e-17, 0.1, 0.3), "0");
 }
 
 #[test]
