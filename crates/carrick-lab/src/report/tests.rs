@@ -128,13 +128,15 @@ fn where_nothing_can_be_written_it_says_where() {
     assert!(format!("{error:#}").contains(&file.display().to_string()));
 }
 
-/// To look at the page: `CARRICK_LAB_LOOK=DIR cargo test -p carrick-lab report::tests::a_browser` leaves it in DIR.
+/// To look at the page: `CARRICK_LAB_LOOK=DIR cargo test -p carrick-lab report::tests::a_browser` leaves it in DIR, drawn from
+/// the results that are there, or from made-up ones.
 #[test]
 fn a_browser_opens_the_page_without_complaint() {
     let temporary = tempfile::tempdir().unwrap();
     let wanted = std::env::var_os("CARRICK_LAB_LOOK").map(PathBuf::from);
     let directory = wanted.as_deref().unwrap_or(temporary.path());
-    let page = write(directory, &[fixture::everything()]).unwrap();
+    let results = load(directory).unwrap_or_else(|_| vec![fixture::everything()]);
+    let page = write(directory, &results).unwrap();
     let profile = temporary.path().join("profile");
     let browser = Command::new("chromium")
         .args([

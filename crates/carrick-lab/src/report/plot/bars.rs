@@ -146,7 +146,11 @@ impl Bars {
             }
         }
         let log = if self.is_log {
-            Scale::log(&values, true)
+            // The shortest bar has a length, too.
+            let lowest = values.iter().copied().filter(|value| *value > 0.0);
+            let below = lowest.fold(f64::INFINITY, f64::min) / 1.5;
+            let with_room: Vec<f64> = values.iter().copied().chain([below]).collect();
+            Scale::log(&with_room, true)
         } else {
             None
         };
