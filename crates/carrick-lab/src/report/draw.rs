@@ -381,14 +381,14 @@ fn published_lines(figure: &Figure, places: &Places) -> Vec<Line> {
 fn slots(lines: &[values::Line]) -> BTreeMap<usize, usize> {
     let mut slots: BTreeMap<usize, usize> = BTreeMap::new();
     for line in lines {
-        let is_free = |slot: &usize| !slots.values().any(|taken| taken == slot);
-        if !slots.contains_key(&line.series_index) {
+        let taken: Vec<usize> = slots.values().copied().collect();
+        slots.entry(line.series_index).or_insert_with(|| {
             let wanted = line.series_index % COLOURS;
-            let slot = (0..COLOURS)
-                .map(|further| (wanted + further) % COLOURS)
-                .find(is_free);
-            slots.insert(line.series_index, slot.unwrap_or(line.series_index));
-        }
+            let mut others = (0..COLOURS).map(|further| (wanted + further) % COLOURS);
+            others
+                .find(|slot| !taken.contains(slot))
+                .unwrap_or(line.series_index)
+        });
     }
     slots
 }
