@@ -134,7 +134,6 @@ pub struct PublishedPoint {
 
 /// A point in which ours and the paper's may agree or differ. Compared are means over samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Check {
     /// What is tested.
     #[serde(flatten)]
@@ -147,7 +146,7 @@ pub struct Check {
 
 /// A test on the figure's values, those after `against`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "test", rename_all = "snake_case")]
+#[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
     /// The line of this series is higher at the end of the axis than at its beginning.
     Rises {

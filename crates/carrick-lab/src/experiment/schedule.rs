@@ -68,7 +68,14 @@ pub fn load_plan(
     route: Route,
     seed: u64,
 ) -> Result<LoadPlan> {
-    let table = expression::overlay(&workload.load, &series.load);
+    let mut table = workload.load.clone();
+    for (name, value) in point {
+        let by_value = workload.parameters.get(name).map(|parameter| &parameter.load);
+        if let Some(over) = by_value.and_then(|load| load.get(&expression::show(value))) {
+            table = expression::overlay(&table, over);
+        }
+    }
+    table = expression::overlay(&table, &series.load);
     let toml::Value::Table(mut table) = expression::substitute(&toml::Value::Table(table), point)?
     else {
         anyhow::bail!("the load is no table");

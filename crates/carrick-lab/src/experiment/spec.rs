@@ -57,13 +57,17 @@ pub struct Series {
     /// Appended to carrick's configuration. The series waits until `carrick check` takes it.
     #[serde(default)]
     pub configuration: String,
-    /// What has to be built before carrick takes `configuration`, such as `the cache`.
+    /// What has to be built before carrick takes its configuration, such as `the cache`; none: its engine, if that is what
+    /// carrick does not take.
     #[serde(default)]
     pub waiting_for: Option<String>,
     /// Laid over the workload's load.
     #[serde(default)]
     pub load: toml::Table,
-    /// Other templates of peers than the usual ones: `squid.conf` is then `squid-NAME.conf`.
+    /// Laid over the workload's test bed.
+    #[serde(default)]
+    pub testbed: toml::Table,
+    /// Other templates of peers than the usual ones, if there are such: `squid.conf` is then `squid-NAME.conf`.
     #[serde(default)]
     pub templates: Option<String>,
 }
@@ -108,9 +112,12 @@ pub struct Workload {
     /// Other templates of peers than the usual ones, unless a series has its own.
     #[serde(default)]
     pub templates: Option<String>,
-    /// Origins besides the one that is always there, by the name of their extension: each is a server of its own.
+    /// Further servers, each for an extension: templates have them as `{{origin_EXTENSION}}`.
     #[serde(default)]
     pub origins: Vec<String>,
+    /// Further arguments of `carrick lab origin`.
+    #[serde(default)]
+    pub origin: Vec<String>,
     /// Metrics of a series that compare it with another.
     #[serde(default)]
     pub derived: Vec<Derived>,
@@ -131,6 +138,9 @@ pub struct Parameter {
     /// For a look; empty: the same.
     #[serde(default)]
     pub quick: Vec<Value>,
+    /// By value: laid over the workload's load.
+    #[serde(default)]
+    pub load: BTreeMap<String, toml::Table>,
 }
 
 /// Samples and seconds.
@@ -234,10 +244,10 @@ impl Experiment {
     /// With file, line, and what would be right.
     pub fn parse(text: &str, file: &str) -> Result<Self> {
         let experiment: Self = toml::from_str(text).map_err(|error| {
-            let line = error
-                .span()
-                .map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-            anyhow::anyhow!("{file}:{line}: {}", error.to_string().trim_end())
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..start].matches('\n').count() + 1;
+            let written = text.lines().nth(line - 1).unwrap_or_default().trim();
+            anyhow::anyhow!("{file}:{line}: {} in `{written}`", error.message())
         })?;
         let problems = check::check(&experiment, text);
         if !problems.is_empty() {

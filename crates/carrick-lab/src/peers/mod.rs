@@ -164,6 +164,31 @@ pub const PEERS: [Peer; 8] = {
     ]
 };
 
+/// Rows for experiments whose engine may not be built yet: carrick is asked before they are run.
+pub const PLANNED: [Peer; 2] = [
+    Peer {
+        name: "carrick-socket",
+        family: Family::Carrick,
+        jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
+        mode: Mode::Engine("socket"),
+    },
+    Peer {
+        name: "carrick-packet",
+        family: Family::Carrick,
+        jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
+        mode: Mode::Engine("packet"),
+    },
+];
+
+/// A row by its name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Peer> {
+    PEERS
+        .into_iter()
+        .chain(PLANNED)
+        .find(|peer| peer.name == name)
+}
+
 /// The programs to run, found before anything is measured.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -285,6 +310,15 @@ fn first_line(program: &Path, flag: &str) -> String {
 }
 
 impl Peer {
+    /// carrick's engine; none for others.
+    #[must_use]
+    pub fn engine(&self) -> Option<&'static str> {
+        match self.mode {
+            Mode::Engine(engine) => Some(engine),
+            _ => None,
+        }
+    }
+
     /// Starts the proxy inside the test bed, on the proxy's cores. `None` when there is nothing to start (*routed*).
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::experiment::metrics;
 use crate::experiment::results::Scale;
 use crate::experiment::schedule;
 use crate::load::plan::LoadPlan;
+use crate::testbed::plan::TestbedPlan;
 
 /// A mistake, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,20 +37,20 @@ pub fn check(experiment: &Experiment, text: &str) -> Vec<Problem> {
     for (name, series) in &experiment.series {
         let line = problems.line_of(&format!("[series.{name}]"));
         if let Some(peer) = &series.peer
-            && crate::peers::find(peer).is_none()
+            && crate::peers::by_name(peer).is_none()
         {
             problems.add_at(line, format!("series `{name}`: {}", no_peer(peer)));
         }
-        if series.peer.is_none() && crate::peers::find(name).is_none() {
+        if series.peer.is_none() && crate::peers::by_name(name).is_none() {
             problems.add_at(
                 line,
                 format!("series `{name}`: {}, and the series names no `peer`", no_peer(name)),
             );
         }
-        if series.configuration.is_empty() && series.waiting_for.is_some() {
+        if series.configuration.is_empty() && series.templates.is_none() && series.waiting_for.is_some() {
             problems.add_at(
                 line,
-                format!("series `{name}`: `waiting_for` needs a `configuration` that carrick is asked about"),
+                format!("series `{name}`: `waiting_for` needs a `configuration` or `templates` that carrick is asked about"),
             );
         }
     }
@@ -100,6 +101,19 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
             wrong(format!("there is no series `{name}`: {}", list(experiment.series.keys())));
             continue;
         };
+        let job = series.job.unwrap_or(workload.job);
+        let peer = crate::peers::by_name(series.peer.as_deref().unwrap_or(name));
+        if peer.is_some_and(|peer| !peer.jobs.contains(&job)) {
+            wrong(format!("series `{name}`: its peer does not do {}", job.name()));
+        }
+        let table = expression::overlay(
+            &expression::overlay(&experiment.testbed, &workload.testbed),
+            &series.testbed,
+        );
+        if let Err(error) = table.try_into::<TestbedPlan>() {
+            wrong(format!("series `{name}`: testbed: {error}"));
+            return;
+        }
         for thoroughness in [
             Thoroughness::Scale(Scale::Full),
             Thoroughness::Scale(Scale::Quick),
