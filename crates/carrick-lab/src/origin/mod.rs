@@ -1,7 +1,27 @@
 //! Origins: an HTTP server whose answers the request decides, and whose every byte a client can check; and an echo.
+//!
+//! A request goes `intake` → `request` → `answer` (with `wishes`, `conditions`, `page`) → `pump`. Everything up to the
+//! answer is pure: `server`, `connection` and `pump` are what touches sockets.
 
+pub mod answer;
+pub mod conditions;
+mod connection;
+pub mod counters;
+pub mod date;
 pub mod echo;
+pub mod faults;
 pub mod handshake;
+pub mod intake;
+pub mod page;
+mod pump;
+pub mod quota;
+mod reasons;
+pub mod request;
+pub mod server;
+mod sys;
+mod table_file;
+pub mod upload;
+pub mod wishes;
 
 use crate::content::mix;
 
