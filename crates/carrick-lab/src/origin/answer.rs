@@ -33,7 +33,8 @@ impl Source {
         match self {
             Self::Seeded(body) => body.piece(offset, bytes_max),
             Self::Stored(bytes) => {
-                let from = usize::try_from(offset).map_or(bytes.len(), |from| from.min(bytes.len()));
+                let from =
+                    usize::try_from(offset).map_or(bytes.len(), |from| from.min(bytes.len()));
                 &bytes[from..bytes.len().min(from + bytes_max)]
             }
         }
@@ -147,7 +148,9 @@ fn consistent(wishes: &Wishes<'_>) -> Result<(), &'static str> {
     }
     match wishes.fault {
         Some(FaultKind::BadChunk) if !is_chunked => Err("fault=bad-chunk needs framing=chunked"),
-        Some(FaultKind::Long) if wishes.trailers > 0 || !matches!(wishes.framing, None | Some(Framing::Length)) => {
+        Some(FaultKind::Long)
+            if wishes.trailers > 0 || !matches!(wishes.framing, None | Some(Framing::Length)) =>
+        {
             Err("fault=long needs framing=length")
         }
         None if wishes.after.is_some() => Err("after needs a fault"),
@@ -172,7 +175,10 @@ fn find(request: &Head<'_>, wishes: &Wishes<'_>) -> Result<Resource, Refusal> {
         let number = rest.split(['/', '.']).next().and_then(digits);
         return match number.filter(|&bytes| bytes <= super::wishes::BODY_BYTES_MAX) {
             Some(bytes) => Ok(seeded(bytes)),
-            None => Err(Refusal::new(404, "a body is /b/BYTES, with at most 2^50 bytes")),
+            None => Err(Refusal::new(
+                404,
+                "a body is /b/BYTES, with at most 2^50 bytes",
+            )),
         };
     }
     match page::find(request.path) {
@@ -186,7 +192,10 @@ fn find(request: &Head<'_>, wishes: &Wishes<'_>) -> Result<Resource, Refusal> {
         Some(Err(reason)) => Err(Refusal::new(404, reason)),
         None => Err(Refusal::new(
             404,
-            format!("{}: not here, and no length was asked for. {HELP}", request.path),
+            format!(
+                "{}: not here, and no length was asked for. {HELP}",
+                request.path
+            ),
         )),
     }
 }
@@ -222,10 +231,15 @@ impl Writer<'_, '_> {
         let text = format!("{reason}\n").into_bytes();
         self.closes |= status == 501;
         let wishes = Wishes::default();
-        let mut answer = self.plan(&wishes, status, Source::Stored(text.clone()), text.len() as u64);
+        let mut answer = self.plan(
+            &wishes,
+            status,
+            Source::Stored(text.clone()),
+            text.len() as u64,
+        );
         self.begin(status);
         self.field(b"Content-Type", b"text/plain");
-        self.end(&mut answer, answer.bytes);
+        self.end(&mut answer);
         answer
     }
 
@@ -237,11 +251,12 @@ impl Writer<'_, '_> {
             content_type,
         } = resource;
         let validators = Validators::new(wishes, seed, bytes);
-        let verdict = if self.request.is_conditional && wishes.status.is_none_or(|status| status == 200) {
-            judge(self.request, &validators, bytes)
-        } else {
-            Verdict::Whole
-        };
+        let verdict =
+            if self.request.is_conditional && wishes.status.is_none_or(|status| status == 200) {
+                judge(self.request, &validators, bytes)
+            } else {
+                Verdict::Whole
+            };
         let status = match verdict {
             Verdict::Whole => wishes.status.unwrap_or(200),
             Verdict::Part { .. } => 206,
@@ -251,6 +266,7 @@ impl Writer<'_, '_> {
         };
         let mut answer = self.plan(wishes, status, source, bytes);
         self.begin(status);
+        self.head.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         match verdict {
             Verdict::Part { from, bytes: part } => {
                 (answer.from, answer.bytes) = (from, part);
@@ -283,8 +299,7 @@ impl Writer<'_, '_> {
             let checksum = format!("{:08x}", self.received.crc32());
             self.field(b"X-Lab-Received-Crc32", checksum.as_bytes());
         }
-        let announced = answer.bytes;
-        self.end(&mut answer, announced);
+        self.end(&mut answer);
         answer
     }
 
@@ -329,12 +344,12 @@ impl Writer<'_, '_> {
             self.head.extend_from_slice(b"HTTP/1.1 ");
             self.number(u64::from(status));
             self.head.push(b' ');
-            self.head.extend_from_slice(reasons::phrase(status).as_bytes());
+            self.head
+                .extend_from_slice(reasons::phrase(status).as_bytes());
             self.head.extend_from_slice(b"\r\n");
         }
         self.head.extend_from_slice(b"Server: carrick-lab\r\n");
         self.field(b"Date", self.date.text());
-        self.head.extend_from_slice(b"Accept-Ranges: bytes\r\n");
     }
 
     fn metadata(&mut self, wishes: &Wishes<'_>, validators: &Validators) {
@@ -354,7 +369,7 @@ impl Writer<'_, '_> {
     }
 
     /// Framing and connection, then what method, status and fault leave of the body.
-    fn end(self, answer: &mut Answer, announced: u64) {
+    fn end(self, answer: &mut Answer) {
         let Writer {
             request,
             head,
@@ -366,7 +381,7 @@ impl Writer<'_, '_> {
         if answer.status == 205 {
             (answer.bytes, answer.framing) = (0, Framing::Length);
         }
-        let announced = if answer.status == 205 { 0 } else { announced };
+        let announced = answer.bytes;
         match answer.framing {
             _ if is_bodiless => {}
             Framing::Length => {
@@ -377,7 +392,9 @@ impl Writer<'_, '_> {
             Framing::Chunked => {
                 head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
                 for number in 1..=answer.trailers {
-                    head.extend_from_slice(format!("Trailer: X-Lab-Trailer-{number}\r\n").as_bytes());
+                    head.extend_from_slice(
+                        format!("Trailer: X-Lab-Trailer-{number}\r\n").as_bytes(),
+                    );
                 }
             }
             Framing::Close => closes = true,

@@ -146,11 +146,17 @@ pub fn judge(head: &Head<'_>, validators: &Validators, body_bytes: u64) -> Verdi
 }
 
 /// Whether a field that lists tags names ours; `None`: there is no such field.
-fn lists(head: &Head<'_>, name: &'static str, validators: &Validators, weakly: bool) -> Option<bool> {
+fn lists(
+    head: &Head<'_>,
+    name: &'static str,
+    validators: &Validators,
+    weakly: bool,
+) -> Option<bool> {
     let mut is_there = false;
     for value in head.values(name) {
         is_there = true;
-        if value.trim_ascii() == b"*" || validators.tag.is_some_and(|tag| tag.is_in(value, weakly)) {
+        if value.trim_ascii() == b"*" || validators.tag.is_some_and(|tag| tag.is_in(value, weakly))
+        {
             return Some(true);
         }
     }

@@ -20,6 +20,7 @@ const HEAD_BYTES: usize = 512;
 /// send RST, and the client could lose the answer.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 4 << 20;
+const LINGER_READ_BYTES: usize = 16 * 1024;
 
 /// How a connection ends.
 struct End {
@@ -145,7 +146,7 @@ async fn shake_hands(
 async fn linger(mut stream: TcpStream) {
     let rest = async {
         stream.shutdown().await?;
-        let mut scrap = [0; 4096];
+        let mut scrap = vec![0; LINGER_READ_BYTES];
         let mut left = LINGER_BYTES_MAX;
         while left > 0 {
             match stream.read(&mut scrap).await? {

@@ -177,7 +177,9 @@ impl Intake {
         self.place = Place::Head;
         let mut storage: FieldStorage<'_> = [const { std::mem::MaybeUninit::uninit() }; FIELDS_MAX];
         match request::parse(&self.head, &mut storage)? {
-            Some((_, request)) => Ok(Next::Answer(answer(&request, received, date, is_last, head))),
+            Some((_, request)) => Ok(Next::Answer(answer(
+                &request, received, date, is_last, head,
+            ))),
             // It was complete before: this cannot happen, and would be our fault.
             None => Err(Refusal::new(500, "the head of this request was lost")),
         }

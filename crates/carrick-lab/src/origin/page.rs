@@ -198,7 +198,10 @@ impl Page {
 pub fn find(path: &str) -> Option<Result<Part, String>> {
     let (page, object) = if let Some(rest) = path.strip_prefix("/page/") {
         let mut parts = rest.splitn(3, '/');
-        let numbers = parts.next().and_then(digits).zip(parts.next().and_then(digits));
+        let numbers = parts
+            .next()
+            .and_then(digits)
+            .zip(parts.next().and_then(digits));
         let Some((embedded, bytes)) = numbers else {
             return Some(Err("a page is /page/OBJECTS/BYTES".into()));
         };
@@ -206,7 +209,10 @@ pub fn find(path: &str) -> Option<Result<Part, String>> {
     } else {
         let (number, object) = split_once(path.strip_prefix("/a1/")?);
         let page = digits(number).and_then(Page::of_table_a1);
-        (page.ok_or_else(|| "Table A1 has the files 1 to 49".into()), object)
+        (
+            page.ok_or_else(|| "Table A1 has the files 1 to 49".into()),
+            object,
+        )
     };
     Some(page.and_then(|page| part(page, object)))
 }

@@ -236,7 +236,9 @@ impl Pump<'_> {
     /// Waits until the client's kernel has what was sent: a reset throws away what is still on its way.
     async fn acknowledged(&self) {
         let patience = Instant::now() + ACKNOWLEDGED_WITHIN;
-        while unacknowledged_bytes(self.stream).is_ok_and(|bytes| bytes > 0) && Instant::now() < patience {
+        while unacknowledged_bytes(self.stream).is_ok_and(|bytes| bytes > 0)
+            && Instant::now() < patience
+        {
             sleep(ACKNOWLEDGED_LOOK).await;
         }
     }

@@ -53,7 +53,10 @@ pub fn check(quota: &RequestsPerConnection) -> Result<()> {
     match *quota {
         RequestsPerConnection::Unlimited => {}
         RequestsPerConnection::Fixed(number) => {
-            ensure!(number >= 1, "a connection carries at least 1 request, not 0");
+            ensure!(
+                number >= 1,
+                "a connection carries at least 1 request, not 0"
+            );
         }
         RequestsPerConnection::Zipf { alpha, max } => {
             ensure!(

@@ -183,7 +183,10 @@ impl Seen {
             17 if is("If-Modified-Since") => self.conditional = true,
             17 if is("Transfer-Encoding") => {
                 if self.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err(Refusal::new(501, "Transfer-Encoding: only `chunked` is known"));
+                    return Err(Refusal::new(
+                        501,
+                        "Transfer-Encoding: only `chunked` is known",
+                    ));
                 }
                 self.chunked = true;
             }
@@ -207,7 +210,10 @@ impl Seen {
 
     fn upload(&self, is_1_1: bool) -> Result<Upload, Refusal> {
         match (self.chunked, self.length) {
-            (true, Some(_)) => Err(Refusal::new(400, "both Transfer-Encoding and Content-Length")),
+            (true, Some(_)) => Err(Refusal::new(
+                400,
+                "both Transfer-Encoding and Content-Length",
+            )),
             (true, None) if !is_1_1 => Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0")),
             (true, None) => Ok(Upload::Chunked),
             (false, length) => Ok(Upload::Length(length.unwrap_or(0))),

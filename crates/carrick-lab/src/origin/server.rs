@@ -66,7 +66,10 @@ impl Running {
     /// # Errors
     /// When a setting is out of its limits, an address cannot be listened on, or a thread cannot be started.
     pub fn start(settings: &Settings) -> Result<Self> {
-        ensure!(!settings.listen.is_empty(), "there is no address to listen on");
+        ensure!(
+            !settings.listen.is_empty(),
+            "there is no address to listen on"
+        );
         ensure!(
             (1..=THREADS_MAX).contains(&settings.threads),
             "1 to {THREADS_MAX} threads, not {}",
@@ -76,7 +79,8 @@ impl Running {
         // Made now, so that the first request does not wait for it.
         let _ = content::table();
         let mut addresses = Vec::new();
-        let mut sockets: Vec<Vec<StdListener>> = (0..settings.threads).map(|_| Vec::new()).collect();
+        let mut sockets: Vec<Vec<StdListener>> =
+            (0..settings.threads).map(|_| Vec::new()).collect();
         for &address in &settings.listen {
             let (address, listeners) = listen(address, settings)?;
             addresses.push(address);
@@ -186,8 +190,12 @@ fn listen(address: SocketAddr, settings: &Settings) -> Result<(SocketAddr, Vec<S
 }
 
 fn bind(address: SocketAddr, is_shared: bool) -> Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
-        .with_context(|| format!("cannot create a socket for {address}"))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )
+    .with_context(|| format!("cannot create a socket for {address}"))?;
     let set = || -> std::io::Result<()> {
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(is_shared)?;
@@ -218,7 +226,8 @@ impl Worker {
             .context("cannot start a runtime")?;
         runtime.block_on(async {
             for (number, listener) in listeners.into_iter().enumerate() {
-                let listener = TcpListener::from_std(listener).context("cannot watch a listener")?;
+                let listener =
+                    TcpListener::from_std(listener).context("cannot watch a listener")?;
                 let own = (self.index as u64) << 32 | number as u64;
                 let quota = Quota::new(
                     self.settings.requests_per_connection,

@@ -21,7 +21,9 @@ pub const SENDFILE_BYTES_MIN: u64 = 128 * 1024;
 #[must_use]
 pub fn table_file() -> Option<BorrowedFd<'static>> {
     static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    FILE.get_or_init(|| create().ok()).as_ref().map(OwnedFd::as_fd)
+    FILE.get_or_init(|| create().ok())
+        .as_ref()
+        .map(OwnedFd::as_fd)
 }
 
 fn create() -> io::Result<OwnedFd> {

@@ -102,7 +102,8 @@ impl Decoder {
             match self.place {
                 Place::End => return Ok(used),
                 Place::Length(left) | Place::Chunk(left) => {
-                    let count = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
+                    let count =
+                        usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
                     if count == 0 {
                         return Ok(used);
                     }
@@ -152,10 +153,14 @@ impl Decoder {
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Refusal> {
     match bytes.iter().position(|&byte| byte == b'\n') {
         Some(end) if end > 0 && bytes[end - 1] == b'\r' => Ok(Some(&bytes[..end - 1])),
-        Some(_) => Err(Refusal::new(400, "a line of the chunked coding ends without CR")),
-        None if bytes.len() > LINE_BYTES_MAX => {
-            Err(Refusal::new(400, "a line of the chunked coding is too long"))
-        }
+        Some(_) => Err(Refusal::new(
+            400,
+            "a line of the chunked coding ends without CR",
+        )),
+        None if bytes.len() > LINE_BYTES_MAX => Err(Refusal::new(
+            400,
+            "a line of the chunked coding is too long",
+        )),
         None => Ok(None),
     }
 }

@@ -246,7 +246,9 @@ impl<'a> Wishes<'a> {
     /// A sentence that names the field and says what would be right.
     pub fn read_field(&mut self, name: &str, value: &'a [u8]) -> Result<(), String> {
         let prefix = FIELD_PREFIX.as_bytes();
-        if name.len() <= prefix.len() || !name.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix) {
+        if name.len() <= prefix.len()
+            || !name.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix)
+        {
             return Ok(());
         }
         // The prefix is ASCII, so that this is a boundary of characters.
@@ -271,10 +273,17 @@ fn unknown(what: &str, name: &str) -> String {
 }
 
 fn wrong(what: &str, name: &str, value: &str, key: &Key) -> String {
-    format!("{what} `{name}`: `{value}` is not right; it takes {}", key.value)
+    format!(
+        "{what} `{name}`: `{value}` is not right; it takes {}",
+        key.value
+    )
 }
 
-fn number(place: &mut Option<u64>, value: &str, allowed: std::ops::RangeInclusive<u64>) -> Option<()> {
+fn number(
+    place: &mut Option<u64>,
+    value: &str,
+    allowed: std::ops::RangeInclusive<u64>,
+) -> Option<()> {
     *place = Some(digits(value).filter(|number| allowed.contains(number))?);
     Some(())
 }
