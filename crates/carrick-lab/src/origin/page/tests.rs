@@ -21,7 +21,7 @@ fn check(page: &Page) {
 
 #[test]
 fn a_page_and_its_objects_share_the_bytes() {
-    for (embedded, bytes) in [(0, 48), (0, 1000), (1, 1001), (7, 65536), (100, 1 << 20)] {
+    for (embedded, bytes) in [(0, 49), (0, 1000), (1, 1001), (7, 65536), (100, 1 << 20)] {
         let page = Page::new(embedded, bytes).unwrap();
         check(&page);
         assert!(page.base_bytes() - page.object_bytes() <= embedded || embedded == 0);

@@ -29,7 +29,7 @@ fn a_body_ends_where_it_should() {
             (
                 Upload::Chunked,
                 b"4;a=b\r\n1234\r\n005 \r\n56789\r\n0\r\nA: b\r\nC: d\r\n\r\nGET",
-                46,
+                43,
             ),
         ] {
             let (really, received) = decode(upload, stream, piece).unwrap();
