@@ -18,13 +18,32 @@ pub const RULES_MAX: usize = 65_536;
 /// # Errors
 /// When it is not TOML, has unknown keys, or values that cannot be; with everything that is wrong.
 pub fn parse(text: &str) -> Result<WanSpec, String> {
-    let spec: WanSpec = toml::from_str(text).map_err(|error| error.to_string())?;
+    let spec: WanSpec =
+        toml::from_str(text).map_err(|error| explain(text).unwrap_or_else(|| error.to_string()))?;
     let problems = problems(&spec);
     if problems.is_empty() {
         Ok(spec)
     } else {
         Err(problems.join("\n"))
     }
+}
+
+/// Which key of which rule cannot be read, where the parser says only that some rule cannot: each key is tried alone.
+fn explain(text: &str) -> Option<String> {
+    let table: toml::Table = text.parse().ok()?;
+    let mut problems = Vec::new();
+    for (index, rule) in table.get("rule")?.as_array()?.iter().enumerate() {
+        for (key, value) in rule.as_table()? {
+            let alone = toml::Table::from_iter([(key.clone(), value.clone())]);
+            if let Err(error) = alone.try_into::<Rule>() {
+                // It repeats the key on a line of its own.
+                let error = error.to_string();
+                let first = error.lines().next().unwrap_or_default().to_owned();
+                problems.push(format!("rule {}: {key} = {value}: {first}", index + 1));
+            }
+        }
+    }
+    (!problems.is_empty()).then(|| problems.join("\n"))
 }
 
 /// Everything that is wrong, a line for each; none: it can be run. Rules are counted from 1.

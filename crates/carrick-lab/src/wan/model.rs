@@ -11,6 +11,8 @@ use crate::wan::spec::Path;
 
 /// Packets that wait for a rate limit, unless the specification says otherwise.
 pub const QUEUE_PACKETS_DEFAULT: usize = 1_000;
+/// Nanoseconds that a byte takes at 1 kbit/s.
+const NS_PER_BYTE_AT_1_KBIT: f64 = 8e6;
 
 /// A path as it is used: in nanoseconds, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,8 +21,8 @@ pub struct Settings {
     pub delay_ns: u64,
     /// Largest deviation from it.
     pub jitter_ns: u64,
-    /// Time that a byte takes on the line; none: no limit.
-    pub ns_per_byte: Option<f64>,
+    /// Rate of the line; none: no limit.
+    pub rate_kbit: Option<f64>,
     /// Packets that may wait for the line, besides the one that is on it.
     pub queue_packets: usize,
     /// Loss when the packet before was not lost, 0 to 1.
@@ -35,12 +37,10 @@ pub struct Settings {
 
 impl From<&Path> for Settings {
     fn from(path: &Path) -> Self {
-        /// Nanoseconds that a byte takes at 1 kbit/s.
-        const NS_PER_BYTE_AT_1_KBIT: f64 = 8e6;
         Self {
             delay_ns: nanoseconds(path.delay_ms),
             jitter_ns: nanoseconds(path.jitter_ms),
-            ns_per_byte: path.rate_kbit.map(|rate| NS_PER_BYTE_AT_1_KBIT / rate),
+            rate_kbit: path.rate_kbit,
             queue_packets: path.queue_packets.unwrap_or(QUEUE_PACKETS_DEFAULT),
             loss_first: path.loss,
             loss_next: path.loss_after_loss.unwrap_or(path.loss),
@@ -56,7 +56,7 @@ impl Settings {
     pub fn is_transparent(&self) -> bool {
         self.delay_ns == 0
             && self.jitter_ns == 0
-            && self.ns_per_byte.is_none()
+            && self.rate_kbit.is_none()
             && !self.is_per_packet()
     }
 
@@ -166,7 +166,7 @@ impl PathState {
 
     /// When the packet has left the line; `None`: there is no place in front of it.
     fn pass_line(&mut self, settings: &Settings, now_ns: u64, bytes: usize) -> Option<u64> {
-        let Some(ns_per_byte) = settings.ns_per_byte else {
+        let Some(rate_kbit) = settings.rate_kbit else {
             return Some(now_ns);
         };
         while self.leaving_ns.front().is_some_and(|left| *left <= now_ns) {
@@ -177,7 +177,7 @@ impl PathState {
             return None;
         }
         // Rounded up: the rate is never exceeded.
-        let takes_ns = (bytes as f64 * ns_per_byte).ceil() as u64;
+        let takes_ns = (bytes as f64 * NS_PER_BYTE_AT_1_KBIT / rate_kbit).ceil() as u64;
         let left_ns = self.line_free_ns.max(now_ns).saturating_add(takes_ns);
         self.line_free_ns = left_ns;
         self.leaving_ns.push_back(left_ns);

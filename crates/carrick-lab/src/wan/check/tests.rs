@@ -39,10 +39,13 @@ fn mistakes_name_the_rule_the_key_the_value_and_what_would_be_right() {
         ("to_ports = [9, 7]", ["to_ports = [9, 7]", "[7, 9]"]),
         ("for_each_port = true", ["for_each_port", "give from_ports or to_ports"]),
         ("from = \"10.0.0.0/8\"\nto = \"fd00::/8\"", ["never match", "both IPv6"]),
-        ("from = \"10.0.0.1/8\"", ["10.0.0.1/8", "behind its prefix"]),
-        ("delay = 3", ["unknown field", "delay"]),
-        ("queue_packets = -1", ["queue_packets", "-1"]),
-        ("to_ports = [7, 70000]", ["70000", "u16"]),
+        ("from = \"10.0.0.1/8\"", ["rule 2: from", "`10.0.0.1/8` has address bits behind its prefix"]),
+        ("delay = 3", ["rule 2: delay = 3", "unknown field `delay`"]),
+        ("queue_packets = -1", ["rule 2: queue_packets = -1", "expected usize"]),
+        ("to_ports = [7, 70000]", ["rule 2: to_ports = [7, 70000]", "expected u16"]),
+        ("to_ports = [7]", ["rule 2: to_ports = [7]", "length 2"]),
+        ("loss = \"1 %\"", ["rule 2: loss = \"1 %\"", "f64"]),
+        ("for_each_port = 1", ["rule 2: for_each_port = 1", "boolean"]),
     ] {
         let said = parse(&format!("[[rule]]\n[[rule]]\n{rule}\n")).unwrap_err();
         for part in parts {
@@ -55,4 +58,12 @@ fn mistakes_name_the_rule_the_key_the_value_and_what_would_be_right() {
 fn all_mistakes_are_told_at_once() {
     let said = parse("[[rule]]\nloss = 3\n[[rule]]\nloss = 4\nrate_kbit = -1\n").unwrap_err();
     assert_eq!(said.lines().count(), 3, "{said}");
+}
+
+#[test]
+fn what_is_no_toml_is_shown_with_its_place() {
+    let said = parse("seed = 1\n[[rule]\n").unwrap_err();
+    assert!(said.contains("line 2"), "{said}");
+    let said = parse("speed = 1\n").unwrap_err();
+    assert!(said.contains("unknown field `speed`"), "{said}");
 }
