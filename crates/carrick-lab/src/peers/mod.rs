@@ -14,7 +14,7 @@ use crate::peers::template::render;
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;
 use crate::testbed::service::Service;
-use crate::testbed::{CLIENT_SUBNET, ORIGIN_HTTP, PROXY, Testbed};
+use crate::testbed::{Testbed, files};
 
 /// Where Debian's `libnginx-mod-stream` puts its module.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
@@ -330,6 +330,21 @@ impl Peer {
         testbed: &Testbed,
         programs: &Programs,
     ) -> Result<Option<Service>> {
+        self.start_with(job, tunnel_origin, testbed, programs, &BTreeMap::new())
+    }
+
+    /// As [`Self::start`], with further values for templates; one of the same name as a built-in value replaces it.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        &self,
+        job: Job,
+        tunnel_origin: &str,
+        testbed: &Testbed,
+        programs: &Programs,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Option<Service>> {
         if !self.jobs.contains(&job) {
             bail!("{} does not do {}", self.name, job.name());
         }
@@ -337,8 +352,12 @@ impl Peer {
         let directory_text = directory
             .to_str()
             .context("the run's directory is not UTF-8")?;
-        let proxy = PROXY.to_string();
-        let origin = ORIGIN_HTTP.to_string();
+        let addresses = testbed.addresses();
+        let proxy = addresses.proxy.to_string();
+        let proxy_to_server = addresses.proxy_to_server.to_string();
+        let server = addresses.server.to_string();
+        let origin = addresses.origin_http().to_string();
+        let clients = String::from(addresses.client_subnet);
         let stream_module = programs
             .stream_module
             .as_deref()
@@ -355,11 +374,13 @@ impl Peer {
             Mode::SplicingOff => ("", "", "", "65536"),
             Mode::None => ("", "", "", ""),
         };
-        let values = [
+        let built_in = [
             ("proxy", proxy.as_str()),
+            ("proxy_to_server", proxy_to_server.as_str()),
+            ("server", server.as_str()),
             ("origin", origin.as_str()),
             ("tunnel_origin", tunnel_origin),
-            ("clients", CLIENT_SUBNET),
+            ("clients", clients.as_str()),
             ("directory", directory_text),
             ("stream_module", stream_module),
             ("engine", engine),
@@ -367,6 +388,12 @@ impl Peer {
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
         ];
+        // The first value of a name is the one that is used.
+        let values: Vec<(&str, &str)> = variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain(built_in)
+            .collect();
         let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
             (Family::Routed, _) => return Ok(None),
             (Family::Carrick, _) => ("carrick.toml", &["run", "-c"]),
@@ -379,11 +406,9 @@ impl Peer {
             prepare_squid(directory)?;
         }
         let configuration = directory.join(file_name);
-        fs::write(
-            &configuration,
-            render(&programs.template(file_name)?, &values)?,
-        )
-        .with_context(|| format!("cannot write {}", configuration.display()))?;
+        let text = render(&programs.template(file_name)?, &values)
+            .with_context(|| format!("{file_name} of {}", self.name))?;
+        files::write(&configuration, text)?;
         let mut command = testbed.proxy.command(
             programs.path(self.family)?,
             &cores::list(&testbed.placement().proxy_cores()),
@@ -404,16 +429,16 @@ impl Peer {
 /// When the files cannot be written, or nginx not started.
 pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> Result<Service> {
     let directory = testbed.directory();
-    let files = directory.join("www");
-    fs::create_dir_all(&files).context("cannot create the origin's directory")?;
+    let bodies = directory.join("www");
+    fs::create_dir_all(&bodies).context("cannot create the origin's directory")?;
     for size in sizes {
         // Bytes that do not repeat within a page, so that a shifted or repeated page would show in a comparison.
         let body: Vec<u8> = (0..*size)
             .map(|index| ((index * 31 + index / 251) % 256) as u8)
             .collect();
-        fs::write(files.join(size.to_string()), body).context("cannot write the origin's files")?;
+        files::write(&bodies.join(size.to_string()), body)?;
     }
-    let origin = ORIGIN_HTTP.to_string();
+    let origin = testbed.addresses().origin_http().to_string();
     let directory_text = directory
         .to_str()
         .context("the run's directory is not UTF-8")?;
@@ -422,7 +447,7 @@ pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> 
         &[("origin", origin.as_str()), ("directory", directory_text)],
     )?;
     let configuration = directory.join("origin.conf");
-    fs::write(&configuration, text).context("cannot write the origin's configuration")?;
+    files::write(&configuration, text)?;
     let mut command = testbed.server.command(
         programs.path(Family::Nginx)?,
         &cores::list(&testbed.placement().other_cores()),
