@@ -232,7 +232,11 @@ fn mistakes_on_the_command_line_are_explained() {
             "no carrick at no/such/file",
         ),
     ] {
-        let output = Command::new(LAB).arg("bench").args(arguments).output().unwrap();
+        let output = Command::new(LAB)
+            .arg("bench")
+            .args(arguments)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && said.contains(part),

@@ -6,6 +6,7 @@ pub mod holder;
 pub mod machine;
 pub mod memory;
 pub mod observer;
+pub mod report;
 pub mod results;
 pub mod runner;
 pub mod statistics;

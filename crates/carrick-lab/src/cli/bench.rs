@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
 use crate::bench::memory::MemoryKind;
+use crate::bench::report;
 use crate::bench::results::{Figure, Results};
 use crate::bench::runner::{self, Plan, default_carrick};
 use crate::bench::works::{WORKS, Work};
 use crate::peers::{PEERS, Peer};
-use crate::bench::report;
 use crate::testbed::cores::CorePair;
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 
 /// `carrick lab bench`

@@ -47,6 +47,7 @@ pub enum Lab {
     /// Part of the benchmark: send back what comes
     #[command(hide = true)]
     Echo {
+        /// The address
         #[arg(long)]
         listen: SocketAddr,
     },

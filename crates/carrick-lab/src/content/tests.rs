@@ -16,7 +16,10 @@ fn a_body_does_not_depend_on_its_pieces_and_is_found_right() {
     assert_eq!(whole, sent(7, 3_000_000, 999));
     assert_ne!(whole[..1000], sent(8, 1000, 1000)[..]);
     assert_eq!(Body::of_seed(7).first_difference(0, &whole), None);
-    assert_eq!(Body::of_seed(7).first_difference(1234, &whole[1234..]), None);
+    assert_eq!(
+        Body::of_seed(7).first_difference(1234, &whole[1234..]),
+        None
+    );
 }
 
 #[test]
@@ -32,10 +35,21 @@ fn a_changed_a_lost_and_a_repeated_byte_are_noticed_where_they_are() {
         let mut lost = right.clone();
         lost.drain(20_000..20_000 + size);
         // A byte may equal its neighbour by chance, hence not exactly at the gap.
-        assert!(body.first_difference(0, &lost).is_some_and(|at| (20_000..20_008).contains(&at)), "{size}");
+        assert!(
+            body.first_difference(0, &lost)
+                .is_some_and(|at| (20_000..20_008).contains(&at)),
+            "{size}"
+        );
 
         let mut repeated = right.clone();
-        repeated.splice(20_000 + size..20_000 + size, right[20_000..20_000 + size].to_vec());
-        assert!(body.first_difference(0, &repeated).is_some_and(|at| at >= 20_000 + size as u64), "{size}");
+        repeated.splice(
+            20_000 + size..20_000 + size,
+            right[20_000..20_000 + size].to_vec(),
+        );
+        assert!(
+            body.first_difference(0, &repeated)
+                .is_some_and(|at| at >= 20_000 + size as u64),
+            "{size}"
+        );
     }
 }

@@ -3,11 +3,11 @@
 mod chart;
 
 use crate::bench::memory::MemoryKind;
+use crate::bench::report::plot::chart::{Bar, Chart, Panel, Row, Value};
 use crate::bench::results::{Cell, Figure, Results};
 use crate::bench::targets::{judge, memory_bytes_max};
 use crate::bench::works::{WORKS, Work};
 use crate::peers::{Family, JUDGED, Job, PEERS, Peer};
-use crate::bench::report::plot::chart::{Bar, Chart, Panel, Row, Value};
 
 /// File names and their contents; jobs that were not measured have no file.
 #[must_use]
