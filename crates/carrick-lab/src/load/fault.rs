@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// Why a request failed. `Display` gives the words, [`Fault::kind`] the kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// No connection.
     Connect(io::ErrorKind, String),

@@ -6,6 +6,7 @@ use crate::content::Body;
 use crate::load::plan::{Class, Kind, LoadPlan, Route};
 use crate::load::response::Expected;
 use crate::load::work::Request;
+use crate::origin::body_seed;
 
 /// How requests of a plan are written.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ fn target(class: &Class, plan: &LoadPlan) -> Target {
         before: before.into_bytes(),
         between: between.into_bytes(),
         is_literal: class.path.is_some(),
-        literal_seed: class.path.as_deref().and_then(seed_of),
+        literal_seed: class.path.as_deref().map(seed_of),
         after: after.into_bytes(),
         http_1_0: class.http_1_0,
         // Of an object that is not the emulator's and is not compared, the length is not known either.
@@ -145,14 +146,15 @@ fn target(class: &Class, plan: &LoadPlan) -> Target {
     }
 }
 
-/// The seed that a literal path names in its query.
+/// The seed of a literal path's body: what `seed` in its query says, or else the origin's rule for paths.
 #[must_use]
-pub fn seed_of(path: &str) -> Option<u64> {
-    let (_, query) = path.split_once('?')?;
+pub fn seed_of(path: &str) -> u64 {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     query
         .split('&')
         .find_map(|pair| pair.strip_prefix("seed="))
         .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| body_seed(path))
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Request {
     pub handshake: Option<Handshake>,
     /// On a connection of its own.
     pub is_alone: bool,
+    /// The page that it is a part of, counted by its client.
+    pub page: u64,
     /// Latency is counted from here, in nanoseconds of the run.
     pub begun_ns: u64,
 }
@@ -99,6 +101,7 @@ impl Work {
             abort_at,
             handshake,
             is_alone: class.is_alone,
+            page: 0,
             begun_ns: 0,
         }
     }
