@@ -18,6 +18,9 @@ use crate::load::table;
 
 pub use flags::Load;
 
+/// The line on standard error that says that the warm-up begins.
+pub const BEGINS: &str = "the load begins";
+
 /// Makes the load. The exit status is a failure when nothing was answered; single failures are in the report.
 ///
 /// # Errors
@@ -45,13 +48,14 @@ async fn measure(plan: LoadPlan, arguments: &Load) -> Result<Vec<LoadOutcome>> {
     let stop = Arc::new(AtomicBool::new(false));
     let threads = usize::from(arguments.threads);
     let count = usize::from(arguments.samples);
+    let announces = arguments.announce;
     let work = tokio::task::spawn_blocking({
         let stop = Arc::clone(&stop);
         move || {
             let mut samples = Vec::new();
             let mut plan = plan;
             while samples.len() < count && !stop.load(Ordering::Relaxed) {
-                match run::run(&plan, threads, &stop) {
+                match run::run_announced(&plan, threads, &stop, || announce(announces)) {
                     Ok(outcome) => samples.push(outcome),
                     // Interrupted before this sample measured anything: the others count.
                     Err(_) if !samples.is_empty() && stop.load(Ordering::Relaxed) => break,
@@ -74,6 +78,14 @@ async fn measure(plan: LoadPlan, arguments: &Load) -> Result<Vec<LoadOutcome>> {
         }
     };
     joined.context("the thread that makes the load failed")?
+}
+
+/// Says that the warm-up begins.
+fn announce(wanted: bool) {
+    if wanted {
+        // With standard error gone there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "{BEGINS}");
+    }
 }
 
 fn print(mut samples: Vec<LoadOutcome>, arguments: &Load) -> Result<()> {

@@ -23,6 +23,19 @@ use crate::load::work::{Lengths, Work};
 /// When the plan cannot be run, or an object that has to be cached beforehand cannot be had. Failures of requests are in the
 /// outcome.
 pub fn run(plan: &LoadPlan, threads: usize, stop: &AtomicBool) -> Result<LoadOutcome> {
+    run_announced(plan, threads, stop, || {})
+}
+
+/// As [`run`]; calls `begins` when the cacheable objects are there and the warm-up begins, for those who meter meanwhile.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_announced(
+    plan: &LoadPlan,
+    threads: usize,
+    stop: &AtomicBool,
+    begins: impl FnOnce(),
+) -> Result<LoadOutcome> {
     check(plan)?;
     ensure!(threads > 0, "no load can be made with 0 threads");
     let threads = threads.min(most_threads(plan));
@@ -30,6 +43,7 @@ pub fn run(plan: &LoadPlan, threads: usize, stop: &AtomicBool) -> Result<LoadOut
     if stop.load(Ordering::Relaxed) {
         bail!("stopped before anything was measured");
     }
+    begins();
     let started = Instant::now();
     let ended = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)

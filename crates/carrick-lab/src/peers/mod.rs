@@ -1,5 +1,6 @@
 //! Who is compared: carrick with each engine, its peers in their best modes, and routing without any proxy.
 
+pub mod probe;
 pub mod template;
 
 use std::collections::BTreeMap;
@@ -197,10 +198,12 @@ pub struct Programs {
     stream_module: Option<PathBuf>,
     /// Configurations to use instead of the built-in ones.
     configurations: Option<PathBuf>,
+    /// Which variant of a template to use where there is one.
+    variant: Option<String>,
 }
 
 /// The configurations as they are kept in the repository.
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -210,6 +213,27 @@ const TEMPLATES: [(&str, &str); 6] = [
     ),
     ("squid.conf", include_str!("../../peers/squid.conf")),
     ("origin.conf", include_str!("../../peers/origin.conf")),
+    // Variants, for experiments.
+    (
+        "carrick-extensions.toml",
+        include_str!("../../peers/carrick-extensions.toml"),
+    ),
+    (
+        "carrick-split.toml",
+        include_str!("../../peers/carrick-split.toml"),
+    ),
+    (
+        "haproxy-extensions.cfg",
+        include_str!("../../peers/haproxy-extensions.cfg"),
+    ),
+    (
+        "nginx-extensions.conf",
+        include_str!("../../peers/nginx-extensions.conf"),
+    ),
+    (
+        "squid-cache.conf",
+        include_str!("../../peers/squid-cache.conf"),
+    ),
 ];
 
 impl Programs {
@@ -239,7 +263,54 @@ impl Programs {
             paths,
             stream_module: module.is_file().then_some(module),
             configurations: configurations.map(Path::to_owned),
+            variant: None,
         })
+    }
+
+    /// Finds what is there of everything; with what is missing, and what to do about it.
+    ///
+    /// # Errors
+    /// When there is no carrick: it is asked what it can do.
+    pub fn find_all(
+        carrick: &Path,
+        configurations: Option<&Path>,
+    ) -> Result<(Self, BTreeMap<Family, String>)> {
+        let carrick = fs::canonicalize(carrick).with_context(|| {
+            format!(
+                "no carrick at {}: build it (make build), or name it with --carrick",
+                carrick.display()
+            )
+        })?;
+        let mut paths = BTreeMap::from([(Family::Carrick, carrick)]);
+        let mut missing = BTreeMap::new();
+        for (family, tool) in [
+            (Family::Haproxy, "haproxy"),
+            (Family::Nginx, "nginx"),
+            (Family::Squid, "squid"),
+        ] {
+            match require(tool) {
+                Ok(path) => drop(paths.insert(family, path)),
+                Err(error) => drop(missing.insert(family, error.to_string())),
+            }
+        }
+        let module = PathBuf::from(STREAM_MODULE);
+        let programs = Self {
+            paths,
+            stream_module: module.is_file().then_some(module),
+            configurations: configurations.map(Path::to_owned),
+            variant: None,
+        };
+        Ok((programs, missing))
+    }
+
+    /// The same programs with a variant of their templates, where there is one: of `squid.conf`, the variant `cache` is
+    /// `squid-cache.conf`.
+    #[must_use]
+    pub fn with_variant(&self, variant: Option<&str>) -> Self {
+        Self {
+            variant: variant.map(str::to_owned),
+            ..self.clone()
+        }
     }
 
     /// Why a peer cannot do a job on this machine, if so.
@@ -268,20 +339,24 @@ impl Programs {
     }
 
     fn template(&self, file_name: &str) -> Result<String> {
-        if let Some(path) = self
-            .configurations
-            .as_ref()
-            .map(|folder| folder.join(file_name))
-            .filter(|path| path.is_file())
-        {
-            return fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()));
+        let of_variant = self.variant.as_ref().and_then(|variant| {
+            let (stem, extension) = file_name.rsplit_once('.')?;
+            Some(format!("{stem}-{variant}.{extension}"))
+        });
+        for file_name in of_variant.iter().map(String::as_str).chain([file_name]) {
+            let own = self
+                .configurations
+                .as_ref()
+                .map(|folder| folder.join(file_name));
+            if let Some(path) = own.filter(|path| path.is_file()) {
+                return fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {}", path.display()));
+            }
+            if let Some((_, text)) = TEMPLATES.iter().find(|(name, _)| *name == file_name) {
+                return Ok((*text).to_owned());
+            }
         }
-        let built_in = TEMPLATES.iter().find(|(name, _)| *name == file_name);
-        Ok(built_in
-            .with_context(|| format!("there is no template {file_name}"))?
-            .1
-            .to_owned())
+        bail!("there is no template {file_name}")
     }
 
     fn path(&self, family: Family) -> Result<&Path> {
@@ -387,6 +462,7 @@ impl Peer {
             ("splice_request", splice_request),
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
+            ("configuration", ""),
         ];
         // The first value of a name is the one that is used.
         let values: Vec<(&str, &str)> = variables

@@ -31,6 +31,9 @@ pub struct Load {
     /// Of the intervals, in percent: 90 or 95
     #[arg(long, default_value_t = 95, value_parser = confidence)]
     pub(super) confidence: u8,
+    /// Say on standard error when the warm-up begins
+    #[arg(long, hide = true)]
+    pub(super) announce: bool,
     #[command(flatten)]
     what: What,
     #[command(flatten)]
