@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use crate::bench::results::Results;
+use crate::report::files::replace;
 
 /// The raw results' file name.
 const JSON: &str = "results.json";
@@ -20,9 +21,7 @@ const JSON: &str = "results.json";
 pub fn save_json(results: &Results, directory: &Path) -> Result<()> {
     let text =
         serde_json::to_string_pretty(results).context("the results cannot be written as JSON")?;
-    let partial = directory.join("results.json.partial");
-    fs::write(&partial, text).with_context(|| format!("cannot write {}", partial.display()))?;
-    fs::rename(&partial, directory.join(JSON)).with_context(|| format!("cannot replace {JSON}"))
+    replace(&directory.join(JSON), &text)
 }
 
 /// Reads the raw results of an earlier run.
@@ -47,7 +46,7 @@ pub fn write_all(results: &Results, directory: &Path) -> Result<String> {
     files.extend(plot::render(results));
     for (name, text) in files {
         let path = directory.join(&name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        replace(&path, &text)?;
     }
     Ok(table)
 }

@@ -1,6 +1,10 @@
 //! A chart of horizontal bars as SVG: rows of panels, each with its own axis, whiskers and a target mark.
 
-use std::fmt::Write as _;
+use crate::report::svg::number::short;
+use crate::report::svg::scale::nice_step;
+use crate::report::svg::{
+    Anchor, anchored_text, escape, line, rectangle, text, text_width, whisker,
+};
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 24.0;
@@ -223,7 +227,7 @@ impl Panel {
             0.0
         };
         text(svg, "soft", frame.left, frame.top - 8.0, &self.unit);
-        let step = nice_step(largest);
+        let step = nice_step(largest, GRID_LINES_WANTED);
         let mut tick = 0.0;
         while tick <= largest && step > 0.0 {
             let x = frame.left + tick * scale;
@@ -236,7 +240,7 @@ impl Panel {
                 x,
                 bottom,
             );
-            middle_text(svg, x, bottom + 14.0, &short(tick));
+            anchored_text(svg, "soft", Anchor::Middle, x, bottom + 14.0, &short(tick));
             tick += step;
         }
         for (index, label) in labels.iter().enumerate() {
@@ -284,95 +288,6 @@ impl Bar {
             &value,
         );
     }
-}
-
-/// About; the reader's font is not known here.
-#[expect(clippy::cast_precision_loss, reason = "a few letters")]
-fn text_width(content: &str) -> f64 {
-    const LETTER_WIDTH: f64 = 7.0;
-    content.len() as f64 * LETTER_WIDTH
-}
-
-/// Steps of 1, 2, 2.5 or 5 times a power of ten that give about four grid lines.
-fn nice_step(largest: f64) -> f64 {
-    if largest <= 0.0 {
-        return 0.0;
-    }
-    let rough = largest / GRID_LINES_WANTED;
-    let power = 10_f64.powf(rough.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough)
-        .unwrap_or(rough)
-}
-
-/// Three digits at least, thousands as k.
-fn short(value: f64) -> String {
-    let text = match value {
-        value if value >= 100_000.0 => return format!("{:.0}k", value / 1000.0),
-        value if value >= 10_000.0 => format!("{:.1}k", value / 1000.0),
-        value if value >= 1000.0 => format!("{:.2}k", value / 1000.0),
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    };
-    let (digits, unit) = match text.strip_suffix('k') {
-        Some(digits) => (digits, "k"),
-        None => (text.as_str(), ""),
-    };
-    let digits = if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        digits
-    };
-    format!("{digits}{unit}")
-}
-
-fn text(svg: &mut String, class: &str, x: f64, y: f64, content: &str) {
-    // Writing to a string cannot fail, here and below.
-    let _ = writeln!(
-        svg,
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-        escape(content)
-    );
-}
-
-fn middle_text(svg: &mut String, x: f64, y: f64, content: &str) {
-    let _ = writeln!(
-        svg,
-        "<text class=\"soft\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-        escape(content)
-    );
-}
-
-fn rectangle(svg: &mut String, class: &str, x: f64, y: f64, width: f64, height: f64) {
-    let _ = writeln!(
-        svg,
-        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"1.5\"/>"
-    );
-}
-
-fn line(svg: &mut String, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
-    let _ = writeln!(
-        svg,
-        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
-    );
-}
-
-fn whisker(svg: &mut String, from: f64, to: f64, y: f64) {
-    let (top, bottom) = (y - 3.0, y + 3.0);
-    let _ = writeln!(
-        svg,
-        "<path class=\"whisker\" d=\"M{from:.1} {top:.1}V{bottom:.1}M{from:.1} {y:.1}H{to:.1}M{to:.1} {top:.1}V{bottom:.1}\"/>"
-    );
-}
-
-fn escape(content: &str) -> String {
-    content
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -29,25 +29,6 @@ fn bar(label: &'static str, is_judged: bool, value: Value) -> Bar {
 }
 
 #[test]
-fn steps_and_numbers_are_readable() {
-    assert_eq!(nice_step(100.0), 25.0);
-    assert_eq!(nice_step(123_000.0), 50_000.0);
-    assert_eq!(nice_step(0.0), 0.0);
-    for (value, expected) in [
-        (0.0, "0"),
-        (3.456, "3.46"),
-        (41.0, "41"),
-        (318.4, "318"),
-        (500.0, "500"),
-        (2400.0, "2.4k"),
-        (60_000.0, "60k"),
-        (123_456.0, "123k"),
-    ] {
-        assert_eq!(short(value), expected);
-    }
-}
-
-#[test]
 fn every_bar_target_and_failure_is_drawn() {
     let measured = Value::Measured {
         median: 50.0,
