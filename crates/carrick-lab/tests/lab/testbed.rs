@@ -1,5 +1,11 @@
 //! The test bed: both layouts carry traffic as planned, several at once; what is left behind; how failures are told.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, which may fail as tests do"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -73,7 +79,7 @@ fn transfer(mut from: TcpStream, mut to: TcpStream) {
 
 fn details(namespace: &Namespace) -> String {
     let said = namespace
-        .run("ss", &["-tinH", "state", "established"])
+        .run("ss", &["-tineH", "state", "established"])
         .unwrap();
     assert_eq!(said.lines().count(), 2, "one connection: {said}");
     said.lines().nth(1).unwrap().trim().to_owned()
@@ -161,7 +167,7 @@ fn each_side_has_its_tcp_options() {
     wait_until(|| {
         let said = bed
             .server
-            .run("ss", &["-tinH", "state", "established"])
+            .run("ss", &["-tineH", "state", "established"])
             .unwrap();
         said.is_empty()
     });
