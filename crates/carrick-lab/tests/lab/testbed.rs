@@ -3,6 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::print_stderr,
     reason = "helpers of tests, which may fail as tests do"
 )]
 
@@ -10,16 +11,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carrick_lab::content::Body;
+use carrick_lab::load::plan::LoadPlan;
 use carrick_lab::peers::{Family, Job, PEERS, Programs, start_origin};
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};
-use carrick_lab::wan::spec::WanSpec;
+use carrick_lab::wan::spec::{Path, Rule, WanCounts, WanSpec};
 
 use crate::{LAB, LONGEST_RUN, left_behind, left_behind_by, why_skipped};
 
@@ -270,7 +272,7 @@ fn get(bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
 #[tokio::test(flavor = "current_thread")]
 async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
     skip_unless!("nginx", "curl");
-    let carrick = Path::new(LAB).with_file_name("carrick");
+    let carrick = std::path::Path::new(LAB).with_file_name("carrick");
     let missing = |family: Family| match family {
         Family::Carrick => !carrick.is_file(),
         Family::Haproxy | Family::Squid => why_skipped(&[family.name()]).is_some(),
@@ -345,7 +347,8 @@ async fn experiments_can_replace_templates_and_give_them_values() {
     )
     .unwrap();
     let nginx = PEERS.into_iter().find(|peer| peer.name == "nginx").unwrap();
-    let programs = Programs::locate(&[nginx], Path::new("none"), Some(folder.path())).unwrap();
+    let programs =
+        Programs::locate(&[nginx], std::path::Path::new("none"), Some(folder.path())).unwrap();
     let bed = build(Layout::Direct, |_| {});
     let error = nginx
         .start(Job::Switch, "", &bed, &programs)
@@ -427,6 +430,111 @@ async fn a_wan_needs_a_router_and_a_failed_start_leaves_the_kernel_forwarding() 
         routed.addresses().origin_http(),
     );
     transfer(far, near);
+}
+
+/// Whether the laboratory that is tested has a subcommand with this option.
+fn has_part(subcommand: &str, option: &str) -> bool {
+    let help = Command::new(LAB)
+        .args([subcommand, "--help"])
+        .output()
+        .unwrap();
+    let has = String::from_utf8_lossy(&help.stdout).contains(option);
+    if !has {
+        eprintln!("SKIPPED: this build has no `carrick lab {subcommand} {option}`");
+    }
+    has
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_wan_takes_the_place_of_the_routers_kernel_and_counts() {
+    skip_unless!();
+    if !has_part("wan", "--counts") {
+        return;
+    }
+    let mut bed = build(Layout::Routed, |plan| plan.offloads = false);
+    bed.set_program(PathBuf::from(LAB));
+    let addresses = bed.addresses();
+    let spec = WanSpec {
+        seed: 7,
+        rules: vec![Rule {
+            from: Some(addresses.server_subnet),
+            path: Path {
+                delay_ms: 30.0,
+                loss: 0.02,
+                ..Path::default()
+            },
+            ..Rule::default()
+        }],
+    };
+    let mut wan = bed.start_wan(&spec).await.unwrap();
+    let before = TcpCounters::read(&bed.server).unwrap();
+    let started = Instant::now();
+    let (near, far) = connect(&bed.client, &bed.server, addresses.origin_http());
+    assert!(started.elapsed() >= Duration::from_millis(30));
+    transfer(far, near);
+    let counters = TcpCounters::read(&bed.server).unwrap().since(&before);
+    let now = wan.counts().await.unwrap();
+    assert!(now.rules[0].packets > 0 && now.unmatched > 0, "{now:?}");
+    let counts = wan.stop().await.unwrap();
+    let lost = counts.rules[0].lost_first + counts.rules[0].lost_next;
+    assert!(lost > 0 && counts.overruns == 0, "{counts:?}");
+    assert!(counters.retransmitted > 0, "{counters:?}");
+    assert!(counters.data_out >= (BYTES / 1448) as u64, "{counters:?}");
+    // The kernel forwards again, without delay.
+    let (near, far) = connect(&bed.client, &bed.server, addresses.origin_http());
+    transfer(far, near);
+}
+
+#[test]
+fn a_command_behind_a_wan_leaves_its_counts() {
+    skip_unless!("curl");
+    if !has_part("wan", "--counts") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("wan.toml");
+    let counts = folder.path().join("counts.json");
+    fs::write(&rules, "[[rule]]\ndelay_ms = 5\n").unwrap();
+    let script = "ip netns exec $CARRICK_LAB_SERVER_NETNS \"$LAB\" echo --listen $CARRICK_LAB_SERVER_ADDRESS:7 & \
+                  curl -s --retry 50 --retry-connrefused --retry-delay 1 --max-time 3 telnet://$CARRICK_LAB_SERVER_ADDRESS:7 </dev/null; \
+                  exit 3";
+    let output = testbed_command(&["--wan", rules.to_str().unwrap(), "--counts"])
+        .arg(&counts)
+        .args(["--", "sh", "-c", script])
+        .env("LAB", LAB)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let counts: WanCounts = serde_json::from_slice(&fs::read(&counts).unwrap()).unwrap();
+    assert!(counts.rules[0].packets > 2, "{counts:?}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn load_and_origin_find_each_other() {
+    skip_unless!();
+    if !has_part("origin", "--listen") || !has_part("load", "--plan") {
+        return;
+    }
+    for layout in LAYOUTS {
+        let mut bed = build(layout, |_| {});
+        bed.set_program(PathBuf::from(LAB));
+        let address = bed.addresses().origin_http();
+        let arguments = [String::from("--listen"), address.to_string()];
+        let origin = bed.start_origin(&arguments).await.unwrap();
+        let plan: LoadPlan = toml::from_str(&format!(
+            "measured_seconds = 0.5\nroute.direct.address = \"{address}\"\n\
+             arrival.closed.clients = 2\n[[class]]\nname = \"some\"\nbody_bytes = 10000\n"
+        ))
+        .unwrap();
+        let outcome = bed.run_load(&plan).await.unwrap();
+        assert_eq!(outcome.failures(), 0, "{outcome:?}");
+        assert!(outcome.classes[0].completed > 10, "{outcome:?}");
+        // Nobody listens there any more.
+        origin.stop().await;
+        let outcome = bed.run_load(&plan).await;
+        assert!(outcome.map_or(true, |outcome| outcome.failures() > 0));
+    }
 }
 
 fn testbed_command(arguments: &[&str]) -> Command {
