@@ -1,11 +1,12 @@
 //! The laboratory's own programs inside the test bed: origin, load and WAN emulator, each this program again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::load::outcome::LoadOutcome;
@@ -21,6 +22,8 @@ const READY: &str = "ready";
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a load may take beyond what its plan says: connecting, preparing caches, adding up.
 const LOAD_GRACE: Duration = Duration::from_secs(120);
+/// Between two looks at the file of counts.
+const POLL: Duration = Duration::from_millis(10);
 /// Lines of what the load said that an error quotes.
 const LINES_QUOTED: usize = 8;
 
@@ -50,6 +53,37 @@ impl WanService {
         }
     }
 
+    /// What the emulator has counted until now; it goes on.
+    ///
+    /// # Errors
+    /// When it has ended, or writes no counts in time.
+    pub async fn counts(&mut self) -> Result<WanCounts> {
+        let service = self
+            .service
+            .as_mut()
+            .context("the WAN emulator was stopped")?;
+        match fs::remove_file(&self.counts) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error)
+                    .with_context(|| format!("cannot remove {}", self.counts.display()));
+            }
+            _ => {}
+        }
+        service.signal(Signal::USR1);
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            // A file that is half written is no JSON yet.
+            if let Ok(counts) = read_counts(&self.counts) {
+                return Ok(counts);
+            }
+            service.check()?;
+            if Instant::now() > deadline {
+                return read_counts(&self.counts);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Ends the emulator and returns what it counted. The kernel forwards again.
     ///
     /// # Errors
@@ -59,15 +93,15 @@ impl WanService {
             service.check()?;
             service.end().await?;
         }
-        let text = fs::read(&self.counts).with_context(|| {
-            format!(
-                "the WAN emulator left no counts in {}",
-                self.counts.display()
-            )
-        })?;
-        serde_json::from_slice(&text)
-            .with_context(|| format!("{}: not the counts of a WAN", self.counts.display()))
+        read_counts(&self.counts)
     }
+}
+
+fn read_counts(file: &Path) -> Result<WanCounts> {
+    let text = fs::read(file)
+        .with_context(|| format!("the WAN emulator left no counts in {}", file.display()))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{}: not the counts of a WAN", file.display()))
 }
 
 impl Drop for WanService {
@@ -166,12 +200,15 @@ impl Testbed {
             .with_context(|| format!("the load printed no outcome; it said: {tail}"))
     }
 
-    /// This program again, inside a namespace, away from the proxy's core: a subcommand of the laboratory is to follow.
+    /// This program again (or that of [`Self::set_program`]), inside a namespace, away from the proxy's core: a subcommand of the laboratory is to follow.
     ///
     /// # Errors
     /// When the program's own file cannot be found.
     pub fn this_program(&self, namespace: &Namespace) -> Result<Command> {
-        let (program, lab) = crate::cli::this_program()?;
+        let (program, lab) = match &self.program {
+            Some(program) => (program.clone(), crate::cli::before_subcommand(program)),
+            None => crate::cli::this_program()?,
+        };
         let mut command =
             namespace.command(&program, &cores::list(&self.placement().other_cores()));
         command.args(lab);

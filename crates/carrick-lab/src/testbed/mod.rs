@@ -19,8 +19,7 @@ mod sys;
 pub mod usage;
 mod wiring;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -69,6 +68,7 @@ pub struct Testbed {
     placement: Placement,
     background_share: f64,
     number: AtomicU32,
+    program: Option<PathBuf>,
 }
 
 impl Testbed {
@@ -107,6 +107,7 @@ impl Testbed {
             placement: Placement::Shared,
             background_share: 0.0,
             number: AtomicU32::new(0),
+            program: None,
         };
         files::create_directory(&testbed.directory)?;
         wiring::build(&testbed)?;
@@ -159,6 +160,12 @@ impl Testbed {
     #[must_use]
     pub fn service_name(&self) -> String {
         self.name.to_string()
+    }
+
+    /// Uses another program than this one as origin, load and WAN emulator: `carrick`, or `carrick-lab`. For callers that
+    /// are not the laboratory, such as tests.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = Some(program);
     }
 
     /// A number that is not given twice, for names of files.

@@ -194,9 +194,14 @@ impl Service {
     }
 
     fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends a signal; does nothing if the program has ended.
+    pub fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
             // It may have ended already.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(pid, signal);
         }
     }
 

@@ -74,12 +74,13 @@ pub(super) fn set_forwarding(namespace: &Namespace, on: bool) -> Result<()> {
     namespace.set_parameter("net/ipv4/ip_forward", if on { "1" } else { "0" })
 }
 
+/// The congestion control is not among them but on the routes: as a parameter of a namespace, the kernel takes only what
+/// the host allows to everybody (`tcp_set_default_congestion_control`).
 fn set_parameters(testbed: &Testbed, namespace: &Namespace, options: &TcpOptions) -> Result<()> {
     let plan = testbed.plan();
     let mut parameters = options.parameters();
     let forget = if plan.remember_metrics { "0" } else { "1" };
     parameters.extend([
-        ("net/ipv4/tcp_congestion_control", plan.congestion.clone()),
         ("net/ipv4/tcp_no_metrics_save", String::from(forget)),
         ("net/ipv4/ip_local_port_range", String::from(LOCAL_PORTS)),
         // A client that closes first would run out of ports within a minute. Needs timestamps (RFC 6191).
