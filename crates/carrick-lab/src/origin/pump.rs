@@ -171,7 +171,9 @@ impl Pump<'_> {
             && count >= SENDFILE_BYTES_MIN
             && let Some(file) = table_file()
         {
-            return send_piece(self.stream, &mut self.head, file, body, offset, count).await;
+            let sent = send_piece(self.stream, &mut self.head, file, body, offset, count).await?;
+            self.counters.sendfile_bytes.add(sent);
+            return Ok(sent);
         }
         let piece = answer.source.piece(offset, bounded(count));
         let head = std::mem::take(&mut self.head);
