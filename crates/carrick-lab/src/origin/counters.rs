@@ -18,8 +18,6 @@ pub struct Counters {
     pub requests: Counter,
     /// Bytes of bodies sent, without framing.
     pub body_bytes: Counter,
-    /// Those of them that went by `sendfile(2)`; the others were copied.
-    pub sendfile_bytes: Counter,
     /// Bytes of requests' bodies received, without framing.
     pub received_bytes: Counter,
     /// Requests that broke the rules of HTTP.
@@ -64,8 +62,6 @@ pub struct Summary {
     pub requests: u64,
     /// Bytes of bodies sent, without framing.
     pub body_bytes: u64,
-    /// Those of them that went by `sendfile(2)`; the others were copied.
-    pub sendfile_bytes: u64,
     /// Bytes of requests' bodies received, without framing.
     pub received_bytes: u64,
     /// Requests that broke the rules of HTTP.
@@ -88,7 +84,6 @@ impl Summary {
             (&mut self.accept_failures, &counters.accept_failures),
             (&mut self.requests, &counters.requests),
             (&mut self.body_bytes, &counters.body_bytes),
-            (&mut self.sendfile_bytes, &counters.sendfile_bytes),
             (&mut self.received_bytes, &counters.received_bytes),
             (&mut self.malformed, &counters.malformed),
             (&mut self.aborted, &counters.aborted),

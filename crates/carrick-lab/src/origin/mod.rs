@@ -20,7 +20,6 @@ pub mod request;
 pub mod resource;
 pub mod server;
 mod sys;
-mod table_file;
 pub mod upload;
 pub mod wishes;
 

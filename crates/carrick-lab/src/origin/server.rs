@@ -78,7 +78,7 @@ impl Running {
         );
         quota::check(&settings.requests_per_connection)?;
         // Made now, so that the first request does not wait for it.
-        let _ = content::table();
+        let _ = content::Body::of_seed(0).piece(0, 1);
         let mut addresses = Vec::new();
         let mut sockets: Vec<Vec<StdListener>> =
             (0..settings.threads).map(|_| Vec::new()).collect();
