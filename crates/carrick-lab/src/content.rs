@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-/// Length of the table in bytes: the largest prime below 2^20.
-pub const TABLE_BYTES: usize = 1_048_573;
+/// Length of the table: the largest prime below 2^20.
+const TABLE_BYTES: usize = 1_048_573;
 
 /// How many copies of the table's beginning follow it, so that a window never has to wrap within one piece.
 const OVERLAP_BYTES: usize = 256 * 1024;
@@ -33,15 +33,9 @@ impl Body {
     /// The bytes from `offset` on: at least one, at most `bytes_max` and [`PIECE_BYTES_MAX`].
     #[must_use]
     pub fn piece(self, offset: u64, bytes_max: usize) -> &'static [u8] {
-        let from = self.place_in_table(offset);
-        &table()[from..from + bytes_max.clamp(1, PIECE_BYTES_MAX)]
-    }
-
-    /// Where in the [`table`] the byte at `offset` is.
-    #[must_use]
-    pub fn place_in_table(self, offset: u64) -> usize {
         let within = usize::try_from(offset % TABLE_BYTES as u64).unwrap_or(0);
-        (self.start + within) % TABLE_BYTES
+        let from = (self.start + within) % TABLE_BYTES;
+        &table()[from..from + bytes_max.clamp(1, PIECE_BYTES_MAX)]
     }
 
     /// Where `received`, which came at `offset`, first differs from what was sent; `None` if it is right.
@@ -61,9 +55,7 @@ impl Body {
     }
 }
 
-/// The table, [`TABLE_BYTES`] long, and behind it [`PIECE_BYTES_MAX`] bytes of its beginning again.
-#[must_use]
-pub fn table() -> &'static [u8] {
+fn table() -> &'static [u8] {
     static TABLE: OnceLock<Vec<u8>> = OnceLock::new();
     TABLE.get_or_init(|| {
         let mut bytes: Vec<u8> = (0..TABLE_BYTES.div_ceil(8) as u64)

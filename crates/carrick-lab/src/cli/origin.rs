@@ -17,7 +17,7 @@ use super::{interruption, runtime};
 #[derive(Debug, Args)]
 pub struct Origin {
     /// Address to listen on, such as 127.0.0.1:8080; port 0 is any that is free; may be given several times
-    #[arg(long, required = true, value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
     /// Threads, each with listening sockets of its own
     #[arg(long, default_value_t = 1, value_name = "N")]

@@ -1,21 +1,20 @@
 //! From a request to its answer: the head, written whole, and a plan of the body.
 
-use crate::content::{Body, mix};
+use crate::content::Body;
 
 use super::conditions::{Validators, Verdict, judge};
 use super::date::Date;
 use super::faults::{Fault, FaultKind};
-use super::page::{self, Part};
 use super::request::{Head, Refusal, Upload};
+use super::resource::{Resource, find};
 use super::upload::Received;
-use super::wishes::{Framing, Wishes, digits};
-use super::{body_seed, fnv1a, reasons};
+use super::wishes::{Framing, Wishes};
+use super::{body_seed, reasons};
 
 const CHUNK_BYTES: u64 = 16 * 1024;
 const LONG_BYTES: u64 = 64;
 const STALL_MS: u64 = 1000;
 const GARBAGE_BYTES: usize = 256;
-const HELP: &str = "carrick lab origin. /b/BYTES: a body; /page/OBJECTS/BYTES: a page; /a1/NUMBER: a file of Table A1.\n";
 
 /// Where the bytes of a body come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,14 +69,6 @@ pub struct Answer {
     pub closes: bool,
     /// Whether the client may have sent more than was read, so that a plain close could destroy the answer on its way.
     pub lingers: bool,
-}
-
-/// What a path is.
-struct Resource {
-    source: Source,
-    bytes: u64,
-    seed: u64,
-    content_type: &'static str,
 }
 
 /// Answers a request. `head` becomes the head of the response.
@@ -158,62 +149,6 @@ fn consistent(wishes: &Wishes<'_>) -> Result<(), &'static str> {
         _ if wishes.stall_ms.is_some() => Err("stall_ms needs fault=stall"),
         _ => Ok(()),
     }
-}
-
-fn find(request: &Head<'_>, wishes: &Wishes<'_>) -> Result<Resource, Refusal> {
-    let seed = wishes.seed.unwrap_or_else(|| varied_seed(request, wishes));
-    let seeded = |bytes| Resource {
-        source: Source::Seeded(Body::of_seed(seed)),
-        bytes,
-        seed,
-        content_type: "application/octet-stream",
-    };
-    if let Some(bytes) = wishes.length {
-        return Ok(seeded(bytes));
-    }
-    if let Some(rest) = request.path.strip_prefix("/b/") {
-        let number = rest.split(['/', '.']).next().and_then(digits);
-        return match number.filter(|&bytes| bytes <= super::wishes::BODY_BYTES_MAX) {
-            Some(bytes) => Ok(seeded(bytes)),
-            None => Err(Refusal::new(
-                404,
-                "a body is /b/BYTES, with at most 2^50 bytes",
-            )),
-        };
-    }
-    match page::find(request.path) {
-        Some(Ok(Part::Object { bytes })) => Ok(seeded(bytes)),
-        Some(Ok(Part::Base(page))) => Ok(Resource {
-            bytes: page.base_bytes(),
-            source: Source::Stored(page.base()),
-            seed: body_seed(request.path),
-            content_type: "text/html",
-        }),
-        Some(Err(reason)) => Err(Refusal::new(404, reason)),
-        None => Err(Refusal::new(
-            404,
-            format!(
-                "{}: not here, and no length was asked for. {HELP}",
-                request.path
-            ),
-        )),
-    }
-}
-
-/// The seed of a body that depends on the fields that `Vary` names: `body_seed` of the path, then for each name
-/// `mix(seed ^ fnv1a(value))`, with an empty value for a field that is not there. Several fields of a name: the first.
-fn varied_seed(request: &Head<'_>, wishes: &Wishes<'_>) -> u64 {
-    let seed = body_seed(request.path);
-    wishes.vary.as_deref().map_or(seed, |names| {
-        names.split(',').fold(seed, |seed, name| {
-            let name = name.trim_ascii();
-            let field = request
-                .fields
-                .iter()
-                .find(|field| field.name.eq_ignore_ascii_case(name));
-            mix(seed ^ fnv1a(field.map_or(&[], |field| field.value)))
-        })
-    })
 }
 
 /// Writes the head of one response.
@@ -363,8 +298,7 @@ impl Writer<'_, '_> {
             self.field(b"ETag", tag.text());
         }
         if let Some(modified) = validators.modified {
-            let date = httpdate::fmt_http_date(modified);
-            self.field(b"Last-Modified", date.as_bytes());
+            self.field(b"Last-Modified", Date::of(modified).text());
         }
     }
 

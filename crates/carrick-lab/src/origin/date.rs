@@ -1,6 +1,7 @@
 //! The `Date` field, formatted once a second.
 
 use std::cell::Cell;
+use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Length of a date such as `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
@@ -23,10 +24,8 @@ impl Date {
     pub fn of(moment: SystemTime) -> Self {
         let second = second_of(moment);
         let mut text = [b' '; DATE_BYTES];
-        let formatted = httpdate::fmt_http_date(moment);
-        for (place, byte) in text.iter_mut().zip(formatted.bytes()) {
-            *place = byte;
-        }
+        // It fits: all dates of this form are of one length, until the year 10000.
+        let _ = write!(&mut text[..], "{}", httpdate::HttpDate::from(moment));
         Self { second, text }
     }
 

@@ -1,6 +1,6 @@
 //! Origins: an HTTP server whose answers the request decides, and whose every byte a client can check; and an echo.
 //!
-//! A request goes `intake` → `request` → `answer` (with `wishes`, `conditions`, `page`) → `pump`. Everything up to the
+//! A request goes `intake` → `request` → `answer` (with `wishes`, `resource`, `page`, `conditions`) → `pump`. Everything up to the
 //! answer is pure: `server`, `connection` and `pump` are what touches sockets.
 
 pub mod answer;
@@ -17,9 +17,9 @@ mod pump;
 pub mod quota;
 mod reasons;
 pub mod request;
+pub mod resource;
 pub mod server;
 mod sys;
-mod table_file;
 pub mod upload;
 pub mod wishes;
 

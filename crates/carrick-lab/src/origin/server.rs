@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::content;
@@ -56,7 +57,7 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     started: Instant,
     stop: watch::Sender<bool>,
-    threads: Vec<JoinHandle<Result<()>>>,
+    threads: Vec<JoinHandle<()>>,
     counters: Vec<Arc<Counters>>,
 }
 
@@ -77,7 +78,7 @@ impl Running {
         );
         quota::check(&settings.requests_per_connection)?;
         // Made now, so that the first request does not wait for it.
-        let _ = content::table();
+        let _ = content::Body::of_seed(0).piece(0, 1);
         let mut addresses = Vec::new();
         let mut sockets: Vec<Vec<StdListener>> =
             (0..settings.threads).map(|_| Vec::new()).collect();
@@ -98,15 +99,17 @@ impl Running {
         };
         for (index, listeners) in sockets.into_iter().enumerate() {
             let counters = Arc::new(Counters::default());
-            let worker = Worker {
-                index,
-                settings: settings.clone(),
-                counters: Arc::clone(&counters),
-                stopped: stopped.clone(),
-            };
+            let worker = Worker::new(index, settings, listeners, Arc::clone(&counters))?;
+            let mut stopped = stopped.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("origin-{index}"))
-                .spawn(move || worker.run(listeners))
+                .spawn(move || {
+                    // An error says that whoever could stop us is gone: that is a stop. With the runtime go all tasks, and
+                    // with them their connections.
+                    let _ = worker
+                        .runtime
+                        .block_on(stopped.wait_for(|&is_stopped| is_stopped));
+                })
                 .context("cannot start a thread")?;
             running.threads.push(thread);
             running.counters.push(counters);
@@ -136,7 +139,7 @@ impl Running {
     /// Closes all connections and ends; what was done.
     ///
     /// # Errors
-    /// When a thread had failed.
+    /// When a thread had panicked.
     pub fn stop(mut self) -> Result<Summary> {
         self.join()?;
         Ok(self.summary())
@@ -150,7 +153,7 @@ impl Running {
             let ended = thread
                 .join()
                 .map_err(|_| anyhow!("a thread of the origin panicked"));
-            result = result.and(ended.and_then(|done| done));
+            result = result.and(ended);
         }
         result
     }
@@ -210,36 +213,35 @@ fn bind(address: SocketAddr, is_shared: bool) -> Result<Socket> {
     Ok(socket)
 }
 
-/// One thread.
+/// What a thread runs.
 struct Worker {
-    index: usize,
-    settings: Settings,
-    counters: Arc<Counters>,
-    stopped: watch::Receiver<bool>,
+    runtime: Runtime,
 }
 
 impl Worker {
-    fn run(mut self, listeners: Vec<StdListener>) -> Result<()> {
+    /// Everything that can fail, so that it fails before anybody is told that the origin is ready.
+    fn new(
+        index: usize,
+        settings: &Settings,
+        listeners: Vec<StdListener>,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("cannot start a runtime")?;
-        runtime.block_on(async {
-            for (number, listener) in listeners.into_iter().enumerate() {
-                let listener =
-                    TcpListener::from_std(listener).context("cannot watch a listener")?;
-                let own = (self.index as u64) << 32 | number as u64;
-                let quota = Quota::new(
-                    self.settings.requests_per_connection,
-                    content::mix(self.settings.seed) ^ own,
-                );
-                tokio::spawn(accept(listener, quota, Arc::clone(&self.counters)));
-            }
-            // An error says that whoever could stop us is gone: that is a stop.
-            let _ = self.stopped.wait_for(|&is_stopped| is_stopped).await;
-            Ok(())
-        })
-        // With the runtime go all tasks, and with them their connections.
+        let context = runtime.enter();
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let listener = TcpListener::from_std(listener).context("cannot watch a listener")?;
+            let own = (index as u64) << 32 | number as u64;
+            let quota = Quota::new(
+                settings.requests_per_connection,
+                content::mix(settings.seed) ^ own,
+            );
+            runtime.spawn(accept(listener, quota, Arc::clone(&counters)));
+        }
+        drop(context);
+        Ok(Self { runtime })
     }
 }
 

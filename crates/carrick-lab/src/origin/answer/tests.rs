@@ -30,10 +30,22 @@ fn a_plain_answer_is_this() {
     assert_eq!((answer.from, answer.bytes, answer.closes), (0, 1024, false));
 }
 
+/// Request, version, fields; status, parts of the head that are there, one that is not (`x`: any may be), bytes sent
+/// (`u64::MAX`: those of some text), whether the connection closes.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static str,
+    u16,
+    &'static [&'static str],
+    &'static str,
+    u64,
+    bool,
+);
+
 #[test]
 fn requests_and_their_answers() {
-    // Request, version, fields, status, fields that are there, field that is not, bytes sent, whether it closes.
-    let cases: &[(&str, &str, &str, u16, &[&str], &str, u64, bool)] = &[
+    let cases: &[Case] = &[
         (
             "GET /b/1024.gif",
             "1.1",
