@@ -33,6 +33,9 @@ macro_rules! skip_unless {
     };
 }
 
+#[path = "lab/wan.rs"]
+mod wan;
+
 /// Namespaces and files that bear the name of one process's runs.
 fn left_behind(pid: u32) -> Vec<PathBuf> {
     let beginning = format!("{PREFIX}{pid}x");
