@@ -1,4 +1,8 @@
 //! The WAN emulator between real namespaces: needs root; what arrives is compared with what was asked and counted.
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test, a panic is the report of the failure"
+)]
 
 #[path = "wan/bed.rs"]
 mod bed;

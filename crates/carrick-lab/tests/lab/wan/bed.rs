@@ -1,4 +1,8 @@
 //! Namespaces client - router - server for one test, the emulator in the router, and senders and receivers of packets.
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test, a panic is the report of the failure"
+)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
