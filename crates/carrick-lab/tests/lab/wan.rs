@@ -282,7 +282,7 @@ fn a_specification_is_checked_without_root_or_devices() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wan.toml");
     for (text, is_right, part) in [
-        ("[[rule]]\nloss = 0.5\n", true, "1 rules"),
+        ("[[rule]]\nloss = 0.5\n", true, "rules: 1"),
         ("[[rule]]\nloss = 5\n", false, "rule 1: loss = 5"),
     ] {
         std::fs::write(&path, text).unwrap();
