@@ -38,6 +38,8 @@ macro_rules! skip_unless {
 
 #[path = "lab/testbed.rs"]
 mod testbed;
+#[path = "lab/wan.rs"]
+mod wan;
 
 /// Namespaces and files that bear the name of one process's runs.
 fn left_behind(pid: u32) -> Vec<PathBuf> {

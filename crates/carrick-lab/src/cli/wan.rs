@@ -47,7 +47,7 @@ pub fn run(arguments: &Wan) -> Result<ExitCode> {
         let mut output = std::io::stdout();
         writeln!(
             output,
-            "{} is right: {} rules",
+            "{} is right; rules: {}",
             arguments.config.display(),
             spec.rules.len()
         )
@@ -110,7 +110,11 @@ async fn emulate(arguments: &Wan, spec: WanSpec) -> Result<WanCounts> {
 fn replace(handle: &Handle, path: &Path) {
     let said = match read(path) {
         Ok(spec) => {
-            let said = format!("follows {} now: {} rules", path.display(), spec.rules.len());
+            let said = format!(
+                "follows {} now; rules: {}",
+                path.display(),
+                spec.rules.len()
+            );
             handle.replace(spec);
             said
         }

@@ -109,14 +109,10 @@ pub fn try_load_plan(
         address: SocketAddr::from(([127, 0, 0, 1], 80)),
         host: None,
     };
-    load_plan(
-        workload,
-        series,
-        point,
-        &workload.effort(thoroughness),
-        route,
-        0,
-    )
+    let effort = workload.effort(thoroughness);
+    let plan = load_plan(workload, series, point, &effort, route, 0)?;
+    crate::load::check::check(&plan)?;
+    Ok(plan)
 }
 
 /// How long one sample of one series at one point takes.

@@ -69,10 +69,7 @@ pub fn problems(spec: &WanSpec) -> Vec<String> {
 
 fn problems_of(rule: &Rule) -> Vec<String> {
     let mut problems = Vec::new();
-    for (key, ports) in [
-        ("from_ports", rule.from_ports),
-        ("to_ports", rule.to_ports),
-    ] {
+    for (key, ports) in [("from_ports", rule.from_ports), ("to_ports", rule.to_ports)] {
         if let Some([first, last]) = ports
             && first > last
         {

@@ -204,14 +204,22 @@ impl Forwarder {
         }
         self.learn_sender(device, frame, header.flow.from, now_ns);
         let way = self.way(to);
-        let (Some(neighbour), true, false) = (way, header.hop_limit > 1, received.is_cut_off) else {
+        let (Some(neighbour), true, false) = (way, header.hop_limit > 1, received.is_cut_off)
+        else {
             self.emulation.counts_mut().refused += 1;
             return;
         };
         self.pass(neighbour, &header, batch, slot, now_ns);
     }
 
-    fn pass(&mut self, neighbour: usize, header: &Header, batch: &mut Batch, slot: usize, now_ns: u64) {
+    fn pass(
+        &mut self,
+        neighbour: usize,
+        header: &Header,
+        batch: &mut Batch,
+        slot: usize,
+        now_ns: u64,
+    ) {
         let offload = Offload::read(batch.whole(slot));
         let frame = batch.frame_mut(slot);
         let bytes = offload.bytes_on_line(frame, header);
@@ -387,7 +395,8 @@ impl Forwarder {
                 continue;
             };
             let own = served.device.own_address_for(address);
-            if let Some(question) = own.and_then(|own| resolve::question(served.mac, own, address)) {
+            if let Some(question) = own.and_then(|own| resolve::question(served.mac, own, address))
+            {
                 let mut bytes = vec![0; OFFLOAD_BYTES];
                 bytes.extend(question);
                 served.leaving.push(Leaving::Kept(bytes));
@@ -398,9 +407,10 @@ impl Forwarder {
     /// The counts, with the kernel's drops; says on standard error, once, what makes them doubtful.
     fn counts(&mut self) -> Result<WanCounts> {
         for served in &self.devices {
-            self.emulation.counts_mut().overruns += served.socket.take_drops().with_context(|| {
-                format!("getsockopt PACKET_STATISTICS of {}", served.device.name)
-            })?;
+            self.emulation.counts_mut().overruns +=
+                served.socket.take_drops().with_context(|| {
+                    format!("getsockopt PACKET_STATISTICS of {}", served.device.name)
+                })?;
         }
         let counts = self.emulation.counts().clone();
         if counts.joined > 0 && !std::mem::replace(&mut self.told.joined, true) {

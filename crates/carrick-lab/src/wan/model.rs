@@ -63,10 +63,7 @@ impl Settings {
     /// Whether each packet counts by itself, so that joined packets (segmentation offload) would falsify the result.
     #[must_use]
     pub fn is_per_packet(&self) -> bool {
-        self.loss_first > 0.0
-            || self.loss_next > 0.0
-            || self.reorder > 0.0
-            || self.duplicate > 0.0
+        self.loss_first > 0.0 || self.loss_next > 0.0 || self.reorder > 0.0 || self.duplicate > 0.0
     }
 }
 

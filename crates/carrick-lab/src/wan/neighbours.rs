@@ -108,7 +108,13 @@ impl<P> Neighbours<P> {
     }
 
     /// Somebody said who he is. Packets that waited for that can go.
-    pub(crate) fn learn(&mut self, device: usize, address: IpAddr, mac: Mac, now_ns: u64) -> Vec<P> {
+    pub(crate) fn learn(
+        &mut self,
+        device: usize,
+        address: IpAddr,
+        mac: Mac,
+        now_ns: u64,
+    ) -> Vec<P> {
         // A group or nobody cannot be a sender.
         if mac[0] & 1 == 1 || mac == [0; 6] {
             return Vec::new();

@@ -114,9 +114,7 @@ fn read_ipv6(frame: &[u8]) -> Option<Header> {
     let mut is_later_fragment = false;
     for _ in 0..EXTENSIONS_MAX {
         let extension_bytes = match protocol {
-            HOP_BY_HOP | ROUTING | DESTINATION => {
-                8 + usize::from(*frame.get(payload_at + 1)?) * 8
-            }
+            HOP_BY_HOP | ROUTING | DESTINATION => 8 + usize::from(*frame.get(payload_at + 1)?) * 8,
             FRAGMENT => {
                 is_later_fragment = u16_at(frame, payload_at + 2)? & 0xfff8 != 0;
                 8

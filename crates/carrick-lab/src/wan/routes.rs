@@ -167,8 +167,11 @@ impl Routes {
         ipv4: &str,
         ipv6: &str,
     ) -> Result<Self, serde_json::Error> {
-        let place_of =
-            |name: Option<String>| served.iter().position(|device| Some(&device.name) == name.as_ref());
+        let place_of = |name: Option<String>| {
+            served
+                .iter()
+                .position(|device| Some(&device.name) == name.as_ref())
+        };
         let mut routes = Vec::new();
         for (json, is_ipv4) in [(ipv4, true), (ipv6, false)] {
             // With IPv6 switched off, `ip` says nothing at all.

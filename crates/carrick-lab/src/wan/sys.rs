@@ -206,7 +206,8 @@ impl Batch {
         };
         for (message, address) in messages.iter().zip(&addresses).take(count) {
             // SAFETY: both were made of zeroes, which are valid, and then at most filled in by the kernel.
-            let (message, address) = unsafe { (message.assume_init_ref(), address.assume_init_ref()) };
+            let (message, address) =
+                unsafe { (message.assume_init_ref(), address.assume_init_ref()) };
             self.received.push(Received {
                 bytes: (message.msg_len as usize).min(FRAME_BYTES_MAX),
                 is_for_us: address.sll_pkttype == PACKET_HOST,

@@ -27,29 +27,62 @@ fn mistakes_name_the_rule_the_key_the_value_and_what_would_be_right() {
         ("loss = 1.5", ["rule 2: loss = 1.5", "from 0 to 1"]),
         ("loss = -0.1", ["rule 2: loss = -0.1", "from 0 to 1"]),
         ("loss = nan", ["rule 2: loss = NaN", "from 0 to 1"]),
-        ("loss_after_loss = 40", ["loss_after_loss = 40", "from 0 to 1"]),
+        (
+            "loss_after_loss = 40",
+            ["loss_after_loss = 40", "from 0 to 1"],
+        ),
         ("reorder = 2", ["reorder = 2", "from 0 to 1"]),
         ("duplicate = -1", ["duplicate = -1", "from 0 to 1"]),
         ("delay_ms = -3", ["delay_ms = -3", "from 0 to"]),
         ("delay_ms = inf", ["delay_ms = inf", "from 0 to"]),
-        ("jitter_ms = 3", ["jitter_ms = 3 is more than delay_ms = 0", "at most 0"]),
+        (
+            "jitter_ms = 3",
+            ["jitter_ms = 3 is more than delay_ms = 0", "at most 0"],
+        ),
         ("rate_kbit = 0", ["rate_kbit = 0", "leave it out"]),
-        ("queue_packets = 1000001", ["queue_packets = 1000001", "at most 1000000"]),
+        (
+            "queue_packets = 1000001",
+            ["queue_packets = 1000001", "at most 1000000"],
+        ),
         ("from_ports = [9, 7]", ["from_ports = [9, 7]", "[7, 9]"]),
         ("to_ports = [9, 7]", ["to_ports = [9, 7]", "[7, 9]"]),
-        ("for_each_port = true", ["for_each_port", "give from_ports or to_ports"]),
-        ("from = \"10.0.0.0/8\"\nto = \"fd00::/8\"", ["never match", "both IPv6"]),
-        ("from = \"10.0.0.1/8\"", ["rule 2: from", "`10.0.0.1/8` has address bits behind its prefix"]),
+        (
+            "for_each_port = true",
+            ["for_each_port", "give from_ports or to_ports"],
+        ),
+        (
+            "from = \"10.0.0.0/8\"\nto = \"fd00::/8\"",
+            ["never match", "both IPv6"],
+        ),
+        (
+            "from = \"10.0.0.1/8\"",
+            [
+                "rule 2: from",
+                "`10.0.0.1/8` has address bits behind its prefix",
+            ],
+        ),
         ("delay = 3", ["rule 2: delay = 3", "unknown field `delay`"]),
-        ("queue_packets = -1", ["rule 2: queue_packets = -1", "expected usize"]),
-        ("to_ports = [7, 70000]", ["rule 2: to_ports = [7, 70000]", "expected u16"]),
+        (
+            "queue_packets = -1",
+            ["rule 2: queue_packets = -1", "expected usize"],
+        ),
+        (
+            "to_ports = [7, 70000]",
+            ["rule 2: to_ports = [7, 70000]", "expected u16"],
+        ),
         ("to_ports = [7]", ["rule 2: to_ports = [7]", "length 2"]),
         ("loss = \"1 %\"", ["rule 2: loss = \"1 %\"", "f64"]),
-        ("for_each_port = 1", ["rule 2: for_each_port = 1", "boolean"]),
+        (
+            "for_each_port = 1",
+            ["rule 2: for_each_port = 1", "boolean"],
+        ),
     ] {
         let said = parse(&format!("[[rule]]\n[[rule]]\n{rule}\n")).unwrap_err();
         for part in parts {
-            assert!(said.contains(part), "{rule}: {part:?} is missing in {said:?}");
+            assert!(
+                said.contains(part),
+                "{rule}: {part:?} is missing in {said:?}"
+            );
         }
     }
 }

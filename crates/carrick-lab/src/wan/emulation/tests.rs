@@ -81,11 +81,20 @@ fn each_port_has_a_line_of_its_own() {
     let mut network = Emulation::new(&spec);
     for port in 10_001..=16_000 {
         let flow = flow("10.0.2.2", "10.0.1.2", [80, port]);
-        assert!(matches!(network.pass(&flow, 0, 700, false), Fate::Sent { at_ns: 100_000_000, .. }));
+        assert!(matches!(
+            network.pass(&flow, 0, 700, false),
+            Fate::Sent {
+                at_ns: 100_000_000,
+                ..
+            }
+        ));
         assert_eq!(network.pass(&flow, 0, 700, false), Fate::Dropped);
     }
     let counts = network.counts();
-    assert_eq!((counts.rules[0].packets, counts.rules[0].dropped), (12_000, 6_000));
+    assert_eq!(
+        (counts.rules[0].packets, counts.rules[0].dropped),
+        (12_000, 6_000)
+    );
 }
 
 #[test]

@@ -63,7 +63,9 @@ impl Forwarder {
                 }
                 self.ways.clear();
             }
-            Err(error) => warn(&format!("keeps the addresses and routes that it has: {error:#}")),
+            Err(error) => warn(&format!(
+                "keeps the addresses and routes that it has: {error:#}"
+            )),
         }
         Ok(())
     }
@@ -111,7 +113,9 @@ fn choose(all: &[Device], names: &[String]) -> Result<Vec<Device>> {
             );
         };
         if device.mac.is_none() {
-            bail!("the device {name} has no Ethernet address: only Ethernet devices (veth) can be emulated between");
+            bail!(
+                "the device {name} has no Ethernet address: only Ethernet devices (veth) can be emulated between"
+            );
         }
         if !device.is_up {
             bail!("the device {name} is down: ip link set {name} up");

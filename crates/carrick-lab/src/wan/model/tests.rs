@@ -87,7 +87,13 @@ fn jitter_stays_in_its_bounds_and_keeps_the_order() {
 
 #[test]
 fn loss_has_two_states() {
-    for (first, next) in [(0.001, 0.4), (0.01, 0.4), (0.02, 0.4), (0.3, 0.05), (0.1, 0.1)] {
+    for (first, next) in [
+        (0.001, 0.4),
+        (0.01, 0.4),
+        (0.02, 0.4),
+        (0.3, 0.05),
+        (0.1, 0.1),
+    ] {
         let lossy = settings(&format!("loss = {first}\nloss_after_loss = {next}"));
         let fates = run(&lossy, 17, 400_000, 1_000, 1_500);
         let (mut lost_first, mut lost_next, mut after_loss, mut after_none) = (0, 0, 0, 0);
@@ -116,7 +122,10 @@ fn loss_has_two_states() {
         let expected = first / (1.0 - r);
         let deviation = (400_000.0 * expected * (1.0 - expected) * (1.0 + r) / (1.0 - r)).sqrt();
         let lost = (lost_first + lost_next) as f64;
-        assert!((lost - 400_000.0 * expected).abs() < 5.0 * deviation, "{lost}");
+        assert!(
+            (lost - 400_000.0 * expected).abs() < 5.0 * deviation,
+            "{lost}"
+        );
     }
 }
 
@@ -161,7 +170,12 @@ fn the_rate_is_kept_and_the_queue_has_an_end() {
 
 #[test]
 fn the_rate_is_reached_and_never_exceeded() {
-    for (rate_kbit, bytes) in [(28.0, 40), (56.0, 576), (10_000.0, 1_500), (950_000.0, 1_500)] {
+    for (rate_kbit, bytes) in [
+        (28.0, 40),
+        (56.0, 576),
+        (10_000.0, 1_500),
+        (950_000.0, 1_500),
+    ] {
         let limited = settings(&format!("rate_kbit = {rate_kbit}"));
         // Twice what the line takes.
         let gap_ns = (bytes as f64 * 8e6 / rate_kbit / 2.0) as u64;
@@ -212,11 +226,13 @@ fn some_packets_overtake_and_the_others_keep_their_order() {
     assert_binomial(early, 100_000, 0.05);
     // Without delay there is nobody to overtake.
     let at_once = run(&settings("reorder = 1"), 9, 100, 1_000, 40);
-    assert!(
-        at_once
-            .iter()
-            .all(|(_, fate)| matches!(fate, Fate::Sent { overtakes: false, .. }))
-    );
+    assert!(at_once.iter().all(|(_, fate)| matches!(
+        fate,
+        Fate::Sent {
+            overtakes: false,
+            ..
+        }
+    )));
 }
 
 #[test]

@@ -46,8 +46,17 @@ fn ipv4_is_read() {
             hop_limit: 64,
         }
     );
-    let ports = |fragment, protocol| read(&ipv4(28, fragment, protocol, &UDP_80_TO_7)).unwrap().flow.ports;
-    assert_eq!(ports(0x2000, UDP), Some([80, 7]), "the first fragment has ports");
+    let ports = |fragment, protocol| {
+        read(&ipv4(28, fragment, protocol, &UDP_80_TO_7))
+            .unwrap()
+            .flow
+            .ports
+    };
+    assert_eq!(
+        ports(0x2000, UDP),
+        Some([80, 7]),
+        "the first fragment has ports"
+    );
     assert_eq!(ports(0x2001, UDP), None, "a later one has not");
     assert_eq!(ports(0, 1), None, "nor has ICMP");
     // Padding does not count; what offload joins beyond 64 KB has no length.
@@ -61,7 +70,10 @@ fn ipv4_is_read() {
 fn ipv6_is_read_behind_its_extensions() {
     let header = read(&ipv6(UDP, &UDP_80_TO_7)).unwrap();
     assert_eq!(header.flow.ports, Some([80, 7]));
-    assert_eq!((header.bytes, header.hop_limit, header.payload_at), (48, 9, 54));
+    assert_eq!(
+        (header.bytes, header.hop_limit, header.payload_at),
+        (48, 9, 54)
+    );
 
     let mut hop_by_hop = vec![UDP, 1, 5, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     hop_by_hop.extend(UDP_80_TO_7);
@@ -81,7 +93,11 @@ fn the_hop_limit_goes_down_and_the_checksum_stays_right() {
     for left in (0..64).rev() {
         decrement_hop_limit(&mut frame);
         assert_eq!(frame[ETHERNET_BYTES + 8], left);
-        assert_eq!(checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + 20], 0), 0, "at {left}");
+        assert_eq!(
+            checksum(&frame[ETHERNET_BYTES..ETHERNET_BYTES + 20], 0),
+            0,
+            "at {left}"
+        );
     }
     let mut frame = ipv6(UDP, &UDP_80_TO_7);
     decrement_hop_limit(&mut frame);

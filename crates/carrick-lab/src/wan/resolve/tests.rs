@@ -32,7 +32,10 @@ fn a_solicitation_is_right_and_says_who_asks() {
     assert_eq!(frame.len(), 14 + 40 + 32);
     assert_eq!(frame[..6], [0x33, 0x33, 0xff, 0xab, 0xcd, 0xef]);
     let header = read(&frame).unwrap();
-    assert_eq!(header.flow.to, "ff02::1:ffab:cdef".parse::<IpAddr>().unwrap());
+    assert_eq!(
+        header.flow.to,
+        "ff02::1:ffab:cdef".parse::<IpAddr>().unwrap()
+    );
     assert_eq!(header.hop_limit, 255);
     assert_eq!(read_discovery(&frame, &header), Some(Some((own, OWN))));
     // The checksum over pseudo-header and message is 0.
@@ -61,9 +64,15 @@ fn an_advertisement_is_believed_unless_it_was_routed() {
     let behind_another = [&[14, 1, 0, 0, 0, 0, 0, 0][..], &target].concat();
     let mac = [2, 0, 0, 0, 0, 7];
     assert_eq!(said(&advertisement(255, &target)), Some(Some((them, mac))));
-    assert_eq!(said(&advertisement(255, &behind_another)), Some(Some((them, mac))));
+    assert_eq!(
+        said(&advertisement(255, &behind_another)),
+        Some(Some((them, mac)))
+    );
     assert_eq!(said(&advertisement(255, &[])), Some(Some((them, THEIRS))));
     assert_eq!(said(&advertisement(254, &target)), Some(None));
     // An option of length 0 would never end.
-    assert_eq!(said(&advertisement(255, &[14, 0])), Some(Some((them, THEIRS))));
+    assert_eq!(
+        said(&advertisement(255, &[14, 0])),
+        Some(Some((them, THEIRS)))
+    );
 }

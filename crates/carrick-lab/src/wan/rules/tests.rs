@@ -126,7 +126,11 @@ fn work_of(count: u16, flows: u16, packets: usize) -> Work {
                     10_000 + number
                 ))
             } else {
-                rule(&format!("to = \"10.{}.{}.0/24\"", number / 256, number % 256))
+                rule(&format!(
+                    "to = \"10.{}.{}.0/24\"",
+                    number / 256,
+                    number % 256
+                ))
             }
         })
         .collect();
