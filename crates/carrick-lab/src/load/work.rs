@@ -206,4 +206,4 @@ fn cut(number: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::load) mod tests;

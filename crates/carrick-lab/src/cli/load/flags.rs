@@ -193,7 +193,7 @@ fn class(what: &What, path: &str) -> Result<Class> {
         Some((bytes, extension)) => (bytes, extension, None),
         None => {
             let path = what.path.as_deref().unwrap_or(path);
-            let bytes = what.body_bytes.or_else(|| rule(path).map(|(bytes, _)| bytes));
+            let bytes = what.body_bytes.or_else(|| length(path));
             ensure!(
                 bytes.is_some() || what.no_verify,
                 "what {path} has to be is not known: ask for /b/BYTES, or say --body-bytes (its bytes are then compared \
@@ -232,6 +232,13 @@ fn rule(path: &str) -> Option<(u64, String)> {
     let is_plain = extension.is_empty() || (extension.starts_with('.') && !extension.contains(['/', '?']));
     let bytes = bytes.parse().ok()?;
     is_plain.then(|| (bytes, extension.to_owned()))
+}
+
+/// The length in a path of the emulator's, whatever follows it.
+fn length(path: &str) -> Option<u64> {
+    let rest = path.strip_prefix("/b/")?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    rest[..digits].parse().ok()
 }
 
 /// The authority and the path of a URL.
