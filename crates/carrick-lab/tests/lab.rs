@@ -1,5 +1,8 @@
 //! The laboratory as a whole: needs root, because it makes network namespaces; says so and is skipped without.
 
+#[path = "lab/load.rs"]
+mod load;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -49,7 +49,10 @@ fn one_sample_has_no_interval_and_none_has_no_mean() {
     assert_eq!((one.mean, one.half_width), (7.0, None));
     assert_eq!(mean_with_confidence(&[], 0.95), None);
     assert_eq!(mean_with_confidence(&[f64::NAN, f64::INFINITY], 0.95), None);
-    assert_eq!(mean_with_confidence(&[f64::NAN, 1.0], 0.9).unwrap().samples, 1);
+    assert_eq!(
+        mean_with_confidence(&[f64::NAN, 1.0], 0.9).unwrap().samples,
+        1
+    );
     for level in [0.0, 1.0, -0.5, 95.0, f64::NAN] {
         assert_eq!(mean_with_confidence(&[1.0, 2.0], level), None);
     }

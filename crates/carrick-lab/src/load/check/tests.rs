@@ -51,21 +51,65 @@ fn toml_and_json_are_the_same_plan() {
 fn mistakes_are_explained() {
     for (from, to, words) in [
         ("seed = 3", "seeds = 3", "seeds"),
-        ("clients = 20", "clients = 0", "`arrival.closed.clients` is 0: it has to be 1 at least"),
-        ("clients = 20", "clients = 1\nthink_ms = -1", "`arrival.closed.think_ms` is -1"),
-        ("measured_seconds = 2", "measured_seconds = 0", "`measured_seconds` is 0: it has to be above 0"),
-        ("measured_seconds = 2", "measured_seconds = nan", "`measured_seconds` is NaN"),
-        ("[20000, 20999]", "[300, 200]", "`local_ports` is [300, 200]"),
+        (
+            "clients = 20",
+            "clients = 0",
+            "`arrival.closed.clients` is 0: it has to be 1 at least",
+        ),
+        (
+            "clients = 20",
+            "clients = 1\nthink_ms = -1",
+            "`arrival.closed.think_ms` is -1",
+        ),
+        (
+            "measured_seconds = 2",
+            "measured_seconds = 0",
+            "`measured_seconds` is 0: it has to be above 0",
+        ),
+        (
+            "measured_seconds = 2",
+            "measured_seconds = nan",
+            "`measured_seconds` is NaN",
+        ),
+        (
+            "[20000, 20999]",
+            "[300, 200]",
+            "`local_ports` is [300, 200]",
+        ),
         ("127.0.0.1:8080", "a b", "`route.forward.origin` is `a b`"),
         ("alpha = 1.0", "alpha = -1.0", "zipf.alpha` is -1"),
         ("max = 100", "max = 0", "zipf.max` is 0"),
-        ("objects = 10", "objects = 0", "class `hit`: `kind.cacheable.objects` is 0"),
+        (
+            "objects = 10",
+            "objects = 0",
+            "class `hit`: `kind.cacheable.objects` is 0",
+        ),
         ("weight = 0.5", "weight = -1", "class `hit`: `weight` is -1"),
-        ("weight = 0.5", "abort_share = 1.5", "class `hit`: `abort_share` is 1.5: it has to be from 0 to 1"),
-        ("weight = 0.5", "extension = \"gif\"", "`extension` is `gif`: it has to begin with a point"),
-        ("weight = 0.5", "path = \"x\"", "`path` is `x`: it has to begin with /"),
-        ("weight = 0.5", "fields = [\"no colon\"]", "`fields` has `no colon`"),
-        ("weight = 0.5", "fields = [\"A: b\\r\\nC: d\"]", "`fields` has"),
+        (
+            "weight = 0.5",
+            "abort_share = 1.5",
+            "class `hit`: `abort_share` is 1.5: it has to be from 0 to 1",
+        ),
+        (
+            "weight = 0.5",
+            "extension = \"gif\"",
+            "`extension` is `gif`: it has to begin with a point",
+        ),
+        (
+            "weight = 0.5",
+            "path = \"x\"",
+            "`path` is `x`: it has to begin with /",
+        ),
+        (
+            "weight = 0.5",
+            "fields = [\"no colon\"]",
+            "`fields` has `no colon`",
+        ),
+        (
+            "weight = 0.5",
+            "fields = [\"A: b\\r\\nC: d\"]",
+            "`fields` has",
+        ),
         ("clients = 20", "clients = 900000", "file descriptors"),
     ] {
         assert!(TOML.contains(from));

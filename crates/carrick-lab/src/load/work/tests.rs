@@ -45,11 +45,20 @@ fn mixed() -> LoadPlan {
     let mut classes = vec![
         class("get", Kind::NonCacheable, 5.0),
         class("hit", Kind::Cacheable { objects: 10 }, 3.0),
-        class("tls", Kind::Tls { abbreviated_share: 0.6 }, 2.0),
+        class(
+            "tls",
+            Kind::Tls {
+                abbreviated_share: 0.6,
+            },
+            2.0,
+        ),
     ];
     classes[0].abort_share = 0.25;
     let mut plan = plan(CLOSED, classes);
-    plan.requests_per_connection = RequestsPerConnection::Zipf { alpha: 1.0, max: 50 };
+    plan.requests_per_connection = RequestsPerConnection::Zipf {
+        alpha: 1.0,
+        max: 50,
+    };
     plan
 }
 
@@ -80,17 +89,36 @@ fn shares_are_those_of_the_plan() {
     let near = |seen: usize, of: usize, share: f64| {
         let deviation = (share * (1.0 - share) / of as f64).sqrt();
         let seen = seen as f64 / of as f64;
-        assert!((seen - share).abs() < 5.0 * deviation, "{seen} instead of {share}");
+        assert!(
+            (seen - share).abs() < 5.0 * deviation,
+            "{seen} instead of {share}"
+        );
     };
-    let of_class = |class| requests.iter().filter(move |request| request.class == class);
+    let of_class = |class| {
+        requests
+            .iter()
+            .filter(move |request| request.class == class)
+    };
     near(of_class(0).count(), count, 0.5);
     near(of_class(1).count(), count, 0.3);
     near(of_class(2).count(), count, 0.2);
-    near(of_class(0).filter(|request| request.abort_at.is_some()).count(), of_class(0).count(), 0.25);
-    let abbreviated = of_class(2).filter(|request| request.handshake == Some(Handshake::Abbreviated));
+    near(
+        of_class(0)
+            .filter(|request| request.abort_at.is_some())
+            .count(),
+        of_class(0).count(),
+        0.25,
+    );
+    let abbreviated =
+        of_class(2).filter(|request| request.handshake == Some(Handshake::Abbreviated));
     near(abbreviated.count(), of_class(2).count(), 0.6);
     assert!(of_class(2).all(|request| request.is_alone));
-    assert!(requests.iter().filter_map(|request| request.abort_at).all(|at| (1..1000).contains(&at)));
+    assert!(
+        requests
+            .iter()
+            .filter_map(|request| request.abort_at)
+            .all(|at| (1..1000).contains(&at))
+    );
     assert!(lengths.iter().all(|length| (1..=50).contains(length)));
 }
 
@@ -105,25 +133,55 @@ fn bodies_of_requests_differ_and_objects_are_few() {
             .collect::<std::collections::BTreeSet<_>>()
     };
     let gets = requests.iter().filter(|request| request.class == 0).count();
-    assert_eq!(distinct(0).len(), gets, "no two bodies are alike, so that no response can pass for another");
-    let beforehand: std::collections::BTreeSet<u64> =
-        Work::new(&mixed(), 0).cacheable().iter().map(|request| request.seed).collect();
+    assert_eq!(
+        distinct(0).len(),
+        gets,
+        "no two bodies are alike, so that no response can pass for another"
+    );
+    let beforehand: std::collections::BTreeSet<u64> = Work::new(&mixed(), 0)
+        .cacheable()
+        .iter()
+        .map(|request| request.seed)
+        .collect();
     assert_eq!((distinct(1), beforehand.len()), (beforehand.clone(), 10));
     // All threads ask for the same objects.
     let elsewhere = Work::new(&mixed(), 3).cacheable();
-    assert!(elsewhere.iter().all(|request| beforehand.contains(&request.seed)));
+    assert!(
+        elsewhere
+            .iter()
+            .all(|request| beforehand.contains(&request.seed))
+    );
 }
 
 #[test]
 fn parts_are_the_page() {
-    let page = Request { seed: 5, body_bytes: 1003, abort_at: Some(600), ..Request::default() };
+    let page = Request {
+        seed: 5,
+        body_bytes: 1003,
+        abort_at: Some(600),
+        ..Request::default()
+    };
     let parts: Vec<Request> = (0..4).map(|index| part(&page, index, 4)).collect();
-    assert_eq!(parts.iter().map(|part| part.body_bytes).collect::<Vec<_>>(), [253, 250, 250, 250]);
-    assert_eq!(parts.iter().map(|part| part.seed).collect::<Vec<_>>(), [5, 6, 7, 8]);
-    assert_eq!(parts.iter().map(|part| part.abort_at).collect::<Vec<_>>(), [None, None, Some(97), None]);
+    assert_eq!(
+        parts.iter().map(|part| part.body_bytes).collect::<Vec<_>>(),
+        [253, 250, 250, 250]
+    );
+    assert_eq!(
+        parts.iter().map(|part| part.seed).collect::<Vec<_>>(),
+        [5, 6, 7, 8]
+    );
+    assert_eq!(
+        parts.iter().map(|part| part.abort_at).collect::<Vec<_>>(),
+        [None, None, Some(97), None]
+    );
     for at in 0..=1003 {
-        let page = Request { abort_at: Some(at), ..page };
-        let given_up = (0..4).filter(|index| part(&page, *index, 4).abort_at.is_some()).count();
+        let page = Request {
+            abort_at: Some(at),
+            ..page
+        };
+        let given_up = (0..4)
+            .filter(|index| part(&page, *index, 4).abort_at.is_some())
+            .count();
         assert_eq!(given_up, 1, "at {at}");
     }
 }
