@@ -2,6 +2,8 @@
 
 #[path = "lab/origin.rs"]
 mod origin;
+#[path = "lab/load.rs"]
+mod load;
 
 use std::fs;
 use std::path::PathBuf;

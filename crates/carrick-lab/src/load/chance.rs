@@ -57,7 +57,11 @@ impl Weighted {
         let mut up_to: Vec<f64> = weights
             .into_iter()
             .map(|weight| {
-                sum += if weight.is_finite() { weight.max(0.0) } else { 0.0 };
+                sum += if weight.is_finite() {
+                    weight.max(0.0)
+                } else {
+                    0.0
+                };
                 sum
             })
             .collect();

@@ -131,7 +131,12 @@ impl Conversation {
     ///
     /// # Errors
     /// When what came is wrong.
-    pub fn take(&mut self, input: &mut &[u8], now_ns: u64, targets: &Targets) -> Result<Next, Fault> {
+    pub fn take(
+        &mut self,
+        input: &mut &[u8],
+        now_ns: u64,
+        targets: &Targets,
+    ) -> Result<Next, Fault> {
         match self.phase {
             Phase::Closed | Phase::Connecting | Phase::Idle => {
                 let surplus = input.len() as u64;
@@ -235,7 +240,9 @@ impl Conversation {
 
     fn take_handshake(&mut self, input: &mut &[u8], targets: &Targets) -> Result<Next, Fault> {
         let Some(exchange) = &mut self.handshake else {
-            return Err(Fault::Garbled(String::from("a handshake that was not begun")));
+            return Err(Fault::Garbled(String::from(
+                "a handshake that was not begun",
+            )));
         };
         let taken = exchange
             .received(input)

@@ -13,8 +13,8 @@ use anyhow::Result;
 use rustix::io::Errno;
 
 use crate::load::connection::{Conversation, Next, Phase};
-use crate::load::driver::{Driver, Order, Orders};
 use crate::load::drain::Drains;
+use crate::load::driver::{Driver, Order, Orders};
 use crate::load::fault::Fault;
 use crate::load::socket::{self, Interest, Poll, Ports};
 use crate::load::tally::{Ending, Finish, Tally};
@@ -123,9 +123,8 @@ impl<'run> Engine<'run> {
         self.driver.start(self.now(), &mut self.orders);
         loop {
             let now_ns = self.now();
-            let is_over = now_ns >= span.end_ns
-                || self.driver.is_done()
-                || stop.load(Ordering::Relaxed);
+            let is_over =
+                now_ns >= span.end_ns || self.driver.is_done() || stop.load(Ordering::Relaxed);
             if measured_to_ns.is_none() && (now_ns >= span.measure_to_ns || is_over) {
                 let to_ns = now_ns.min(span.measure_to_ns);
                 measured_to_ns = Some(to_ns);
@@ -244,7 +243,9 @@ impl<'run> Engine<'run> {
     /// Something is to be done on a socket.
     fn handle(&mut self, token: u64) {
         if token & DRAIN_TOKEN != 0 {
-            if let Some((request, surplus)) = self.drains.look(token & !DRAIN_TOKEN, &mut self.buffer) {
+            if let Some((request, surplus)) =
+                self.drains.look(token & !DRAIN_TOKEN, &mut self.buffer)
+            {
                 self.tally.failed(&request, &Fault::Surplus(surplus));
             }
             return;

@@ -11,8 +11,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, ipproto, recv, send,
-    socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, ipproto, recv,
+    send, socket_with, sockopt,
 };
 
 /// Events taken from the kernel at a time.
@@ -43,7 +43,8 @@ impl Ports {
     }
 
     fn count(&self) -> u32 {
-        self.range.map_or(1, |[first, last]| u32::from(last - first) + 1)
+        self.range
+            .map_or(1, |[first, last]| u32::from(last - first) + 1)
     }
 }
 

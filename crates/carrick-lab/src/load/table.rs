@@ -78,11 +78,31 @@ pub fn samples(samples: &Samples) -> String {
         samples.samples.len(),
         samples.confidence * 100.0
     );
-    line(&mut text, "all", "answers/s", samples.requests_per_second.as_ref());
+    line(
+        &mut text,
+        "all",
+        "answers/s",
+        samples.requests_per_second.as_ref(),
+    );
     for class in &samples.classes {
-        line(&mut text, &class.name, "answers/s", class.requests_per_second.as_ref());
-        line(&mut text, &class.name, "latency, mean, ms", class.latency_mean_ms.as_ref());
-        line(&mut text, &class.name, "latency, 99 %, ms", class.latency_p99_ms.as_ref());
+        line(
+            &mut text,
+            &class.name,
+            "answers/s",
+            class.requests_per_second.as_ref(),
+        );
+        line(
+            &mut text,
+            &class.name,
+            "latency, mean, ms",
+            class.latency_mean_ms.as_ref(),
+        );
+        line(
+            &mut text,
+            &class.name,
+            "latency, 99 %, ms",
+            class.latency_p99_ms.as_ref(),
+        );
     }
     for class in samples.samples.iter().flat_map(|sample| &sample.classes) {
         failures(&mut text, class);
@@ -94,8 +114,14 @@ fn line(text: &mut String, class: &str, what: &str, mean: Option<&Mean>) {
     let _ = match mean {
         None => writeln!(text, "{class}: {what}: nothing was measured"),
         Some(mean) => match mean.half_width {
-            Some(half_width) => writeln!(text, "{class}: {what}: {:.3} ± {half_width:.3}", mean.mean),
-            None => writeln!(text, "{class}: {what}: {:.3} (one sample: no interval)", mean.mean),
+            Some(half_width) => {
+                writeln!(text, "{class}: {what}: {:.3} ± {half_width:.3}", mean.mean)
+            }
+            None => writeln!(
+                text,
+                "{class}: {what}: {:.3} (one sample: no interval)",
+                mean.mean
+            ),
         },
     };
 }

@@ -231,4 +231,4 @@ fn latency(histogram: &Histogram<u64>) -> Latency {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::load) mod tests;

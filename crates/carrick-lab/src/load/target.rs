@@ -97,7 +97,10 @@ impl Targets {
     pub fn describe(&self, request: &Request) -> String {
         let mut bytes = Vec::new();
         self.write(request, false, &mut bytes);
-        let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let line = bytes
+            .split(|byte| *byte == b'\r')
+            .next()
+            .unwrap_or_default();
         let line = String::from_utf8_lossy(line);
         let line = line
             .strip_suffix(" HTTP/1.1")

@@ -57,14 +57,18 @@ impl Work {
             Arrival::Pages { embedded, .. } => embedded as u64 + 1,
             _ => 1,
         };
-        let classes = plan.classes.iter().zip(1..).map(|(class, number)| ClassWork {
-            kind: class.kind,
-            body_bytes: class.body_bytes,
-            abort_share: class.abort_share,
-            is_alone: class.http_1_0 || matches!(class.kind, Kind::Tls { .. }),
-            first_seed: cut(mix(mix(plan.seed) ^ number)),
-            parts,
-        });
+        let classes = plan
+            .classes
+            .iter()
+            .zip(1..)
+            .map(|(class, number)| ClassWork {
+                kind: class.kind,
+                body_bytes: class.body_bytes,
+                abort_share: class.abort_share,
+                is_alone: class.http_1_0 || matches!(class.kind, Kind::Tls { .. }),
+                first_seed: cut(mix(mix(plan.seed) ^ number)),
+                parts,
+            });
         Self {
             classes: classes.collect(),
             weights: Weighted::new(plan.classes.iter().map(|class| class.weight)),
@@ -206,4 +210,4 @@ fn cut(number: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::load) mod tests;

@@ -10,7 +10,9 @@ use crate::load::plan::{Arrival, Class, Kind, LoadPlan, RequestsPerConnection, R
 
 /// `carrick lab load`
 #[derive(Debug, Args)]
-#[command(after_help = "Without --plan: carrick lab load http://127.0.0.1:8080/b/1024 --clients 16 --seconds 5")]
+#[command(
+    after_help = "Without --plan: carrick lab load http://127.0.0.1:8080/b/1024 --clients 16 --seconds 5"
+)]
 pub struct Load {
     /// What to ask for: http://ADDRESS:PORT/b/BYTES asks the origin emulator for bodies of this length; any other path is
     /// asked for as it is
@@ -66,7 +68,12 @@ struct What {
     #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "0.6", require_equals = true, conflicts_with = "plan")]
     tls: Option<f64>,
     /// Share of requests whose client goes away in the middle of the body
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, conflicts_with = "plan")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.0,
+        conflicts_with = "plan"
+    )]
     abort_share: f64,
     /// HTTP/1.0, a connection for each request
     #[arg(long, conflicts_with = "plan")]
@@ -191,12 +198,16 @@ fn arrival(when: &When) -> Arrival {
 }
 
 fn class(what: &What, path: &str) -> Result<Class> {
-    let by_rule = if what.path.is_none() { rule(path) } else { None };
+    let by_rule = if what.path.is_none() {
+        rule(path)
+    } else {
+        None
+    };
     let (body_bytes, extension, literal) = match by_rule {
         Some((bytes, extension)) => (bytes, extension, None),
         None => {
             let path = what.path.as_deref().unwrap_or(path);
-            let bytes = what.body_bytes.or_else(|| rule(path).map(|(bytes, _)| bytes));
+            let bytes = what.body_bytes.or_else(|| length(path));
             ensure!(
                 bytes.is_some() || what.no_verify,
                 "what {path} has to be is not known: ask for /b/BYTES, or say --body-bytes (its bytes are then compared \
@@ -232,9 +243,17 @@ fn rule(path: &str) -> Option<(u64, String)> {
     let rest = path.strip_prefix("/b/")?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (bytes, extension) = rest.split_at(digits);
-    let is_plain = extension.is_empty() || (extension.starts_with('.') && !extension.contains(['/', '?']));
+    let is_plain =
+        extension.is_empty() || (extension.starts_with('.') && !extension.contains(['/', '?']));
     let bytes = bytes.parse().ok()?;
     is_plain.then(|| (bytes, extension.to_owned()))
+}
+
+/// The length in a path of the emulator's, whatever follows it.
+fn length(path: &str) -> Option<u64> {
+    let rest = path.strip_prefix("/b/")?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    rest[..digits].parse().ok()
 }
 
 /// The authority and the path of a URL.
@@ -252,10 +271,9 @@ fn split(url: &str) -> Result<(&str, &str)> {
 }
 
 fn with_port(authority: &str) -> String {
-    let has_port = authority
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
-        && !(authority.starts_with('[') && authority.ends_with(']'));
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    }) && !(authority.starts_with('[') && authority.ends_with(']'));
     if has_port {
         authority.to_owned()
     } else {

@@ -99,10 +99,7 @@ impl Driver for Open {
     ) {
         tally.ended(request, &ending);
         if is_unreachable(&ending.result) {
-            orders.push_back(Order::Wake(
-                ending.ended_ns + CONNECT_PAUSE_NS,
-                slot as u64,
-            ));
+            orders.push_back(Order::Wake(ending.ended_ns + CONNECT_PAUSE_NS, slot as u64));
         } else {
             self.free.push(slot);
             self.go_on(ending.ended_ns, orders);

@@ -68,7 +68,9 @@ impl Chunks {
             (Place::Size, b'\r') if self.digits > 0 => Place::SizeEnd,
             (Place::Size, b';' | b' ' | b'\t') if self.digits > 0 => Place::Extension,
             (Place::Size, byte) => {
-                let digit = char::from(byte).to_digit(16).ok_or_else(|| wrong("a chunk's size", byte))?;
+                let digit = char::from(byte)
+                    .to_digit(16)
+                    .ok_or_else(|| wrong("a chunk's size", byte))?;
                 if self.digits == 15 {
                     return Err(Fault::Garbled(String::from(
                         "a chunk's size has more than 15 digits",
@@ -100,7 +102,9 @@ impl Chunks {
             (Place::TrailerEnd, b'\n') => Place::TrailerStart,
             (Place::LastEnd, b'\n') => Place::Done,
             (Place::SizeEnd, _) => return Err(wrong("the end of a chunk's size", byte)),
-            (Place::DataReturn | Place::DataEnd, _) => return Err(wrong("the end of a chunk", byte)),
+            (Place::DataReturn | Place::DataEnd, _) => {
+                return Err(wrong("the end of a chunk", byte));
+            }
             (Place::TrailerEnd | Place::LastEnd, _) => {
                 return Err(wrong("the end of the chunked coding", byte));
             }
@@ -122,7 +126,5 @@ impl Chunks {
 }
 
 fn wrong(place: &str, byte: u8) -> Fault {
-    Fault::Garbled(format!(
-        "the byte {byte:#04x} cannot stand in {place}"
-    ))
+    Fault::Garbled(format!("the byte {byte:#04x} cannot stand in {place}"))
 }

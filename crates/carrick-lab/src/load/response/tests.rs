@@ -48,11 +48,35 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 fn right() -> Vec<(Vec<u8>, bool)> {
     vec![
         (join(&[OK, b"Content-Length: 10\r\n\r\n", body(10)]), true),
-        (join(&[OK, b"content-length:10\r\nConnection: x, Close\r\n\r\n", body(10)]), false),
-        (join(&[b"HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\n", body(10)]), false),
-        (join(&[b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n", body(10)]), true),
+        (
+            join(&[
+                OK,
+                b"content-length:10\r\nConnection: x, Close\r\n\r\n",
+                body(10),
+            ]),
+            false,
+        ),
+        (
+            join(&[b"HTTP/1.0 200 OK\r\nContent-Length: 10\r\n\r\n", body(10)]),
+            false,
+        ),
+        (
+            join(&[
+                b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 10\r\n\r\n",
+                body(10),
+            ]),
+            true,
+        ),
         (join(&[OK, b"\r\n", body(10)]), false),
-        (join(&[OK, b"Transfer-Encoding: chunked\r\n\r\na\r\n", body(10), b"\r\n0\r\n\r\n"]), true),
+        (
+            join(&[
+                OK,
+                b"Transfer-Encoding: chunked\r\n\r\na\r\n",
+                body(10),
+                b"\r\n0\r\n\r\n",
+            ]),
+            true,
+        ),
         (
             join(&[
                 OK,
@@ -64,7 +88,15 @@ fn right() -> Vec<(Vec<u8>, bool)> {
             ]),
             true,
         ),
-        (join(&[b"HTTP/1.1 100 Continue\r\n\r\n", OK, b"Content-Length: 10\r\n\r\n", body(10)]), true),
+        (
+            join(&[
+                b"HTTP/1.1 100 Continue\r\n\r\n",
+                OK,
+                b"Content-Length: 10\r\n\r\n",
+                body(10),
+            ]),
+            true,
+        ),
     ]
 }
 
@@ -77,26 +109,62 @@ fn wrong() -> Vec<(Vec<u8>, Kind)> {
         (changed, Kind::WrongByte),
         (Vec::new(), Kind::ClosedEarly),
         (b"HTTP/1.1 200 O".to_vec(), Kind::ClosedEarly),
-        (join(&[OK, b"Content-Length: 10\r\n\r\n", body(9)]), Kind::ClosedEarly),
-        (join(&[OK, b"Content-Length: 9\r\n\r\n", body(9)]), Kind::WrongLength),
-        (join(&[OK, b"Content-Length: 11\r\n\r\n", body(11)]), Kind::WrongLength),
+        (
+            join(&[OK, b"Content-Length: 10\r\n\r\n", body(9)]),
+            Kind::ClosedEarly,
+        ),
+        (
+            join(&[OK, b"Content-Length: 9\r\n\r\n", body(9)]),
+            Kind::WrongLength,
+        ),
+        (
+            join(&[OK, b"Content-Length: 11\r\n\r\n", body(11)]),
+            Kind::WrongLength,
+        ),
         (join(&[OK, b"\r\n", body(9)]), Kind::WrongLength),
         (join(&[OK, b"\r\n", body(11)]), Kind::WrongLength),
-        (join(&[OK, chunked, b"9\r\n", body(9), b"\r\n0\r\n\r\n"]), Kind::WrongLength),
-        (join(&[OK, chunked, b"b\r\n", body(11), b"\r\n0\r\n\r\n"]), Kind::WrongLength),
-        (join(&[OK, chunked, b"a\r\n", body(10), b"\r\n0\r\n"]), Kind::ClosedEarly),
-        (join(&[OK, chunked, b"a\r\n", body(10), b"0\r\n\r\n"]), Kind::Garbled),
+        (
+            join(&[OK, chunked, b"9\r\n", body(9), b"\r\n0\r\n\r\n"]),
+            Kind::WrongLength,
+        ),
+        (
+            join(&[OK, chunked, b"b\r\n", body(11), b"\r\n0\r\n\r\n"]),
+            Kind::WrongLength,
+        ),
+        (
+            join(&[OK, chunked, b"a\r\n", body(10), b"\r\n0\r\n"]),
+            Kind::ClosedEarly,
+        ),
+        (
+            join(&[OK, chunked, b"a\r\n", body(10), b"0\r\n\r\n"]),
+            Kind::Garbled,
+        ),
         (join(&[OK, chunked, b"g\r\n"]), Kind::Garbled),
         (join(&[OK, chunked, b"\r\n"]), Kind::Garbled),
         (join(&[OK, chunked, b"a\n"]), Kind::Garbled),
         (join(&[OK, chunked, b"1000000000000000\r\n"]), Kind::Garbled),
-        (join(&[OK, b"Content-Length: 10\r\n", chunked]), Kind::Garbled),
-        (join(&[OK, b"Content-Length: 10\r\nContent-Length: 10\r\n\r\n"]), Kind::Garbled),
+        (
+            join(&[OK, b"Content-Length: 10\r\n", chunked]),
+            Kind::Garbled,
+        ),
+        (
+            join(&[OK, b"Content-Length: 10\r\nContent-Length: 10\r\n\r\n"]),
+            Kind::Garbled,
+        ),
         (join(&[OK, b"Content-Length: +10\r\n\r\n"]), Kind::Garbled),
         (join(&[OK, b"Content-Length: \r\n\r\n"]), Kind::Garbled),
-        (join(&[OK, b"Transfer-Encoding: gzip\r\n\r\n"]), Kind::Garbled),
-        (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec(), Kind::Status(503)),
-        (b"HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\n\r\n".to_vec(), Kind::Status(206)),
+        (
+            join(&[OK, b"Transfer-Encoding: gzip\r\n\r\n"]),
+            Kind::Garbled,
+        ),
+        (
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            Kind::Status(503),
+        ),
+        (
+            b"HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\n\r\n".to_vec(),
+            Kind::Status(206),
+        ),
         (b"SSH-2.0-OpenSSH\r\n\r\n".to_vec(), Kind::Garbled),
         (join(&[b"\x00\xff", OK]), Kind::Garbled),
     ]
@@ -106,7 +174,11 @@ fn wrong() -> Vec<(Vec<u8>, Kind)> {
 fn right_responses_are_taken_whole() {
     for (input, keeps_alive) in right() {
         let words = input.escape_ascii().to_string();
-        assert_eq!(read(&input, &[], &expected(10)), Ok((input.len(), keeps_alive)), "{words}");
+        assert_eq!(
+            read(&input, &[], &expected(10)),
+            Ok((input.len(), keeps_alive)),
+            "{words}"
+        );
     }
 }
 
@@ -121,22 +193,38 @@ fn wrong_responses_are_told_by_kind() {
 
 #[test]
 fn cuts_do_not_matter() {
-    let all: Vec<Vec<u8>> = right().into_iter().map(|(input, _)| input).chain(wrong().into_iter().map(|(input, _)| input)).collect();
+    let all: Vec<Vec<u8>> = right()
+        .into_iter()
+        .map(|(input, _)| input)
+        .chain(wrong().into_iter().map(|(input, _)| input))
+        .collect();
     let mut chance = Chance::new(3, 0);
     for input in &all {
         let words = input.escape_ascii().to_string();
         let whole = kind_of(read(input, &[], &expected(10)));
         for at in 0..=input.len() {
-            assert_eq!(kind_of(read(input, &[at], &expected(10))), whole, "{words} cut at {at}");
+            assert_eq!(
+                kind_of(read(input, &[at], &expected(10))),
+                whole,
+                "{words} cut at {at}"
+            );
         }
         let every: Vec<usize> = (1..input.len()).collect();
-        assert_eq!(kind_of(read(input, &every, &expected(10))), whole, "{words} byte by byte");
+        assert_eq!(
+            kind_of(read(input, &every, &expected(10))),
+            whole,
+            "{words} byte by byte"
+        );
         for _ in 0..50 {
             let mut cuts: Vec<usize> = (0..4)
                 .map(|_| usize::try_from(chance.below(input.len() as u64 + 1)).unwrap())
                 .collect();
             cuts.sort_unstable();
-            assert_eq!(kind_of(read(input, &cuts, &expected(10))), whole, "{words} cut at {cuts:?}");
+            assert_eq!(
+                kind_of(read(input, &cuts, &expected(10))),
+                whole,
+                "{words} cut at {cuts:?}"
+            );
         }
     }
 }
@@ -170,7 +258,15 @@ fn each_wrong_byte_is_found_where_it_is() {
             assert_eq!(place, at as u64);
         }
     }
-    assert!(Fault::WrongByte { at: 3, received: 0x41, expected: 7 }.to_string().contains("byte 3 of the body (counted from 0) is 0x41 instead of 0x07"));
+    assert!(
+        Fault::WrongByte {
+            at: 3,
+            received: 0x41,
+            expected: 7
+        }
+        .to_string()
+        .contains("byte 3 of the body (counted from 0) is 0x41 instead of 0x07")
+    );
 }
 
 #[test]
@@ -179,15 +275,26 @@ fn without_expectations_only_the_framing_counts() {
     let input = join(&[OK, b"Content-Length: 3\r\n\r\nabc"]);
     assert_eq!(read(&input, &[], &any), Ok((input.len(), true)));
     let short = join(&[OK, b"Content-Length: 4\r\n\r\nabc"]);
-    assert_eq!(read(&short, &[], &any).unwrap_err().kind(), Kind::ClosedEarly);
+    assert_eq!(
+        read(&short, &[], &any).unwrap_err().kind(),
+        Kind::ClosedEarly
+    );
 }
 
 #[test]
 fn an_answer_to_connect_has_no_body() {
-    let connect = Expected { to_connect: true, ..Expected::default() };
+    let connect = Expected {
+        to_connect: true,
+        ..Expected::default()
+    };
     let input = b"HTTP/1.1 204 Fine\r\nContent-Length: 3\r\n\r\n\x16abc";
     assert_eq!(read(input, &[], &connect).unwrap().0, input.len() - 4);
-    assert_eq!(read(b"HTTP/1.1 403 No\r\n\r\n", &[], &connect).unwrap_err().kind(), Kind::Status(403));
+    assert_eq!(
+        read(b"HTTP/1.1 403 No\r\n\r\n", &[], &connect)
+            .unwrap_err()
+            .kind(),
+        Kind::Status(403)
+    );
 }
 
 #[test]
@@ -197,7 +304,10 @@ fn endless_heads_are_refused() {
     let mut sent = 0;
     while result.is_ok() && sent < 10 * HEAD_BYTES_MAX {
         sent += 1000;
-        result = response.take(format!("X-{sent}: {}\r\n", "y".repeat(990)).as_bytes(), &expected(10));
+        result = response.take(
+            format!("X-{sent}: {}\r\n", "y".repeat(990)).as_bytes(),
+            &expected(10),
+        );
     }
     assert_eq!(result.unwrap_err().kind(), Kind::Garbled);
     assert!(sent < 2 * HEAD_BYTES_MAX);
