@@ -9,6 +9,7 @@ use crate::report::plot::{
 };
 use crate::report::state::{self, State};
 use crate::report::svg::number;
+use crate::report::svg::style::COLOURS;
 use crate::report::values::{self, Measured, Outcome, Values, value_text};
 
 /// More lines than that are drawn in several panels.
@@ -186,12 +187,13 @@ fn panels(figure: &Figure, values: &Values<'_>, places: &Places) -> Vec<Panel> {
         .collect();
     let published = published_lines(figure, places);
     let is_single = all.iter().all(|line| line.series == all[0].series);
+    let slots = slots(all);
     let ours = |line: &values::Line, shape: usize, label: String| Line {
         label,
         colour: if is_single {
             line.by_index
         } else {
-            line.series_index
+            slot(&slots, line)
         },
         shape,
         is_published: false,
@@ -206,7 +208,7 @@ fn panels(figure: &Figure, values: &Values<'_>, places: &Places) -> Vec<Panel> {
     if measured.len() <= LINES_MAX {
         let lines = measured.iter().enumerate().map(|(index, line)| {
             let shape = if line.by.is_none() {
-                line.series_index
+                slot(&slots, line)
             } else {
                 index
             };
@@ -375,18 +377,37 @@ fn published_lines(figure: &Figure, places: &Places) -> Vec<Line> {
     lines
 }
 
+/// A number for the colour of each series: the same in all figures of an experiment, unless two of one figure would look alike.
+fn slots(lines: &[values::Line]) -> BTreeMap<usize, usize> {
+    let mut slots: BTreeMap<usize, usize> = BTreeMap::new();
+    for line in lines {
+        let taken: Vec<usize> = slots.values().copied().collect();
+        slots.entry(line.series_index).or_insert_with(|| {
+            let wanted = line.series_index % COLOURS;
+            let mut others = (0..COLOURS).map(|further| (wanted + further) % COLOURS);
+            others
+                .find(|slot| !taken.contains(slot))
+                .unwrap_or(line.series_index)
+        });
+    }
+    slots
+}
+
+fn slot(slots: &BTreeMap<usize, usize>, line: &values::Line) -> usize {
+    slots
+        .get(&line.series_index)
+        .copied()
+        .unwrap_or(line.series_index)
+}
+
 fn bars(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Bars {
     let lines = values
         .metrics
         .first()
         .map_or(&[][..], |metric| &metric.lines);
     let is_single = lines.iter().all(|line| line.series == lines[0].series);
-    let mut places: Vec<Value> = values.x.clone();
-    for point in published_for(figure, &figure.y) {
-        if !places.contains(&point.x) {
-            places.push(point.x.clone());
-        }
-    }
+    let slots = slots(lines);
+    let places = values::all_places(figure, values);
     let groups = places.iter().map(|x| {
         let index = values.x.iter().position(|known| known == x);
         let ours = lines.iter().map(|line| Bar {
@@ -394,7 +415,7 @@ fn bars(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Ba
             colour: if is_single {
                 line.by_index
             } else {
-                line.series_index
+                slot(&slots, line)
             },
             is_published: false,
             length: match index.and_then(|index| line.points.get(index)) {

@@ -153,6 +153,13 @@ pub fn of<'a>(results: &'a ExperimentResults, figure: &'a Figure) -> Values<'a> 
     }
 }
 
+/// Ours and the paper's places on the horizontal axis, in order.
+#[must_use]
+pub fn all_places(figure: &Figure, values: &Values<'_>) -> Vec<Value> {
+    let theirs = figure.published.points.iter().map(|point| &point.x);
+    sorted(values.x.iter().chain(theirs))
+}
+
 /// The cells of a figure by series, line and place.
 struct Grid<'a> {
     results: &'a ExperimentResults,

@@ -112,3 +112,23 @@ fn a_figure_without_measurements_is_a_box_that_says_why() {
     assert!(file.contains("waits for the socket engine"));
     assert!(!file.contains("class=\"mark") && !file.contains("class=\"line"));
 }
+
+#[test]
+fn two_series_of_a_figure_never_look_alike() {
+    let line = |series_index| values::Line {
+        series: String::new(),
+        series_label: String::new(),
+        by: None,
+        series_index,
+        by_index: 0,
+        points: Vec::new(),
+    };
+    let lines = [line(1), line(9), line(2), line(17)];
+    let slots = slots(&lines);
+    let mut found: Vec<usize> = lines.iter().map(|line| slot(&slots, line)).collect();
+    assert_eq!(found[0], 1, "as in all figures");
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 4);
+    assert!(found.iter().all(|slot| *slot < COLOURS));
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{badge, link, table};
+use super::{badge, link, prose, table};
 use crate::experiment::figure::{Comparison, Figure, FigureKind};
 use crate::experiment::results::{Cell, ExperimentResults};
 use crate::report::check::{self, Verdict};
@@ -69,7 +69,7 @@ fn drawing(
         return format!("<p class=\"empty\">{}</p>\n", escape(&draw::reason(state)));
     }
     if figure.kind == FigureKind::Table {
-        return table::wide(results, figure, values);
+        return table::whole(results, figure, values);
     }
     let mut html = String::from("<figure>\n");
     for (class, look) in [("wide", Look::WIDE), ("slim", Look::SLIM)] {
@@ -105,7 +105,7 @@ fn list(class: &str, heading: &str, items: &[String]) -> String {
         escape(heading)
     );
     for item in items {
-        let _ = writeln!(html, "<li>{}</li>", escape(item));
+        let _ = writeln!(html, "<li>{}</li>", prose(item));
     }
     html + "</ul></div>\n"
 }
@@ -144,7 +144,7 @@ fn comparison(figure: &Figure, values: &Values<'_>) -> String {
             html,
             "<li class=\"{class}\"><strong>{}.</strong> {}",
             judged.verdict.word(),
-            escape(&judged.sentence)
+            prose(&judged.sentence)
         );
         if !judged.evidence.is_empty() {
             let _ = write!(

@@ -31,8 +31,9 @@ pub fn render(results: &[ExperimentResults], names: &[String]) -> String {
     html += "</header>\n";
     html += &contents(results, names);
     html += "<main>\n";
-    for (results, name) in results.iter().zip(names) {
-        html += &experiment(results, name, &common);
+    let is_mixed = results.iter().any(|one| one.scale == Scale::Full);
+    for (one, name) in results.iter().zip(names) {
+        html += &experiment(one, name, &common, is_mixed);
     }
     html += "</main>\n</body>\n</html>\n";
     html
@@ -79,6 +80,24 @@ fn warning(word: &str, text: &str) -> String {
         escape(word),
         escape(text)
     )
+}
+
+/// Text for a reader: what stands between backticks is code.
+fn prose(text: &str) -> String {
+    let mut parts = text.split('`');
+    let mut html = escape(parts.next().unwrap_or_default());
+    while let Some(code) = parts.next() {
+        match parts.next() {
+            Some(rest) => {
+                let _ = write!(html, "<code>{}</code>{}", escape(code), escape(rest));
+            }
+            // A backtick alone.
+            None => {
+                let _ = write!(html, "`{}", escape(code));
+            }
+        }
+    }
+    html
 }
 
 fn contents(results: &[ExperimentResults], names: &[String]) -> String {
@@ -128,7 +147,12 @@ fn anchors(results: &ExperimentResults, name: &str) -> Vec<String> {
     anchors
 }
 
-fn experiment(results: &ExperimentResults, name: &str, common: &[facts::Fact]) -> String {
+fn experiment(
+    results: &ExperimentResults,
+    name: &str,
+    common: &[facts::Fact],
+    is_mixed: bool,
+) -> String {
     let mut html = format!(
         "<section class=\"experiment\" id=\"{name}\">\n<h2>{}</h2>\n",
         escape(&results.title)
@@ -145,7 +169,7 @@ fn experiment(results: &ExperimentResults, name: &str, common: &[facts::Fact]) -
         .split("\n\n")
         .filter(|text| !text.trim().is_empty())
     {
-        let _ = writeln!(html, "<p>{}</p>", escape(paragraph.trim()));
+        let _ = writeln!(html, "<p>{}</p>", prose(paragraph.trim()));
     }
     if let Some(why) = &results.ended_early {
         html += &warning(
@@ -156,11 +180,11 @@ fn experiment(results: &ExperimentResults, name: &str, common: &[facts::Fact]) -
     if let Some(why) = state::noise(results) {
         html += &warning("Noisy", &format!("{why}."));
     }
-    if results.scale == Scale::Quick {
+    if is_mixed && results.scale == Scale::Quick {
         html += &warning("Quick", "A look, not a result.");
     }
     for note in &results.notes {
-        let _ = writeln!(html, "<p class=\"note\">Note: {}</p>", escape(note));
+        let _ = writeln!(html, "<p class=\"note\">Note: {}</p>", prose(note));
     }
     let _ = writeln!(
         html,

@@ -6,20 +6,30 @@ use crate::experiment::figure::{Axis, Figure};
 use crate::experiment::results::{ExperimentResults, Value};
 use crate::report::draw::{published_for, shown, with_unit};
 use crate::report::svg::{escape, number};
-use crate::report::values::{Outcome, Values, value_text};
+use crate::report::values::{Outcome, Values, all_places, value_text};
 
-/// A row for each place, a column for each metric and line; the paper's beside ours.
-pub(super) fn wide(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
-    let mut rows: Vec<&Value> = values.x.iter().collect();
-    for point in &figure.published.points {
-        if !rows.contains(&&point.x) {
-            rows.push(&point.x);
-        }
+/// More columns would not be seen at once: then each line has a row, and each metric a column.
+const COLUMNS_MAX: usize = 6;
+
+/// A figure that is a table; the paper's numbers beside ours.
+pub(super) fn whole(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
+    let columns = values
+        .metrics
+        .iter()
+        .map(|metric| metric.lines.len() + published_names(figure, metric.axis).len());
+    if columns.sum::<usize>() > COLUMNS_MAX {
+        tall(results, figure, values)
+    } else {
+        wide(results, figure, values)
     }
+}
+
+/// A row for each place, a column for each metric and line.
+fn wide(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
     let mut html = String::from("<div class=\"scroll\"><table>\n<thead>\n");
     html += &wide_heads(figure, values);
     html += "</thead>\n<tbody>\n";
-    for x in rows {
+    for x in &all_places(figure, values) {
         let place = values.x.iter().position(|known| known == x);
         let _ = write!(
             html,
@@ -27,30 +37,89 @@ pub(super) fn wide(results: &ExperimentResults, figure: &Figure, values: &Values
             escape(&row_name(results, figure, x))
         );
         for metric in &values.metrics {
-            for (index, line) in metric.lines.iter().enumerate() {
+            for line in &metric.lines {
                 let outcome = place.and_then(|place| line.points.get(place));
-                let cell = cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
-                // A gap between the metrics.
-                html += &if index == 0 {
-                    cell.replacen("<td", "<td data-first=\"\"", 1)
-                } else {
-                    cell
-                };
+                html += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
             }
             for line in published_names(figure, metric.axis) {
-                let mut points = published_for(figure, metric.axis);
-                let point = points.find(|point| point.line == line && point.x == *x);
-                let text = point.map(|point| number::exact(point.y / metric.axis.divide_by));
-                let _ = write!(
-                    html,
-                    "<td class=\"paper\">{}</td>",
-                    text.unwrap_or_default()
-                );
+                html += &published_cell(figure, metric.axis, &line, x);
             }
         }
         html += "</tr>\n";
     }
     html + "</tbody>\n</table></div>\n"
+}
+
+/// For each place a group of rows: one for each line, a column for each metric.
+fn tall(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
+    let mut html =
+        String::from("<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\"></th>");
+    for metric in &values.metrics {
+        let _ = write!(
+            html,
+            "<th scope=\"col\">{}</th>",
+            escape(&with_unit(metric.axis))
+        );
+    }
+    html += "</tr></thead>\n";
+    let first = values
+        .metrics
+        .first()
+        .map_or(&[][..], |metric| &metric.lines);
+    let mut published: Vec<&str> = Vec::new();
+    for point in &figure.published.points {
+        if !published.contains(&point.line.as_str()) {
+            published.push(&point.line);
+        }
+    }
+    let count = values.metrics.len() + 1;
+    for x in &all_places(figure, values) {
+        let place = values.x.iter().position(|known| known == x);
+        let group = format!(
+            "{}: {} {}",
+            figure.x.label,
+            row_name(results, figure, x),
+            figure.x.unit
+        );
+        let _ = writeln!(
+            html,
+            "<tbody>\n<tr><th scope=\"rowgroup\" colspan=\"{count}\">{}</th></tr>",
+            escape(group.trim_end())
+        );
+        // Where only the paper has numbers, rows of dashes say nothing.
+        for (index, line) in first.iter().enumerate().filter(|_| place.is_some()) {
+            let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&line.label()));
+            for metric in &values.metrics {
+                let line = metric.lines.get(index);
+                let outcome = line.and_then(|line| line.points.get(place?));
+                html += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
+            }
+            html += "</tr>\n";
+        }
+        for line in published.iter().filter(|line| {
+            let mut points = figure.published.points.iter();
+            points.any(|point| point.line == **line && point.x == *x)
+        }) {
+            let _ = write!(
+                html,
+                "<tr><th scope=\"row\" class=\"paper\">paper: {}</th>",
+                escape(line)
+            );
+            for metric in &values.metrics {
+                html += &published_cell(figure, metric.axis, line, x);
+            }
+            html += "</tr>\n";
+        }
+        html += "</tbody>\n";
+    }
+    html + "</table></div>\n"
+}
+
+fn published_cell(figure: &Figure, axis: &Axis, line: &str, x: &Value) -> String {
+    let mut points = published_for(figure, axis);
+    let point = points.find(|point| point.line == line && point.x == *x);
+    let text = point.map(|point| number::exact(point.y / axis.divide_by));
+    format!("<td class=\"paper\">{}</td>", text.unwrap_or_default())
 }
 
 fn wide_heads(figure: &Figure, values: &Values<'_>) -> String {

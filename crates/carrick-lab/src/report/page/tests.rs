@@ -169,3 +169,35 @@ fn a_full_and_quiet_run_has_no_warnings() {
     results.scale = Scale::Full;
     assert!(!render(&[results], &["a".into()]).contains("class=\"warning\""));
 }
+
+#[test]
+fn backticks_are_code_and_nothing_else_is() {
+    assert_eq!(
+        prose("the engine `copy` & <b>"),
+        "the engine <code>copy</code> &amp; &lt;b&gt;"
+    );
+    assert_eq!(prose("one ` alone"), "one ` alone");
+    assert_eq!(prose("`<i>`"), "<code>&lt;i&gt;</code>");
+}
+
+#[test]
+fn the_paper_s_places_are_among_ours_in_order() {
+    let mut figure = fixture::figure("table-4");
+    figure.kind = crate::experiment::figure::FigureKind::Table;
+    figure.published.points = vec![
+        fixture::point("Squid", 5120.0, 61.0),
+        fixture::point("Squid", 10_240.0, 62.0),
+    ];
+    let results = fixture::results(fixture::three_sizes(), vec![figure]);
+    let page = render(&[results], &["a".into()]);
+    let rows: Vec<usize> = [
+        "<th scope=\"row\">1</th>",
+        "<th scope=\"row\">5</th>",
+        "<th scope=\"row\">10</th>",
+        "<th scope=\"row\">100</th>",
+    ]
+    .iter()
+    .map(|row| page.find(row).unwrap_or_else(|| panic!("{row} is missing")))
+    .collect();
+    assert!(rows.is_sorted(), "{rows:?}");
+}

@@ -74,7 +74,12 @@ impl Bars {
         let scale = self.scale();
         let wanted = (width / 80.0).clamp(2.0, 6.0);
         let room = sheet.inner_width();
-        sheet.paragraph("soft", &self.label, room, 15.0);
+        let label = if self.is_log {
+            format!("{} (logarithmic)", self.label)
+        } else {
+            self.label.clone()
+        };
+        sheet.paragraph("soft", &label, room, 15.0);
         let base = left + scale.base() * width;
         let ticks = scale.ticks(wanted);
         let mut bars = String::new();
