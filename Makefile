@@ -6,7 +6,8 @@ RELEASE = target/release/carrick
 # command=package; a service's package brings no running service (scripts/need).
 NEEDED_TO_BUILD = cc=gcc
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
-	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat
+	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
+	ethtool=ethtool
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 

@@ -1,7 +1,12 @@
 //! The laboratory as a whole: needs root, because it makes network namespaces; says so and is skipped without.
 
+#[path = "lab/origin.rs"]
+mod origin;
+#[path = "lab/load.rs"]
+mod load;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,9 +38,18 @@ macro_rules! skip_unless {
     };
 }
 
+#[path = "lab/testbed.rs"]
+mod testbed;
+#[path = "lab/wan.rs"]
+mod wan;
+
 /// Namespaces and files that bear the name of one process's runs.
 fn left_behind(pid: u32) -> Vec<PathBuf> {
-    let beginning = format!("{PREFIX}{pid}x");
+    left_behind_by(&format!("{PREFIX}{pid}x"))
+}
+
+/// Namespaces and files whose names begin so.
+fn left_behind_by(beginning: &str) -> Vec<PathBuf> {
     [PathBuf::from("/run/netns"), memory_directory()]
         .iter()
         .filter_map(|directory| fs::read_dir(directory).ok())
@@ -43,7 +57,7 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with(&beginning))
+                .is_some_and(|name| name.to_string_lossy().starts_with(beginning))
         })
         .collect()
 }
@@ -51,9 +65,14 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
 #[test]
 fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
     skip_unless!();
-    // A process that has ended, so that its pid is nobody's with this start time.
-    let name = format!("{PREFIX}{}x1", std::process::id());
-    assert!(RunName::parse(&name).is_some_and(|run| !run.is_alive()));
+    // The run is alive until everything is there, as other tests' test beds sweep, too.
+    let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
+    let name = format!(
+        "{PREFIX}{}x{}b7",
+        owner.id(),
+        testbed::started_ticks(owner.id())
+    );
+    assert!(RunName::parse(&name).is_some_and(|run| run.is_alive()));
     let leftover = format!("{name}.client");
     assert!(
         Command::new("ip")
@@ -68,16 +87,18 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(100));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
 
     let mut testbed = Testbed::create().unwrap();
-    assert!(!Path::new("/run/netns").join(&leftover).exists());
-    assert!(!memory_directory().join(&name).exists());
+    testbed::wait_until(|| left_behind_by(&name).is_empty());
     assert!(
         !orphan.wait().unwrap().success(),
         "the killed run's process was killed"
     );
+    let own = testbed.service_name();
     assert_eq!(
-        left_behind(std::process::id()).len(),
+        left_behind_by(&own).len(),
         4,
         "three namespaces and a directory"
     );
@@ -101,7 +122,7 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
         );
     }
     drop(testbed);
-    assert_eq!(left_behind(std::process::id()), Vec::<PathBuf>::new());
+    assert_eq!(left_behind_by(&own), Vec::<PathBuf>::new());
 }
 
 #[test]

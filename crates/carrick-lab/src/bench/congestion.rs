@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::bench::holder::{Holder, Request};
 use crate::testbed::namespace::Namespace;
 use crate::testbed::service::Service;
-use crate::testbed::{ORIGIN_ECHO, PROXY, Testbed, cores};
+use crate::testbed::{Testbed, cores};
 
 /// What the routes of the test bed ask for.
 pub const WANTED: &str = "cubic";
@@ -28,9 +28,11 @@ pub fn start_echo(testbed: &Testbed, namespace: &Namespace, listen: &str) -> Res
 /// # Errors
 /// When an end uses something else: the figures would mean something else.
 pub async fn verify(testbed: &Testbed) -> Result<()> {
-    let at_proxy = format!("{PROXY}:{}", ORIGIN_ECHO.port());
+    let addresses = testbed.addresses();
+    let at_server = addresses.origin_echo();
+    let at_proxy = format!("{}:{}", addresses.proxy, at_server.port());
     let echo = start_echo(testbed, &testbed.proxy, &at_proxy)?;
-    let at_server = ORIGIN_ECHO.to_string();
+    let at_server = at_server.to_string();
     for (from, to_namespace, to) in [
         (&testbed.client, &testbed.proxy, &at_proxy),
         (&testbed.proxy, &testbed.server, &at_server),

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::bench::holder::{Holder, Request};
 use crate::bench::works::{KIB, target};
 use crate::peers::{Job, Peer, Programs};
+use crate::testbed::Testbed;
 use crate::testbed::namespace::Namespace;
-use crate::testbed::{ORIGIN_ECHO, Testbed};
 
 /// The body of the one response that each keep-alive client has had.
 const BODY_BYTES: usize = KIB;
@@ -133,10 +133,12 @@ async fn try_measure(
     kind: MemoryKind,
     run: &mut MemoryRun,
 ) -> Result<()> {
+    let addresses = testbed.addresses();
+    let echo = addresses.origin_echo().to_string();
     let mut service = peer
-        .start(kind.job(), &ORIGIN_ECHO.to_string(), testbed, programs)?
+        .start(kind.job(), &echo, testbed, programs)?
         .context("routing has no process whose memory could be measured")?;
-    let target = target(kind.job(), BODY_BYTES, peer);
+    let target = target(kind.job(), BODY_BYTES, peer, &addresses);
     let request = match kind {
         MemoryKind::Tunnel => Request::echo(&target.connect),
         MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive => {

@@ -1,6 +1,5 @@
 //! The side-by-side benchmark: every work on every peer, by two figures, in interleaved runs; then memory.
 
-pub mod calibration;
 pub mod congestion;
 pub mod holder;
 pub mod machine;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::calibration::Calibration;
 use crate::bench::machine::Machine;
 use crate::bench::memory::{MemoryKind, MemoryRun};
 use crate::bench::statistics::Summary;
 use crate::bench::wrk::Measured;
 use crate::testbed::busy::Busy;
+use crate::testbed::calibration::Calibration;
 use crate::testbed::cores::CorePair;
 use crate::testbed::service::Connections;
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::bench::calibration::calibrate;
 use crate::bench::congestion::{self, start_echo};
 use crate::bench::holder::{Holder, Request};
 use crate::bench::machine::Machine;
@@ -18,11 +17,11 @@ use crate::bench::results::{Figure, Results, Run, Settings};
 use crate::bench::works::{WORKS, Work, target};
 use crate::bench::wrk;
 use crate::peers::{Family, Peer, Programs, start_origin};
+use crate::testbed::Testbed;
 use crate::testbed::busy::BusyMeter;
 use crate::testbed::command::require;
 use crate::testbed::cores::{CorePair, Placement};
 use crate::testbed::service::Service;
-use crate::testbed::{ORIGIN_ECHO, ORIGIN_HTTP, Testbed};
 
 /// With a new connection per request, at least this share of the requests must have come on one of their own.
 const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
@@ -81,7 +80,11 @@ pub async fn run(plan: &Plan) -> Result<Results> {
         .into_iter()
         .collect();
     let mut origin = start_origin(&sizes, &testbed, &programs)?;
-    let mut echo = start_echo(&testbed, &testbed.server, &ORIGIN_ECHO.to_string())?;
+    let mut echo = start_echo(
+        &testbed,
+        &testbed.server,
+        &testbed.addresses().origin_echo().to_string(),
+    )?;
     congestion::verify(&testbed).await?;
 
     let mut session = Session {
@@ -143,9 +146,7 @@ impl Session<'_> {
         if self.plan.figures.contains(&Figure::Cpu) {
             progress_line("checking the meter of busy time against an idle core and spinners");
             testbed.place(Placement::Separate(self.plan.cores))?;
-            let meter = BusyMeter::new(self.plan.cores.proxy)?;
-            self.results.calibration =
-                Some(calibrate(&meter, self.plan.cores, self.plan.calibration).await?);
+            self.results.calibration = Some(testbed.calibrate(self.plan.calibration).await?);
         }
         for repetition in 1..=self.plan.repetitions {
             for figure in self.plan.figures.clone() {
@@ -278,8 +279,8 @@ impl Session<'_> {
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
-        let mut service =
-            peer.start(work.job, &ORIGIN_HTTP.to_string(), testbed, &self.programs)?;
+        let origin_http = testbed.addresses().origin_http().to_string();
+        let mut service = peer.start(work.job, &origin_http, testbed, &self.programs)?;
         let first = first_request(testbed, service.as_mut(), work, peer).await;
         let outcome = match first {
             Ok(()) => {
@@ -307,7 +308,7 @@ impl Session<'_> {
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
-        let target = target(work.job, work.body_bytes, peer);
+        let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
         if self.plan.warm_up {
             wrk::run(testbed, &self.wrk, work, &target, WARM_UP_SECONDS).await?;
         }
@@ -343,7 +344,8 @@ async fn first_request(
     work: &Work,
     peer: &Peer,
 ) -> Result<()> {
-    let request = Request::http(&target(work.job, work.body_bytes, peer), work.body_bytes);
+    let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
+    let request = Request::http(&target, work.body_bytes);
     let on = testbed.placement().other_cores();
     let opened = Holder::open(&testbed.client, &on, &request, 1);
     let holder = match service {

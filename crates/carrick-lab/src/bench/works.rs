@@ -1,7 +1,7 @@
 //! What is asked of the proxies: the rows of the benchmark.
 
 use crate::peers::{Job, Peer};
-use crate::testbed::{ORIGIN_HTTP, PROXY};
+use crate::testbed::Addresses;
 
 /// One kind of load, always from 16 connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,13 +130,13 @@ pub struct Target {
 
 /// How a job's requests for a file of the origin are addressed through a peer.
 #[must_use]
-pub fn target(job: Job, body_bytes: usize, peer: &Peer) -> Target {
-    let host = ORIGIN_HTTP.to_string();
+pub fn target(job: Job, body_bytes: usize, peer: &Peer, addresses: &Addresses) -> Target {
+    let host = addresses.origin_http().to_string();
     let routed = peer.family == crate::peers::Family::Routed;
     let connect = if routed {
         host.clone()
     } else {
-        format!("{PROXY}:{}", job.port())
+        addresses.proxy_for(job).to_string()
     };
     let path = format!("/{body_bytes}");
     let request_target = if job == Job::Forward && !routed {

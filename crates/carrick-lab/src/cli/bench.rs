@@ -88,8 +88,10 @@ pub fn run(arguments: Bench) -> Result<ExitCode> {
             let results = runtime.block_on(async {
                 // Dropping the run removes the namespaces and everything inside.
                 tokio::select! {
-                    results = runner::run(&plan) => results,
+                    // The signals are listened for before anything is made.
+                    biased;
                     name = super::interruption() => bail!("ended by {}; what was measured until then is in {}", name?, plan.out.display()),
+                    results = runner::run(&plan) => results,
                 }
             })?;
             show(&results, &plan.out)

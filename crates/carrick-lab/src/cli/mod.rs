@@ -99,8 +99,18 @@ pub fn runtime() -> Result<Runtime> {
 /// When the program's own file cannot be found.
 pub fn this_program() -> Result<(PathBuf, &'static [&'static str])> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let is_lab = program.file_name() == Some(Path::new("carrick-lab").as_os_str());
-    Ok((program, if is_lab { &[] } else { &["lab"] }))
+    let before = before_subcommand(&program);
+    Ok((program, before))
+}
+
+/// What stands between a program and a subcommand of the laboratory.
+#[must_use]
+pub fn before_subcommand(program: &Path) -> &'static [&'static str] {
+    if program.file_name() == Some(Path::new("carrick-lab").as_os_str()) {
+        &[]
+    } else {
+        &["lab"]
+    }
 }
 
 /// Waits for a signal that asks to end; its name.

@@ -1,4 +1,18 @@
 //! The experiments of the papers: what is varied, what is run, what is drawn.
 
+pub mod bed;
+pub mod capture;
+pub mod catalogue;
+pub mod derived;
+pub mod expression;
 pub mod figure;
+pub mod forwarding;
+pub mod members;
+pub mod metered;
+pub mod metrics;
+pub mod progress;
 pub mod results;
+pub mod runner;
+pub mod schedule;
+pub mod spec;
+pub mod store;

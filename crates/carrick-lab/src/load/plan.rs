@@ -136,6 +136,10 @@ pub struct Class {
     pub kind: Kind,
     /// Length of the body in bytes.
     pub body_bytes: u64,
+    /// Ask for this path, as it is, instead of the emulator's `/b/BYTES…`: for plain servers. With `verify`, its body has to be
+    /// that of the seed in its query (`seed=N`), or else of the emulator's rule for paths.
+    #[serde(default)]
+    pub path: Option<String>,
     /// Extension of the path, such as `.gif`, for switches that look at it.
     #[serde(default)]
     pub extension: String,

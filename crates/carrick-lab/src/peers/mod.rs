@@ -1,5 +1,6 @@
 //! Who is compared: carrick with each engine, its peers in their best modes, and routing without any proxy.
 
+pub mod probe;
 pub mod template;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use crate::peers::template::render;
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;
 use crate::testbed::service::Service;
-use crate::testbed::{CLIENT_SUBNET, ORIGIN_HTTP, PROXY, Testbed};
+use crate::testbed::{Testbed, files};
 
 /// Where Debian's `libnginx-mod-stream` puts its module.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
@@ -164,6 +165,31 @@ pub const PEERS: [Peer; 8] = {
     ]
 };
 
+/// Rows for experiments whose engine may not be built yet: carrick is asked before they are run.
+pub const PLANNED: [Peer; 2] = [
+    Peer {
+        name: "carrick-socket",
+        family: Family::Carrick,
+        jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
+        mode: Mode::Engine("socket"),
+    },
+    Peer {
+        name: "carrick-packet",
+        family: Family::Carrick,
+        jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
+        mode: Mode::Engine("packet"),
+    },
+];
+
+/// A row by its name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Peer> {
+    PEERS
+        .into_iter()
+        .chain(PLANNED)
+        .find(|peer| peer.name == name)
+}
+
 /// The programs to run, found before anything is measured.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -172,10 +198,12 @@ pub struct Programs {
     stream_module: Option<PathBuf>,
     /// Configurations to use instead of the built-in ones.
     configurations: Option<PathBuf>,
+    /// Which variant of a template to use where there is one.
+    variant: Option<String>,
 }
 
 /// The configurations as they are kept in the repository.
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -185,6 +213,27 @@ const TEMPLATES: [(&str, &str); 6] = [
     ),
     ("squid.conf", include_str!("../../peers/squid.conf")),
     ("origin.conf", include_str!("../../peers/origin.conf")),
+    // Variants, for experiments.
+    (
+        "carrick-extensions.toml",
+        include_str!("../../peers/carrick-extensions.toml"),
+    ),
+    (
+        "carrick-split.toml",
+        include_str!("../../peers/carrick-split.toml"),
+    ),
+    (
+        "haproxy-extensions.cfg",
+        include_str!("../../peers/haproxy-extensions.cfg"),
+    ),
+    (
+        "nginx-extensions.conf",
+        include_str!("../../peers/nginx-extensions.conf"),
+    ),
+    (
+        "squid-cache.conf",
+        include_str!("../../peers/squid-cache.conf"),
+    ),
 ];
 
 impl Programs {
@@ -214,7 +263,54 @@ impl Programs {
             paths,
             stream_module: module.is_file().then_some(module),
             configurations: configurations.map(Path::to_owned),
+            variant: None,
         })
+    }
+
+    /// Finds what is there of everything; with what is missing, and what to do about it.
+    ///
+    /// # Errors
+    /// When there is no carrick: it is asked what it can do.
+    pub fn find_all(
+        carrick: &Path,
+        configurations: Option<&Path>,
+    ) -> Result<(Self, BTreeMap<Family, String>)> {
+        let carrick = fs::canonicalize(carrick).with_context(|| {
+            format!(
+                "no carrick at {}: build it (make build), or name it with --carrick",
+                carrick.display()
+            )
+        })?;
+        let mut paths = BTreeMap::from([(Family::Carrick, carrick)]);
+        let mut missing = BTreeMap::new();
+        for (family, tool) in [
+            (Family::Haproxy, "haproxy"),
+            (Family::Nginx, "nginx"),
+            (Family::Squid, "squid"),
+        ] {
+            match require(tool) {
+                Ok(path) => drop(paths.insert(family, path)),
+                Err(error) => drop(missing.insert(family, error.to_string())),
+            }
+        }
+        let module = PathBuf::from(STREAM_MODULE);
+        let programs = Self {
+            paths,
+            stream_module: module.is_file().then_some(module),
+            configurations: configurations.map(Path::to_owned),
+            variant: None,
+        };
+        Ok((programs, missing))
+    }
+
+    /// The same programs with a variant of their templates, where there is one: of `squid.conf`, the variant `cache` is
+    /// `squid-cache.conf`.
+    #[must_use]
+    pub fn with_variant(&self, variant: Option<&str>) -> Self {
+        Self {
+            variant: variant.map(str::to_owned),
+            ..self.clone()
+        }
     }
 
     /// Why a peer cannot do a job on this machine, if so.
@@ -243,20 +339,24 @@ impl Programs {
     }
 
     fn template(&self, file_name: &str) -> Result<String> {
-        if let Some(path) = self
-            .configurations
-            .as_ref()
-            .map(|folder| folder.join(file_name))
-            .filter(|path| path.is_file())
-        {
-            return fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()));
+        let of_variant = self.variant.as_ref().and_then(|variant| {
+            let (stem, extension) = file_name.rsplit_once('.')?;
+            Some(format!("{stem}-{variant}.{extension}"))
+        });
+        for file_name in of_variant.iter().map(String::as_str).chain([file_name]) {
+            let own = self
+                .configurations
+                .as_ref()
+                .map(|folder| folder.join(file_name));
+            if let Some(path) = own.filter(|path| path.is_file()) {
+                return fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {}", path.display()));
+            }
+            if let Some((_, text)) = TEMPLATES.iter().find(|(name, _)| *name == file_name) {
+                return Ok((*text).to_owned());
+            }
         }
-        let built_in = TEMPLATES.iter().find(|(name, _)| *name == file_name);
-        Ok(built_in
-            .with_context(|| format!("there is no template {file_name}"))?
-            .1
-            .to_owned())
+        bail!("there is no template {file_name}")
     }
 
     fn path(&self, family: Family) -> Result<&Path> {
@@ -285,6 +385,15 @@ fn first_line(program: &Path, flag: &str) -> String {
 }
 
 impl Peer {
+    /// carrick's engine; none for others.
+    #[must_use]
+    pub fn engine(&self) -> Option<&'static str> {
+        match self.mode {
+            Mode::Engine(engine) => Some(engine),
+            _ => None,
+        }
+    }
+
     /// Starts the proxy inside the test bed, on the proxy's cores. `None` when there is nothing to start (*routed*).
     ///
     /// # Errors
@@ -296,6 +405,21 @@ impl Peer {
         testbed: &Testbed,
         programs: &Programs,
     ) -> Result<Option<Service>> {
+        self.start_with(job, tunnel_origin, testbed, programs, &BTreeMap::new())
+    }
+
+    /// As [`Self::start`], with further values for templates; one of the same name as a built-in value replaces it.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(
+        &self,
+        job: Job,
+        tunnel_origin: &str,
+        testbed: &Testbed,
+        programs: &Programs,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Option<Service>> {
         if !self.jobs.contains(&job) {
             bail!("{} does not do {}", self.name, job.name());
         }
@@ -303,8 +427,12 @@ impl Peer {
         let directory_text = directory
             .to_str()
             .context("the run's directory is not UTF-8")?;
-        let proxy = PROXY.to_string();
-        let origin = ORIGIN_HTTP.to_string();
+        let addresses = testbed.addresses();
+        let proxy = addresses.proxy.to_string();
+        let proxy_to_server = addresses.proxy_to_server.to_string();
+        let server = addresses.server.to_string();
+        let origin = addresses.origin_http().to_string();
+        let clients = String::from(addresses.client_subnet);
         let stream_module = programs
             .stream_module
             .as_deref()
@@ -321,18 +449,27 @@ impl Peer {
             Mode::SplicingOff => ("", "", "", "65536"),
             Mode::None => ("", "", "", ""),
         };
-        let values = [
+        let built_in = [
             ("proxy", proxy.as_str()),
+            ("proxy_to_server", proxy_to_server.as_str()),
+            ("server", server.as_str()),
             ("origin", origin.as_str()),
             ("tunnel_origin", tunnel_origin),
-            ("clients", CLIENT_SUBNET),
+            ("clients", clients.as_str()),
             ("directory", directory_text),
             ("stream_module", stream_module),
             ("engine", engine),
             ("splice_request", splice_request),
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
+            ("configuration", ""),
         ];
+        // The first value of a name is the one that is used.
+        let values: Vec<(&str, &str)> = variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain(built_in)
+            .collect();
         let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
             (Family::Routed, _) => return Ok(None),
             (Family::Carrick, _) => ("carrick.toml", &["run", "-c"]),
@@ -345,11 +482,9 @@ impl Peer {
             prepare_squid(directory)?;
         }
         let configuration = directory.join(file_name);
-        fs::write(
-            &configuration,
-            render(&programs.template(file_name)?, &values)?,
-        )
-        .with_context(|| format!("cannot write {}", configuration.display()))?;
+        let text = render(&programs.template(file_name)?, &values)
+            .with_context(|| format!("{file_name} of {}", self.name))?;
+        files::write(&configuration, text)?;
         let mut command = testbed.proxy.command(
             programs.path(self.family)?,
             &cores::list(&testbed.placement().proxy_cores()),
@@ -370,16 +505,16 @@ impl Peer {
 /// When the files cannot be written, or nginx not started.
 pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> Result<Service> {
     let directory = testbed.directory();
-    let files = directory.join("www");
-    fs::create_dir_all(&files).context("cannot create the origin's directory")?;
+    let bodies = directory.join("www");
+    fs::create_dir_all(&bodies).context("cannot create the origin's directory")?;
     for size in sizes {
         // Bytes that do not repeat within a page, so that a shifted or repeated page would show in a comparison.
         let body: Vec<u8> = (0..*size)
             .map(|index| ((index * 31 + index / 251) % 256) as u8)
             .collect();
-        fs::write(files.join(size.to_string()), body).context("cannot write the origin's files")?;
+        files::write(&bodies.join(size.to_string()), body)?;
     }
-    let origin = ORIGIN_HTTP.to_string();
+    let origin = testbed.addresses().origin_http().to_string();
     let directory_text = directory
         .to_str()
         .context("the run's directory is not UTF-8")?;
@@ -388,7 +523,7 @@ pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> 
         &[("origin", origin.as_str()), ("directory", directory_text)],
     )?;
     let configuration = directory.join("origin.conf");
-    fs::write(&configuration, text).context("cannot write the origin's configuration")?;
+    files::write(&configuration, text)?;
     let mut command = testbed.server.command(
         programs.path(Family::Nginx)?,
         &cores::list(&testbed.placement().other_cores()),

@@ -39,6 +39,15 @@ impl Source {
             Self::Stat => "idle time from /proc/stat, resolution 10 ms",
         }
     }
+
+    /// What a difference of two readings cannot show, in seconds: the clock's step, and what the readings cost.
+    #[must_use]
+    pub fn resolution_seconds(self) -> f64 {
+        match self {
+            Self::TimerList => 0.000_1,
+            Self::Stat => 0.01,
+        }
+    }
 }
 
 /// Reads one core's busy time.

@@ -1,7 +1,8 @@
 //! Tools of the system, run to their end, with what they said in the error.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -13,10 +14,28 @@ const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// # Errors
 /// When it cannot be started, or fails: then with its arguments and what it wrote to standard error.
 pub fn run(tool: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(tool)
+    run_with_input(tool, arguments, "")
+}
+
+/// As [`run`], with something on standard input; a few kilobytes at most.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with_input(tool: &str, arguments: &[&str], input: &str) -> Result<String> {
+    let mut child = Command::new(tool)
         .args(arguments)
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .with_context(|| format!("cannot run {tool}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool that does not read has failed already, or does not want it.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child
+        .wait_with_output()
+        .with_context(|| format!("cannot wait for {tool}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!(
@@ -52,6 +71,7 @@ fn package_of(tool: &str) -> &str {
         "ip" | "ss" => "iproute2",
         "taskset" => "util-linux",
         "nginx" => "nginx-light",
+        "sh" => "dash",
         other => other,
     }
 }

@@ -1,61 +1,98 @@
-//! The test bed: three network namespaces, client - proxy - server, on veth pairs, with a directory in memory for their files.
+//! The test bed: client, proxy and server, and in one layout a router, as network namespaces on veth pairs, with a directory
+//! in memory for their files; its meters, and the programs that run inside.
 
+pub mod addresses;
 pub mod busy;
+pub mod calibration;
 pub mod command;
 pub mod cores;
+pub mod counters;
+pub(crate) mod files;
+pub mod helpers;
+pub mod meter;
 pub mod name;
 pub mod namespace;
+mod offload;
+pub mod plan;
 pub mod service;
+mod sys;
 pub mod usage;
+mod wiring;
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
 
-use crate::testbed::command::run;
+pub use addresses::Addresses;
+pub use counters::TcpCounters;
+pub use helpers::WanService;
+pub use meter::{Meter, ProxyCpu};
+pub use plan::{Layout, TcpOptions, TestbedPlan};
+
+use crate::testbed::busy::BusyMeter;
+use crate::testbed::calibration::{Calibration, calibrate};
 use crate::testbed::cores::{Placement, rps_mask};
 use crate::testbed::name::RunName;
 use crate::testbed::namespace::{Namespace, remove_files, sweep_stale};
 
-/// The proxy's address on the client's side.
-pub const PROXY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
-/// The origin's address.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 2);
-/// The whole of the client's subnet, for access lists.
-pub const CLIENT_SUBNET: &str = "10.77.1.0/24";
-/// The port of the HTTP origin.
-pub const ORIGIN_HTTP: SocketAddrV4 = SocketAddrV4::new(SERVER, 8000);
-/// The port of the echo origin.
-pub const ORIGIN_ECHO: SocketAddrV4 = SocketAddrV4::new(SERVER, 7000);
+/// A machine of the test bed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// Where the load comes from.
+    Client,
+    /// Where the proxy runs.
+    Proxy,
+    /// Where the origins run.
+    Server,
+    /// Where the packets of the routed layout pass.
+    Router,
+}
 
-/// Three namespaces and a directory, removed on drop together with every process inside.
+/// Namespaces and a directory, removed on drop together with every process inside.
 #[derive(Debug)]
 pub struct Testbed {
     /// Where the load comes from.
     pub client: Namespace,
-    /// Where the proxy runs, or where the packets are routed through.
+    /// Where the proxy runs, or where the packets of the direct layout are routed through.
     pub proxy: Namespace,
     /// Where the origins run.
     pub server: Namespace,
+    router: Option<Namespace>,
+    plan: TestbedPlan,
     name: RunName,
     directory: PathBuf,
     placement: Placement,
+    background_share: f64,
+    number: AtomicU32,
+    program: Option<PathBuf>,
 }
 
 impl Testbed {
-    /// Removes what killed runs left behind, then builds a new test bed with cubic on every route.
+    /// As [`Self::build`], with the plan of the side-by-side benchmark: direct, with cubic on every route.
     ///
     /// # Errors
-    /// When not root, or when a tool or the kernel refuses; whatever was made until then is removed again.
+    /// As [`Self::build`].
     pub fn create() -> Result<Self> {
+        Self::build(&TestbedPlan::default())
+    }
+
+    /// Removes what killed runs left behind, then builds a new test bed. Any number of them can exist at a time.
+    ///
+    /// # Errors
+    /// When the plan asks for what cannot be; when not root; when a tool or the kernel refuses. Whatever was made until
+    /// then is removed again.
+    pub fn build(plan: &TestbedPlan) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("the test bed needs root (network namespaces): run it with sudo");
         }
         for tool in ["ip", "ss", "taskset", "sh"] {
             command::require(tool)?;
         }
+        plan.check()?;
         sweep_stale()?;
 
         let name = RunName::of_this_process()?;
@@ -63,12 +100,54 @@ impl Testbed {
             client: Namespace::named(&name, "client"),
             proxy: Namespace::named(&name, "proxy"),
             server: Namespace::named(&name, "server"),
+            router: (plan.layout == Layout::Routed).then(|| Namespace::named(&name, "router")),
+            plan: plan.clone(),
             directory: name.directory(),
             name,
             placement: Placement::Shared,
+            background_share: 0.0,
+            number: AtomicU32::new(0),
+            program: None,
         };
-        testbed.build()?;
+        files::create_directory(&testbed.directory)?;
+        wiring::build(&testbed)?;
         Ok(testbed)
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn plan(&self) -> &TestbedPlan {
+        &self.plan
+    }
+
+    /// Who has which address.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        Addresses::of(self.plan.layout)
+    }
+
+    /// Where the packets of the routed layout pass; `None` in the direct one.
+    #[must_use]
+    pub fn router(&self) -> Option<&Namespace> {
+        self.router.as_ref()
+    }
+
+    /// The namespace of a machine, if the layout has it.
+    #[must_use]
+    pub fn side(&self, side: Side) -> Option<&Namespace> {
+        match side {
+            Side::Client => Some(&self.client),
+            Side::Proxy => Some(&self.proxy),
+            Side::Server => Some(&self.server),
+            Side::Router => self.router(),
+        }
+    }
+
+    /// All namespaces.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        [&self.client, &self.proxy, &self.server]
+            .into_iter()
+            .chain(self.router())
     }
 
     /// A directory in memory for configurations, logs and the origin's files.
@@ -83,141 +162,89 @@ impl Testbed {
         self.name.to_string()
     }
 
+    /// Uses another program than this one as origin, load and WAN emulator: `carrick`, or `carrick-lab`. For callers that
+    /// are not the laboratory, such as tests.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = Some(program);
+    }
+
+    /// A number that is not given twice, for names of files.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.number.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Where work is placed at the moment.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// Places packet work, this process and everything that already runs in the server's namespace.
+    /// Places packet work, this process and everything that already runs in the server's and the router's namespace.
     /// Proxy and load take their place when they are started.
+    ///
+    /// A packet is worked on where its receiver's `rps_cpus` says, up to the socket, and what it triggers is sent from
+    /// there; a program sends on its own core. A veth device has one queue and no interrupt, so nothing else is to be placed.
     ///
     /// # Errors
     /// When a mask cannot be written.
     pub fn place(&mut self, placement: Placement) -> Result<()> {
-        let masks = match placement {
-            Placement::Shared => [String::from("0"), String::from("0")],
-            Placement::Separate(pair) => [rps_mask(pair.proxy), rps_mask(pair.other)],
+        let (proxy_mask, other_mask) = match placement {
+            Placement::Shared => (String::from("0"), String::from("0")),
+            Placement::Separate(pair) => (rps_mask(pair.proxy), rps_mask(pair.other)),
         };
-        let [proxy_mask, other_mask] = masks;
-        for (namespace, mask) in [
-            (&self.proxy, &proxy_mask),
-            (&self.client, &other_mask),
-            (&self.server, &other_mask),
-        ] {
+        for namespace in self.namespaces() {
+            let mask = if namespace.name() == self.proxy.name() {
+                &proxy_mask
+            } else {
+                &other_mask
+            };
+            // The tool's process, not a thread of ours: /sys shows the devices of the namespace in which it was mounted.
             let script = format!(
                 "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {mask} > $queue || exit 1; done"
             );
             namespace.run("sh", &["-c", &script])?;
         }
         cores::pin_process(std::process::id(), &placement.other_cores())?;
-        for pid in self.server.processes()? {
-            cores::pin_process(pid, &placement.other_cores())?;
+        for namespace in [Some(&self.server), self.router()].into_iter().flatten() {
+            for pid in namespace.processes()? {
+                cores::pin_process(pid, &placement.other_cores())?;
+            }
+        }
+        if self.placement != placement {
+            self.background_share = 0.0;
         }
         self.placement = placement;
         Ok(())
     }
 
-    fn build(&self) -> Result<()> {
-        fs::create_dir(&self.directory).with_context(|| {
-            format!(
-                "cannot create the run's directory {}",
-                self.directory.display()
-            )
-        })?;
-        for namespace in [&self.client, &self.proxy, &self.server] {
-            namespace.create()?;
-        }
-        link(
-            &self.client,
-            "c0",
-            "10.77.1.2",
-            &self.proxy,
-            "p0",
-            "10.77.1.1",
-            "10.77.1.0/24",
-        )?;
-        link(
-            &self.server,
-            "s0",
-            "10.77.2.2",
-            &self.proxy,
-            "p1",
-            "10.77.2.1",
-            "10.77.2.0/24",
-        )?;
-        for (namespace, gateway) in [(&self.client, "10.77.1.1"), (&self.server, "10.77.2.1")] {
-            namespace.run(
-                "ip",
-                &[
-                    "route", "replace", "default", "via", gateway, "congctl", "cubic",
-                ],
-            )?;
-        }
-        self.proxy.set_sysctl("net/ipv4/ip_forward", "1")?;
-        // One connection per request uses up the default range of ports within a second.
-        for namespace in [&self.client, &self.proxy] {
-            namespace.set_sysctl("net/ipv4/ip_local_port_range", "10000 65000")?;
-        }
-        Ok(())
+    /// Checks the meter of the proxy's core with an idle window and with spinners, each for so long; what the core does in
+    /// the idle window is the background that [`Meter`] takes off from now on. To be called before a proxy is started.
+    ///
+    /// # Errors
+    /// When the proxy does not have a core of its own ([`Self::place`]), or the meter cannot be read.
+    pub async fn calibrate(&mut self, each: Duration) -> Result<Calibration> {
+        let Placement::Separate(pair) = self.placement else {
+            bail!("the meter can only be checked while the proxy has a core of its own");
+        };
+        let calibration = calibrate(&BusyMeter::new(pair.proxy)?, pair, each).await?;
+        self.background_share = calibration.idle_busy_share;
+        Ok(calibration)
+    }
+
+    /// The busy share of the proxy's core in the idle window of [`Self::calibrate`]; nought before.
+    #[must_use]
+    pub fn background_share(&self) -> f64 {
+        self.background_share
     }
 }
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        for namespace in [&self.client, &self.proxy, &self.server] {
+        for namespace in self.namespaces() {
             namespace.remove();
         }
         // Nothing more can be done about a failure here; the next run's sweep tries again.
         let _ = remove_files(|run| *run == self.name);
         let _ = cores::pin_process(std::process::id(), &cores::online());
     }
-}
-
-/// Joins two namespaces by a veth pair; the connected routes are replaced so that they name cubic.
-fn link(
-    left: &Namespace,
-    left_device: &str,
-    left_address: &str,
-    right: &Namespace,
-    right_device: &str,
-    right_address: &str,
-    subnet: &str,
-) -> Result<()> {
-    let (left_name, right_name) = (left.name(), right.name());
-    run(
-        "ip",
-        &[
-            "link",
-            "add",
-            left_device,
-            "netns",
-            left_name,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            right_device,
-            "netns",
-            right_name,
-        ],
-    )?;
-    for (namespace, device, address) in [
-        (left, left_device, left_address),
-        (right, right_device, right_address),
-    ] {
-        namespace.run(
-            "ip",
-            &["address", "add", &format!("{address}/24"), "dev", device],
-        )?;
-        namespace.run("ip", &["link", "set", device, "up"])?;
-        namespace.run(
-            "ip",
-            &[
-                "route", "replace", subnet, "dev", device, "proto", "kernel", "scope", "link",
-                "src", address, "congctl", "cubic",
-            ],
-        )?;
-    }
-    Ok(())
 }

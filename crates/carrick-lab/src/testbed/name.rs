@@ -1,7 +1,9 @@
-//! The name of a run: a prefix, the process and its start time, so that leftovers can be told from a run that is alive.
+//! The name of a run: a prefix, the process and its start time, so that leftovers can be told from a run that is alive; and
+//! a number, as a process may have several.
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result};
 
@@ -16,21 +18,27 @@ pub const MEMORY_DIRECTORY: &str = "/dev/shm";
 pub struct RunName {
     pid: u32,
     started_ticks: u64,
+    number: u32,
 }
 
 impl RunName {
-    /// The name of the run that this process is.
+    /// The name of the next run of this process.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn of_this_process() -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
         let pid = std::process::id();
         let started_ticks =
             started_ticks(pid).context("cannot read the start time of this process from /proc")?;
-        Ok(Self { pid, started_ticks })
+        Ok(Self {
+            pid,
+            started_ticks,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+        })
     }
 
-    /// Reads `carricklabPIDxSTART`, with anything behind it that does not go on as a word; `None` for names that are not
+    /// Reads `carricklabPIDxSTARTbNUMBER`, with or without the number, and with anything behind it that does not go on as a word; `None` for names that are not
     /// ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -38,10 +46,12 @@ impl RunName {
         let end = numbers
             .find(|letter: char| !letter.is_ascii_alphanumeric())
             .unwrap_or(numbers.len());
-        let (pid, started_ticks) = numbers[..end].split_once('x')?;
+        let (pid, rest) = numbers[..end].split_once('x')?;
+        let (started_ticks, number) = rest.split_once('b').unwrap_or((rest, "0"));
         Some(Self {
             pid: pid.parse().ok()?,
             started_ticks: started_ticks.parse().ok()?,
+            number: number.parse().ok()?,
         })
     }
 
@@ -66,7 +76,11 @@ impl RunName {
 
 impl std::fmt::Display for RunName {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{PREFIX}{}x{}", self.pid, self.started_ticks)
+        write!(
+            formatter,
+            "{PREFIX}{}x{}b{}",
+            self.pid, self.started_ticks, self.number
+        )
     }
 }
 

@@ -1,13 +1,16 @@
 //! One network namespace: made, entered, and removed with every process inside.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::testbed::command::run;
+use crate::testbed::command::{run, run_with_input};
 use crate::testbed::name::{RunName, memory_directory};
 
 /// Where `ip netns` keeps its names.
@@ -39,9 +42,57 @@ impl Namespace {
     /// # Errors
     /// When `ip` refuses.
     pub fn create(&self) -> Result<()> {
-        run("ip", &["netns", "add", &self.name])?;
-        self.run("ip", &["link", "set", "lo", "up"])?;
+        run("ip", &["netns", "add", &self.name]).map_err(explain)?;
+        self.ip(&[String::from("link set lo up")])
+    }
+
+    /// Runs lines of `ip` inside, as in `address add 10.0.0.1/24 dev eth0`.
+    ///
+    /// # Errors
+    /// When one of them fails: with its number and what `ip` said.
+    pub fn ip(&self, lines: &[String]) -> Result<()> {
+        let input = lines.join("\n") + "\n";
+        run_with_input("ip", &["-n", &self.name, "-batch", "-"], &input)
+            .with_context(|| format!("in namespace {}: {}", self.name, lines.join("; ")))
+            .map_err(explain)?;
         Ok(())
+    }
+
+    /// Does something in a thread that has moved into the namespace: sockets, `/proc/sys/net` and `/proc/thread-self/net`
+    /// are then the namespace's.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or what is done fails.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let path = Path::new(NAMES).join(&self.name);
+        let file = File::open(&path).with_context(|| format!("namespace {} is gone", self.name))?;
+        std::thread::scope(|scope| {
+            let entered = std::thread::Builder::new()
+                .name(String::from("namespace"))
+                .spawn_scoped(scope, || {
+                    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                        .with_context(|| format!("setns: cannot enter {}", path.display()))?;
+                    work()
+                })
+                .context("cannot start a thread")?;
+            entered
+                .join()
+                .unwrap_or_else(|_| bail!("a thread in namespace {} failed", self.name))
+        })
+    }
+
+    /// Whether somebody listens on a TCP port inside.
+    ///
+    /// # Errors
+    /// When the namespace is gone.
+    pub fn is_listening(&self, port: u16) -> Result<bool> {
+        self.inside(|| {
+            let listens = |path: &str| {
+                // Without IPv6 in the kernel, the second file does not exist.
+                fs::read_to_string(path).is_ok_and(|text| has_listener(&text, port))
+            };
+            Ok(listens("/proc/thread-self/net/tcp") || listens("/proc/thread-self/net/tcp6"))
+        })
     }
 
     /// Runs a tool to its end inside.
@@ -71,9 +122,29 @@ impl Namespace {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn set_sysctl(&self, path: &str, value: &str) -> Result<()> {
-        self.run("sh", &["-c", &format!("echo '{value}' > /proc/sys/{path}")])?;
-        Ok(())
+    pub fn set_parameter(&self, path: &str, value: &str) -> Result<()> {
+        let file = Path::new("/proc/sys").join(path);
+        self.inside(|| {
+            fs::write(&file, value).with_context(|| {
+                format!(
+                    "cannot write `{value}` to {} in namespace {}",
+                    file.display(),
+                    self.name
+                )
+            })
+        })
+    }
+
+    /// As [`Self::set_parameter`]; does nothing if the kernel has no such parameter.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_parameter_if_there(&self, path: &str, value: &str) -> Result<()> {
+        if Path::new("/proc/sys").join(path).exists() {
+            self.set_parameter(path, value)
+        } else {
+            Ok(())
+        }
     }
 
     /// All processes inside.
@@ -155,9 +226,40 @@ pub fn remove_files(of: impl Fn(&RunName) -> bool) -> Result<()> {
         } else {
             fs::remove_file(&path)
         };
-        removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        match removed {
+            // Another run may sweep at the same time.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// `ip` passes on what the kernel says, which does not say what to do.
+fn explain(error: anyhow::Error) -> anyhow::Error {
+    let said = format!("{error:#}");
+    if said.contains("Operation not permitted") {
+        error.context(
+            "this process may not make network namespaces although it is root: it needs the capabilities CAP_SYS_ADMIN and \
+             CAP_NET_ADMIN (in a container: --privileged)",
+        )
+    } else if said.contains("File exists") {
+        error.context("a name that the test bed needs is in use")
+    } else {
+        error
+    }
+}
+
+/// Lines of `/proc/net/tcp` (proc(5)): the local address and port in hexadecimal, and the state, where 0A is LISTEN.
+fn has_listener(text: &str, port: u16) -> bool {
+    text.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().and_then(|local| local.rsplit_once(':'));
+        let state = fields.nth(1);
+        local.is_some_and(|(_, at)| u16::from_str_radix(at, 16) == Ok(port)) && state == Some("0A")
+    })
 }
 
 fn entries_of(directory: &Path, wanted: impl Fn(&RunName) -> bool) -> Vec<String> {
@@ -169,3 +271,6 @@ fn entries_of(directory: &Path, wanted: impl Fn(&RunName) -> bool) -> Vec<String
         .filter(|name| RunName::parse(name).is_some_and(|run| wanted(&run)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +15,8 @@ use crate::testbed::namespace::Namespace;
 const LOG_LINES_QUOTED: usize = 8;
 /// How long a program may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// Between two looks at a program that is coming up.
+const POLL: Duration = Duration::from_millis(10);
 
 /// A running program; it and all that it started in its namespace are killed on drop.
 #[derive(Debug)]
@@ -106,19 +108,106 @@ impl Service {
     /// The last lines of the log.
     #[must_use]
     pub fn log_tail(&self) -> String {
-        let text = fs::read(&self.log)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default();
+        let text = self.log_text();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_QUOTED)..].join("\n")
     }
 
+    fn log_text(&self) -> String {
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Waits until the program has written a line that begins with a word; the rest of that line.
+    ///
+    /// # Errors
+    /// When it ends instead, or does not do so in time: with the end of its log.
+    pub async fn wait_for_line(&mut self, word: &str, timeout: Duration) -> Result<String> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            // Looked at before the log: what an ended program has written is all there.
+            let ended = self.check();
+            if let Some(rest) = line_of(&self.log_text(), word) {
+                return Ok(rest);
+            }
+            ended?;
+            if Instant::now() > deadline {
+                bail!(
+                    "{} is not ready after {} s; its log ends:\n{}",
+                    self.name,
+                    timeout.as_secs(),
+                    self.log_tail()
+                );
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until somebody in the service's namespace listens on a TCP port. No connection is made for it.
+    ///
+    /// # Errors
+    /// When the program ends instead, or does not do so in time: with the end of its log.
+    pub async fn wait_until_listening(&mut self, port: u16, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            self.check()?;
+            if self.namespace.is_listening(port)? {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "{} does not listen on port {port} after {} s; its log ends:\n{}",
+                    self.name,
+                    timeout.as_secs(),
+                    self.log_tail()
+                );
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not end in time (then it is killed), or fails: with the end of its log.
+    pub async fn end(mut self) -> Result<()> {
+        self.ask_to_end();
+        let status = tokio::time::timeout(END_TIMEOUT, self.child.wait())
+            .await
+            .with_context(|| {
+                format!(
+                    "{} did not end within {} s of SIGTERM",
+                    self.name,
+                    END_TIMEOUT.as_secs()
+                )
+            })?
+            .with_context(|| format!("cannot wait for {}", self.name))?;
+        if !status.success() {
+            bail!(
+                "{} failed at its end ({status}); its log ends:\n{}",
+                self.name,
+                self.log_tail()
+            );
+        }
+        Ok(())
+    }
+
+    fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends a signal; does nothing if the program has ended.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            // It may have ended already.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
     /// Asks it to end, and kills it if it does not.
     pub async fn stop(mut self) {
-        // In each of these cases it may have ended already.
-        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        self.ask_to_end();
         if tokio::time::timeout(END_TIMEOUT, self.child.wait())
             .await
             .is_err()
@@ -147,6 +236,14 @@ impl Drop for Service {
             self.namespace.kill_processes();
         }
     }
+}
+
+/// What stands behind the word at the beginning of the first line that begins with it and is complete.
+fn line_of(text: &str, word: &str) -> Option<String> {
+    text.split_inclusive('\n').find_map(|line| {
+        let rest = line.strip_suffix('\n')?.strip_prefix(word)?;
+        (rest.is_empty() || rest.starts_with(' ')).then(|| rest.trim().to_owned())
+    })
 }
 
 /// Counters of TCP connections in one namespace.

@@ -21,7 +21,7 @@ const KTHREADD: u32 = 2;
 pub fn foreign_cpu_seconds(testbed: &Testbed) -> Result<f64> {
     let own = std::process::id();
     let mut inside = vec![own];
-    for namespace in [&testbed.client, &testbed.proxy, &testbed.server] {
+    for namespace in testbed.namespaces() {
         inside.extend(namespace.processes()?);
     }
     let mut ticks = 0;

@@ -133,8 +133,17 @@ pub struct WanCounts {
     pub rules: Vec<RuleCounts>,
     /// Packets that no rule matched.
     pub unmatched: u64,
-    /// Packets that the kernel dropped before the emulator could read them: the figures are then not to be trusted.
+    /// Packets that the kernel dropped before the emulator could read them or after it sent them, or that it had no room
+    /// to keep: the figures are then not to be trusted.
     pub overruns: u64,
+    /// Packets that could not be sent on: no route, no answer from the neighbour, hop limit used up, too large for the
+    /// next device.
+    #[serde(default)]
+    pub refused: u64,
+    /// Packets that segmentation offload had joined, and that were lost, reordered or doubled (or not) as one: where this
+    /// is not 0, turn the offloads of the senders' devices off.
+    #[serde(default)]
+    pub joined: u64,
 }
 
 /// Packets by what happened to them.

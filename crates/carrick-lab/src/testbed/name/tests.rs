@@ -26,8 +26,17 @@ fn foreign_names_are_left_alone() {
         "carricklab1",
         "carricklab1x",
         "carricklab1x2a",
-        "other1x2.client",
+        "carricklab1x2b",
+        "carricklab1x2b3c",
+        "other1x2b3.client",
     ] {
         assert_eq!(RunName::parse(foreign), None, "{foreign}");
     }
+}
+
+#[test]
+fn runs_of_one_process_have_names_of_their_own() {
+    let [one, other] = [(); 2].map(|()| RunName::of_this_process().unwrap());
+    assert_ne!(one, other);
+    assert_ne!(one.to_string(), other.to_string());
 }

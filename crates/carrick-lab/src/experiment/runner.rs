@@ -1,0 +1,521 @@
+//! Runs an experiment: sample after sample every series takes its turn at every point, so that slow changes of the machine
+//! hit all alike; the results are on disk after each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::bed::{self, Bed};
+use super::derived::{self, Outcomes};
+use super::expression::{Point, interpolate, show_point};
+use super::forwarding::{self, Ends};
+use super::members::{Filter, Member, State, Tools};
+use super::metered::{self, Metered};
+use super::metrics;
+use super::progress::Progress;
+use super::results::{Cell, ExperimentResults, Sample, Scale};
+use super::schedule;
+use super::spec::{Cores, Effort, Experiment, Thoroughness, Workload};
+use super::store::Store;
+use crate::bench::machine::Machine;
+use crate::content::mix;
+use crate::load::outcome::LoadOutcome;
+use crate::load::plan::Route;
+use crate::peers::Family;
+use crate::testbed::TestbedPlan;
+use crate::testbed::cores::{CorePair, Placement};
+
+/// How long a proxy may take until it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Cores kept busy by programs outside the test bed, from which on a reader is told.
+const FOREIGN_CORES_NOISY: f64 = 0.1;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How thorough.
+    pub thoroughness: Thoroughness,
+    /// For all random choices.
+    pub seed: u64,
+    /// Where results go.
+    pub out: PathBuf,
+    /// The cores to use; none: this machine has only one, so the proxy's CPU cannot be metered.
+    pub cores: Option<CorePair>,
+    /// What is left out.
+    pub filter: Filter,
+    /// The command line, for the report.
+    pub command: String,
+}
+
+/// An experiment under way. Its results are whole at any moment, so that a run can be ended at any moment.
+#[derive(Debug)]
+pub struct Session {
+    experiment: Experiment,
+    options: Options,
+    members: Vec<Vec<Member>>,
+    store: Store,
+    started: Instant,
+    outcomes: Outcomes,
+    /// What was measured until now.
+    pub results: ExperimentResults,
+}
+
+impl Session {
+    /// Prepares: asks carrick what it can do, and makes the folder of the results.
+    ///
+    /// # Errors
+    /// When carrick cannot be asked, or the folder not be made.
+    pub fn prepare(experiment: Experiment, options: &Options, tools: &mut Tools) -> Result<Self> {
+        let members = experiment
+            .workloads
+            .iter()
+            .map(|workload| tools.members(&experiment, workload, &options.filter))
+            .collect::<Result<Vec<_>>>()?;
+        let plan: TestbedPlan = experiment.testbed.clone().try_into().context("the test bed")?;
+        let store = Store::create(&options.out, &experiment.name)?;
+        let results = ExperimentResults {
+            name: experiment.name.clone(),
+            title: experiment.title.clone(),
+            paper: experiment.paper.clone(),
+            about: experiment.about.clone(),
+            scale: match options.thoroughness {
+                Thoroughness::Scale(scale) => scale,
+                Thoroughness::Smoke => Scale::Quick,
+            },
+            command: options.command.clone(),
+            started_unix_seconds: SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs(),
+            took_seconds: 0.0,
+            seed: options.seed,
+            congestion_control: plan.congestion,
+            machine: Machine::read(),
+            versions: tools.programs.versions(),
+            meter: String::new(),
+            ended_early: None,
+            notes: Vec::new(),
+            cells: Vec::new(),
+            figures: experiment.figures.clone(),
+            series_labels: experiment.labels(),
+        };
+        Ok(Self {
+            experiment,
+            options: options.clone(),
+            members,
+            store,
+            started: Instant::now(),
+            outcomes: Outcomes::default(),
+            results,
+        })
+    }
+
+    /// How long it will take.
+    #[must_use]
+    pub fn estimate(&self) -> Duration {
+        self.experiment
+            .workloads
+            .iter()
+            .zip(&self.members)
+            .map(|(workload, members)| {
+                let ready = members.iter().filter(|member| member.state == State::Ready).count();
+                schedule::workload_time(workload, ready, self.options.thoroughness)
+            })
+            .sum()
+    }
+
+    /// What it waits for: each once, with the series that do.
+    #[must_use]
+    pub fn waiting(&self) -> BTreeMap<String, Vec<String>> {
+        let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for member in self.members.iter().flatten() {
+            if let State::WaitingFor(what) = &member.state {
+                let series = waiting.entry(what.clone()).or_default();
+                if !series.contains(&member.name) {
+                    series.push(member.name.clone());
+                }
+            }
+        }
+        waiting
+    }
+
+    /// Measures everything. Dropping the future ends it at once; [`Self::end`] is to be called in any case.
+    ///
+    /// # Errors
+    /// When the test bed, a server or the disk fails. A proxy that fails is no error: its cell says so.
+    pub async fn measure(&mut self, progress: &mut Progress) -> Result<()> {
+        self.started = Instant::now();
+        let mut beds: Vec<Bed> = Vec::new();
+        for index in 0..self.experiment.workloads.len() {
+            self.measure_workload(index, &mut beds, progress).await?;
+            self.save()?;
+        }
+        for bed in &mut beds {
+            let counts = bed.connect(None).await?;
+            self.note_network(counts);
+        }
+        Ok(())
+    }
+
+    /// Brings the results into their final state and saves them. `early`: why it ended before everything was measured.
+    ///
+    /// # Errors
+    /// When they cannot be saved.
+    pub fn end(&mut self, early: Option<String>) -> Result<()> {
+        self.results.ended_early = early;
+        let is_derived = |id: &str| self.results.cells.iter().any(|cell| cell.workload == id);
+        let left: Vec<Workload> = self
+            .experiment
+            .workloads
+            .iter()
+            .filter(|workload| workload.ids()[1..].iter().all(|id| !is_derived(id)))
+            .cloned()
+            .collect();
+        for workload in left {
+            self.derive(&workload);
+        }
+        self.save()?;
+        self.store.save_samples(&self.results)
+    }
+
+    /// Cells that failed, with why.
+    pub fn failures(&self) -> impl Iterator<Item = (&Cell, &str)> {
+        let cells = self.results.cells.iter();
+        cells.filter_map(|cell| Some((cell, cell.failure.as_deref()?)))
+    }
+
+    /// Where the results are.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.store.folder()
+    }
+
+    async fn measure_workload(
+        &mut self,
+        index: usize,
+        beds: &mut Vec<Bed>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        let workload = self.experiment.workloads[index].clone();
+        let members = self.members[index].clone();
+        let effort = workload.effort(self.options.thoroughness);
+        let points = self.points(&workload)?;
+        self.outcomes = Outcomes::default();
+        let first = self.results.cells.len();
+        for point in &points {
+            for member in &members {
+                self.results.cells.push(empty_cell(&workload, member, point));
+            }
+        }
+        for round in 0..effort.samples {
+            for (row, point) in points.iter().enumerate() {
+                for (column, member) in members.iter().enumerate() {
+                    let index = first + row * members.len() + column;
+                    if member.state != State::Ready {
+                        continue;
+                    }
+                    let time = schedule::sample_time(&effort, point);
+                    let what = format!(
+                        "{} {}, {}: {}",
+                        self.experiment.name,
+                        workload.id,
+                        show_point(point),
+                        member.name
+                    );
+                    progress.at_work(&what);
+                    let said = if self.results.cells[index].failure.is_some() {
+                        // It has failed for good: another sample would not mend it.
+                        String::from("failed before")
+                    } else {
+                        let bed = self.bed(beds, member, &workload, progress).await?;
+                        self.one(bed, &workload, member, point, &effort, round, index).await?
+                    };
+                    progress.step(time, &format!("{what}: {said}"));
+                }
+            }
+        }
+        self.derive(&workload);
+        Ok(())
+    }
+
+    /// Points with the same network stand together, so that it is not built anew for each.
+    fn points(&self, workload: &Workload) -> Result<Vec<Point>> {
+        let mut points = schedule::points(workload, self.options.thoroughness);
+        if let Some(network) = &workload.wan {
+            for point in &points {
+                interpolate(network, point)?;
+            }
+            points.sort_by_cached_key(|point| interpolate(network, point).unwrap_or_default());
+        }
+        Ok(points)
+    }
+
+    /// The test bed of a member, with servers and placement: the one that is there, or a new one.
+    async fn bed<'a>(
+        &mut self,
+        beds: &'a mut Vec<Bed>,
+        member: &Member,
+        workload: &Workload,
+        progress: &Progress,
+    ) -> Result<&'a mut Bed> {
+        let known = beds.iter().position(|bed| *bed.testbed.plan() == member.testbed);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                beds.push(Bed::build(&member.testbed)?);
+                beds.len() - 1
+            }
+        };
+        let bed = &mut beds[index];
+        let placement = match (workload.cores, self.options.cores) {
+            (Cores::Separate, Some(pair)) => Placement::Separate(pair),
+            _ => Placement::Shared,
+        };
+        let calibration = match self.options.thoroughness {
+            Thoroughness::Smoke => None,
+            Thoroughness::Scale(Scale::Quick) => Some(Duration::from_millis(400)),
+            Thoroughness::Scale(Scale::Full) => Some(Duration::from_secs(2)),
+        };
+        let was_checked = bed.calibration.is_some();
+        bed.place(placement, calibration).await?;
+        if let (Some(checked), false) = (&bed.calibration, was_checked) {
+            let text = format!(
+                "{}; the proxy's core with nothing to do is busy for {:.1} % (taken off); off by {:.1} points at most with spinners of 5, 30 and 90 %",
+                checked.source.describe(),
+                100.0 * checked.idle_busy_share,
+                checked.worst_error_percent()
+            );
+            progress.say(&format!("the meter: {text}"));
+            self.results.meter = text;
+        } else if self.results.meter.is_empty() && placement == Placement::Shared {
+            self.results.meter = String::from("not used: everything shared the cores");
+        }
+        bed.serve(workload).await?;
+        Ok(bed)
+    }
+
+    /// One sample of one cell: kept in the results, and in a few words.
+    #[expect(clippy::too_many_arguments, reason = "what one sample is of")]
+    async fn one(
+        &mut self,
+        bed: &mut Bed,
+        workload: &Workload,
+        member: &Member,
+        point: &Point,
+        effort: &Effort,
+        round: u32,
+        index: usize,
+    ) -> Result<String> {
+        let seed = mix(self.options.seed.wrapping_add(u64::from(round)));
+        let addresses = bed.testbed.addresses();
+        let network = bed::network(&self.experiment, workload, point, &addresses, seed)?;
+        let counts = bed.connect(network).await?;
+        self.note_network(counts);
+        let measured = measure_one(bed, workload, member, point, effort, seed).await;
+        bed.check()?;
+        let said = match measured {
+            Ok(metered) => self.keep(metered, bed, workload, member, point, index),
+            Err(error) => {
+                let failure = format!("{error:#}");
+                self.results.cells[index].failure = Some(failure.clone());
+                format!("FAILED: {failure}")
+            }
+        };
+        self.save()?;
+        Ok(said)
+    }
+
+    fn keep(
+        &mut self,
+        metered: Metered,
+        bed: &Bed,
+        workload: &Workload,
+        member: &Member,
+        point: &Point,
+        index: usize,
+    ) -> String {
+        let addresses = bed.testbed.addresses();
+        let ends = Ends {
+            client: addresses.client,
+            server: addresses.server,
+        };
+        let sample = sample(&metered, workload, ends);
+        if let Some(cpu) = &metered.cpu {
+            if cpu.foreign_cores > FOREIGN_CORES_NOISY {
+                self.note("noisy: at times, programs outside the test bed kept more than a tenth of a core busy");
+            }
+            if cpu.backlog_dropped > 0 {
+                self.note("the kernel dropped packets because a core's queue was full (net.core.netdev_max_backlog)");
+            }
+        }
+        let cell = &mut self.results.cells[index];
+        if let Some(failure) = failure(&metered.outcome) {
+            cell.failure = Some(failure.clone());
+            return format!("FAILED: {failure}");
+        }
+        let rate = metered.outcome.requests_per_second();
+        let latency = sample.get("latency_mean_ms").copied().unwrap_or_default();
+        cell.samples.push(sample);
+        self.outcomes.add(&member.name, point, metered.outcome);
+        format!("{rate:.1} requests/s, {latency:.1} ms")
+    }
+
+    /// Adds what follows from the cells of a workload, once it is measured as far as it will be.
+    fn derive(&mut self, workload: &Workload) {
+        derived::compare(workload, &mut self.results.cells, &self.outcomes);
+        let further = derived::further_cells(workload, &self.results.cells, &self.outcomes);
+        self.results.cells.extend(further);
+    }
+
+    fn note_network(&mut self, counts: Option<crate::wan::spec::WanCounts>) {
+        let Some(counts) = counts else { return };
+        if counts.overruns > 0 {
+            self.note("the emulated network lost packets that it should not have lost: the machine was too slow for it");
+        }
+        if counts.refused > 0 {
+            self.note("the emulated network could not send some packets on");
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if !self.results.notes.iter().any(|known| known == text) {
+            self.results.notes.push(text.to_owned());
+        }
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.results.took_seconds = self.started.elapsed().as_secs_f64();
+        self.store.save(&self.results)
+    }
+}
+
+fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {
+    let (waiting_for, failure) = match &member.state {
+        State::Ready => (None, None),
+        State::WaitingFor(what) => (Some(what.clone()), None),
+        State::Impossible(why) => (None, Some(why.clone())),
+    };
+    Cell {
+        workload: workload.id.clone(),
+        series: member.name.clone(),
+        parameters: point.clone(),
+        samples: Vec::new(),
+        waiting_for,
+        failure,
+    }
+}
+
+/// Starts the proxy, makes the load, and stops the proxy.
+async fn measure_one(
+    bed: &Bed,
+    workload: &Workload,
+    member: &Member,
+    point: &Point,
+    effort: &Effort,
+    seed: u64,
+) -> Result<Metered> {
+    let testbed = &bed.testbed;
+    let addresses = testbed.addresses();
+    let origin = addresses.origin_http();
+    let mut variables: BTreeMap<String, String> =
+        bed::further_origins(workload, &addresses).into_iter().collect();
+    variables.insert(String::from("configuration"), member.series.configuration.clone());
+    let route = match (member.peer.family, member.job) {
+        (Family::Routed, _) => Route::Direct {
+            address: origin,
+            host: None,
+        },
+        (_, crate::peers::Job::Forward) => Route::Forward {
+            proxy: addresses.proxy_for(member.job),
+            origin: origin.to_string(),
+        },
+        (_, job) => Route::Direct {
+            address: addresses.proxy_for(job),
+            host: Some(origin.to_string()),
+        },
+    };
+    let plan = schedule::load_plan(workload, &member.series, point, effort, route, seed)?;
+    let mut service = member.peer.start_with(
+        member.job,
+        &origin.to_string(),
+        testbed,
+        &member.programs,
+        &variables,
+    )?;
+    let measured = match &mut service {
+        None => metered::run(testbed, &plan, workload.capture).await,
+        Some(service) => {
+            service
+                .wait_until_listening(member.job.port(), START_TIMEOUT)
+                .await?;
+            let before = service.connections()?.accepted;
+            let measured = tokio::select! {
+                measured = metered::run(testbed, &plan, workload.capture) => measured,
+                ended = service.ended() => Err(ended),
+            };
+            // A proxy that has died explains more than what the load makes of it.
+            service.check()?;
+            let accepted = service.connections()?.accepted - before;
+            if accepted == 0 && measured.is_ok() {
+                bail!("no connection reached {}: what was measured is not its work", member.peer.name);
+            }
+            measured
+        }
+    };
+    if let Some(service) = service {
+        service.stop().await;
+    }
+    measured
+}
+
+fn sample(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
+    let mut sample = metrics::of_load(&metered.outcome);
+    if let Some(cpu) = &metered.cpu {
+        metrics::add_busy(&mut sample, cpu.utilization_percent() / 100.0);
+    }
+    for (name, value) in [
+        ("data_per_ack", metered.server.data_per_ack()),
+        ("timeouts_per_1000_packets", metered.server.timeouts_per_1000_packets()),
+    ] {
+        if let Some(value) = value {
+            sample.insert(name.to_owned(), value);
+        }
+    }
+    if workload.capture {
+        forwarding::add(&mut sample, &forwarding::delays(&metered.packets, ends));
+    }
+    sample
+}
+
+/// What was wrong with a load, in words; `None`: nothing.
+fn failure(outcome: &LoadOutcome) -> Option<String> {
+    let completed: u64 = outcome.classes.iter().map(|class| class.completed).sum();
+    let failed: Vec<String> = outcome
+        .classes
+        .iter()
+        .filter(|class| !class.failed.is_empty())
+        .map(|class| {
+            let kinds: Vec<String> = class
+                .failed
+                .iter()
+                .map(|(kind, count)| format!("{kind} {count}"))
+                .collect();
+            let first = class.first_failure.as_deref().unwrap_or("not told");
+            format!("class {}: {} (the first: {first})", class.name, kinds.join(", "))
+        })
+        .collect();
+    if !failed.is_empty() {
+        return Some(format!(
+            "{} of {} requests failed: {}",
+            outcome.failures(),
+            outcome.failures() + completed,
+            failed.join("; ")
+        ));
+    }
+    (completed == 0).then(|| String::from("no request was completed while it was measured"))
+}
+
+#[cfg(test)]
+mod tests;

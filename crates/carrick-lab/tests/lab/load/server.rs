@@ -1,0 +1,302 @@
+//! For tests of the load generator: a small origin by the emulator's rules, and a relay that harms what it relays.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use carrick_lab::content::Body;
+use carrick_lab::origin::handshake::{
+    Beginning, Exchange, FIRST_BYTES, MARKER, Party, Step, recognise,
+};
+
+/// How responses say where they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    Length,
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    pub framing: Framing,
+    /// Answers 503 to everything.
+    pub refuses: bool,
+    /// Answers nothing from the first to the second moment, counted from its first connection.
+    pub stall: Option<(Duration, Duration)>,
+}
+
+pub const PLAIN: Manner = Manner {
+    framing: Framing::Length,
+    refuses: false,
+    stall: None,
+};
+
+/// A request as the origin saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub connection: usize,
+    pub peer: SocketAddr,
+    pub target: String,
+    pub closes: bool,
+    /// Whether all of the response could be sent.
+    pub was_sent: bool,
+}
+
+pub struct Origin {
+    pub address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Origin {
+    pub fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut first = None;
+            for (connection, stream) in listener.incoming().flatten().enumerate() {
+                let started = *first.get_or_insert_with(Instant::now);
+                let log = Arc::clone(&log);
+                // A client that goes away is no fault of the origin's.
+                std::thread::spawn(move || {
+                    let _ = serve(stream, connection, manner, started, &log);
+                });
+            }
+        });
+        Self { address, seen }
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    connection: usize,
+    manner: Manner,
+    started: Instant,
+    log: &Mutex<Vec<Seen>>,
+) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let peer = stream.peer_addr()?;
+    let mut output = stream.try_clone()?;
+    let mut input = BufReader::new(stream);
+    loop {
+        match input.fill_buf()?.first() {
+            None => return Ok(()),
+            Some(&MARKER) => shake_hands(&mut input, &mut output)?,
+            Some(_) => {}
+        }
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if input.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let line = line.trim_end().to_owned();
+            if line.is_empty() {
+                break;
+            }
+            lines.push(line);
+        }
+        if lines[0].starts_with("CONNECT ") {
+            output.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
+            continue;
+        }
+        if let Some((from, to)) = manner.stall {
+            let now = started.elapsed();
+            if now >= from && now < to {
+                std::thread::sleep(to - now);
+            }
+        }
+        let target = lines[0].split(' ').nth(1).unwrap().to_owned();
+        let closes = lines[0].ends_with("1.0")
+            || lines
+                .iter()
+                .any(|line| line.eq_ignore_ascii_case("connection: close"))
+            || manner.framing == Framing::UntilClose;
+        let response = respond(&target, manner, closes);
+        let sent = output.write_all(&response);
+        let was_sent = sent.is_ok();
+        log.lock().unwrap().push(Seen {
+            connection,
+            peer,
+            target,
+            closes,
+            was_sent,
+        });
+        sent?;
+        if closes {
+            return output.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn shake_hands(input: &mut BufReader<TcpStream>, output: &mut TcpStream) -> std::io::Result<()> {
+    let mut first = [0; FIRST_BYTES];
+    input.read_exact(&mut first)?;
+    let Beginning::Handshake(handshake) = recognise(&first) else {
+        panic!("not a handshake");
+    };
+    let mut exchange = Exchange::new(handshake, Party::Server);
+    exchange.received(&first).unwrap();
+    loop {
+        match exchange.step() {
+            Step::Done => return Ok(()),
+            Step::Send(message) => {
+                output.write_all(&message)?;
+                exchange.sent();
+            }
+            Step::Receive(bytes) => {
+                let mut message = vec![0; bytes];
+                input.read_exact(&mut message)?;
+                exchange.received(&message).unwrap();
+            }
+        }
+    }
+}
+
+fn respond(target: &str, manner: Manner, closes: bool) -> Vec<u8> {
+    if manner.refuses {
+        return b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec();
+    }
+    let path = &target[target.find("/b/").unwrap() + 3..];
+    let (bytes, query) = path.split_once('?').unwrap();
+    let digits: String = bytes.chars().take_while(char::is_ascii_digit).collect();
+    let bytes: usize = digits.parse().unwrap();
+    let seed = query.split("seed=").nth(1).unwrap().parse().unwrap();
+    let body = Body::of_seed(seed);
+    let mut whole = Vec::new();
+    while whole.len() < bytes {
+        whole.extend_from_slice(body.piece(whole.len() as u64, bytes - whole.len()));
+    }
+    let close = if closes { "Connection: close\r\n" } else { "" };
+    let mut response = match manner.framing {
+        Framing::Length => format!("HTTP/1.1 200 OK\r\n{close}Content-Length: {bytes}\r\n\r\n"),
+        Framing::Chunked => format!("HTTP/1.1 200 OK\r\n{close}Transfer-Encoding: chunked\r\n\r\n"),
+        Framing::UntilClose => format!("HTTP/1.1 200 OK\r\n{close}\r\n"),
+    }
+    .into_bytes();
+    if manner.framing == Framing::Chunked {
+        for chunk in whole.chunks(777) {
+            response.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            response.extend_from_slice(chunk);
+            response.extend_from_slice(b"\r\n");
+        }
+        response.extend_from_slice(b"0\r\n\r\n");
+    } else {
+        response.extend_from_slice(&whole);
+    }
+    response
+}
+
+/// What a relay does to the bytes from the server, at a place counted from the connection's beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    None,
+    /// The byte there does not arrive.
+    Drop,
+    /// The byte there is another.
+    Change,
+    /// The byte there arrives twice.
+    Repeat,
+    /// So many bytes from there on arrive twice.
+    RepeatPiece(usize),
+    /// Nothing from there on, and an orderly end.
+    EndWithFin,
+    /// Nothing from there on, and a reset.
+    EndWithReset,
+    /// Nothing from there on, and the connection stays open.
+    Silence,
+}
+
+/// Starts a relay to `server`; `at` is the place of the harm.
+pub fn relay(server: SocketAddr, harm: Harm, at: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let _ = relay_one(&client, server, harm, at);
+            });
+        }
+    });
+    address
+}
+
+fn relay_one(client: &TcpStream, server: SocketAddr, harm: Harm, at: usize) -> std::io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    client.set_nodelay(true)?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from_client, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Write);
+    });
+    let mut before = 0;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut output = client;
+    // What was relayed of the piece that is to come twice.
+    let mut piece = Vec::new();
+    loop {
+        let bytes = (&server).read(&mut buffer)?;
+        if bytes == 0 {
+            return client.shutdown(Shutdown::Both);
+        }
+        let now = &mut buffer[..bytes];
+        let here = at.checked_sub(before).filter(|here| *here < bytes);
+        match (harm, here) {
+            (Harm::RepeatPiece(length), _) if before + bytes > at && piece.len() < length => {
+                let start = at.saturating_sub(before);
+                let end = bytes.min(start + length - piece.len());
+                piece.extend_from_slice(&now[start..end]);
+                output.write_all(&now[..end])?;
+                if piece.len() == length {
+                    output.write_all(&piece)?;
+                }
+                output.write_all(&now[end..])?;
+            }
+            (Harm::None | Harm::RepeatPiece(_), _) | (_, None) => output.write_all(now)?,
+            (Harm::Drop, Some(here)) => {
+                output.write_all(&now[..here])?;
+                output.write_all(&now[here + 1..])?;
+            }
+            (Harm::Change, Some(here)) => {
+                now[here] ^= 0x20;
+                output.write_all(now)?;
+            }
+            (Harm::Repeat, Some(here)) => {
+                output.write_all(&now[..=here])?;
+                output.write_all(&now[here..])?;
+            }
+            (Harm::EndWithFin, Some(here)) => {
+                output.write_all(&now[..here])?;
+                return client.shutdown(Shutdown::Both);
+            }
+            (Harm::EndWithReset, Some(here)) => {
+                output.write_all(&now[..here])?;
+                // So that the bytes before the place are read, and not overtaken by the reset.
+                std::thread::sleep(Duration::from_millis(20));
+                let socket = socket2::SockRef::from(client);
+                socket.set_linger(Some(Duration::ZERO))?;
+                let _ = server.shutdown(Shutdown::Both);
+                // The other thread's handle keeps the socket open: disconnecting resets it at once.
+                return socket2_disconnect(client);
+            }
+            (Harm::Silence, Some(here)) => {
+                output.write_all(&now[..here])?;
+                std::thread::sleep(Duration::from_secs(5));
+                return Ok(());
+            }
+        }
+        before += bytes;
+    }
+}
+
+/// Resets a connection whatever other handles there are: `connect` to no address (connect(2), `AF_UNSPEC`).
+fn socket2_disconnect(stream: &TcpStream) -> std::io::Result<()> {
+    rustix::net::connect_unspec(stream).map_err(std::io::Error::from)
+}
