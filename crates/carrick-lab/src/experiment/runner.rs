@@ -73,7 +73,11 @@ impl Session {
             .iter()
             .map(|workload| tools.members(&experiment, workload, &options.filter))
             .collect::<Result<Vec<_>>>()?;
-        let plan: TestbedPlan = experiment.testbed.clone().try_into().context("the test bed")?;
+        let plan: TestbedPlan = experiment
+            .testbed
+            .clone()
+            .try_into()
+            .context("the test bed")?;
         let store = Store::create(&options.out, &experiment.name)?;
         let results = ExperimentResults {
             name: experiment.name.clone(),
@@ -120,7 +124,10 @@ impl Session {
             .iter()
             .zip(&self.members)
             .map(|(workload, members)| {
-                let ready = members.iter().filter(|member| member.state == State::Ready).count();
+                let ready = members
+                    .iter()
+                    .filter(|member| member.state == State::Ready)
+                    .count();
                 schedule::workload_time(workload, ready, self.options.thoroughness)
             })
             .sum()
@@ -206,7 +213,9 @@ impl Session {
         let first = self.results.cells.len();
         for point in &points {
             for member in &members {
-                self.results.cells.push(empty_cell(&workload, member, point));
+                self.results
+                    .cells
+                    .push(empty_cell(&workload, member, point));
             }
         }
         for round in 0..effort.samples {
@@ -230,7 +239,8 @@ impl Session {
                         String::from("failed before")
                     } else {
                         let bed = self.bed(beds, member, &workload, progress).await?;
-                        self.one(bed, &workload, member, point, &effort, round, index).await?
+                        self.one(bed, &workload, member, point, &effort, round, index)
+                            .await?
                     };
                     progress.step(time, &format!("{what}: {said}"));
                 }
@@ -260,7 +270,9 @@ impl Session {
         workload: &Workload,
         progress: &Progress,
     ) -> Result<&'a mut Bed> {
-        let known = beds.iter().position(|bed| *bed.testbed.plan() == member.testbed);
+        let known = beds
+            .iter()
+            .position(|bed| *bed.testbed.plan() == member.testbed);
         let index = match known {
             Some(index) => index,
             None => {
@@ -419,9 +431,13 @@ async fn measure_one(
     let testbed = &bed.testbed;
     let addresses = testbed.addresses();
     let origin = addresses.origin_http();
-    let mut variables: BTreeMap<String, String> =
-        bed::further_origins(workload, &addresses).into_iter().collect();
-    variables.insert(String::from("configuration"), member.series.configuration.clone());
+    let mut variables: BTreeMap<String, String> = bed::further_origins(workload, &addresses)
+        .into_iter()
+        .collect();
+    variables.insert(
+        String::from("configuration"),
+        member.series.configuration.clone(),
+    );
     let route = match (member.peer.family, member.job) {
         (Family::Routed, _) => Route::Direct {
             address: origin,
@@ -459,7 +475,10 @@ async fn measure_one(
             service.check()?;
             let accepted = service.connections()?.accepted - before;
             if accepted == 0 && measured.is_ok() {
-                bail!("no connection reached {}: what was measured is not its work", member.peer.name);
+                bail!(
+                    "no connection reached {}: what was measured is not its work",
+                    member.peer.name
+                );
             }
             measured
         }
@@ -477,7 +496,10 @@ fn sample(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
     }
     for (name, value) in [
         ("data_per_ack", metered.server.data_per_ack()),
-        ("timeouts_per_1000_packets", metered.server.timeouts_per_1000_packets()),
+        (
+            "timeouts_per_1000_packets",
+            metered.server.timeouts_per_1000_packets(),
+        ),
     ] {
         if let Some(value) = value {
             sample.insert(name.to_owned(), value);
@@ -503,7 +525,11 @@ fn failure(outcome: &LoadOutcome) -> Option<String> {
                 .map(|(kind, count)| format!("{kind} {count}"))
                 .collect();
             let first = class.first_failure.as_deref().unwrap_or("not told");
-            format!("class {}: {} (the first: {first})", class.name, kinds.join(", "))
+            format!(
+                "class {}: {} (the first: {first})",
+                class.name,
+                kinds.join(", ")
+            )
         })
         .collect();
     if !failed.is_empty() {

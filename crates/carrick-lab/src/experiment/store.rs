@@ -49,7 +49,8 @@ impl Store {
     /// # Errors
     /// When they cannot be written: with what to do if the disk is full.
     pub fn save(&self, results: &ExperimentResults) -> Result<()> {
-        let text = serde_json::to_vec_pretty(results).context("cannot write the results as JSON")?;
+        let text =
+            serde_json::to_vec_pretty(results).context("cannot write the results as JSON")?;
         self.write(RESULTS, &text)
     }
 
@@ -85,7 +86,8 @@ pub fn load(directory: &Path) -> Result<Vec<ExperimentResults>> {
         let entries = fs::read_dir(directory)
             .with_context(|| format!("cannot read the folder {}", directory.display()))?;
         for entry in entries {
-            let entry = entry.with_context(|| format!("cannot read the folder {}", directory.display()))?;
+            let entry =
+                entry.with_context(|| format!("cannot read the folder {}", directory.display()))?;
             let file = entry.path().join(RESULTS);
             if file.is_file() {
                 files.push(file);
@@ -101,8 +103,9 @@ pub fn load(directory: &Path) -> Result<Vec<ExperimentResults>> {
     let mut results: Vec<ExperimentResults> = Vec::new();
     for file in files {
         let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let one = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{}: these are no results of an experiment", file.display()))?;
+        let one = serde_json::from_slice(&bytes).with_context(|| {
+            format!("{}: these are no results of an experiment", file.display())
+        })?;
         results.push(one);
     }
     results.sort_by_key(|one| one.started_unix_seconds);
@@ -138,7 +141,9 @@ fn csv(results: &ExperimentResults) -> String {
 fn explain(done: io::Result<()>, what: &str, path: &Path) -> Result<()> {
     done.map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::StorageFull => ": the disk is full: make room, or name another folder with --out",
+            io::ErrorKind::StorageFull => {
+                ": the disk is full: make room, or name another folder with --out"
+            }
             io::ErrorKind::PermissionDenied => ": name another folder with --out",
             _ => "",
         };
