@@ -14,7 +14,6 @@ use crate::experiment::results::{ExperimentResults, Scale};
 use crate::experiment::runner::{Options, Session};
 use crate::experiment::schedule::{show_time, workload_time};
 use crate::experiment::spec::{Experiment, Thoroughness};
-use crate::experiment::store;
 use crate::peers::Family;
 use crate::report;
 use crate::testbed::cores::{self, CorePair};
@@ -253,7 +252,7 @@ fn announce(sessions: &[Session], options: &Options, progress: &Progress) {
 /// # Errors
 /// When there are none, or the report cannot be written.
 pub fn report(arguments: &Report) -> Result<ExitCode> {
-    let results: Vec<ExperimentResults> = store::load(&arguments.directory)?;
+    let results: Vec<ExperimentResults> = report::load(&arguments.directory)?;
     let file = report::write(&arguments.directory, &results)?;
     writeln!(std::io::stdout(), "{}", file.display()).context("cannot print")?;
     Ok(ExitCode::SUCCESS)
