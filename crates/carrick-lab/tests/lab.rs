@@ -1,9 +1,9 @@
 //! The laboratory as a whole: needs root, because it makes network namespaces; says so and is skipped without.
 
-#[path = "lab/origin.rs"]
-mod origin;
 #[path = "lab/load.rs"]
 mod load;
+#[path = "lab/origin.rs"]
+mod origin;
 
 use std::fs;
 use std::path::PathBuf;

@@ -14,7 +14,6 @@ use crate::experiment::results::{ExperimentResults, Scale};
 use crate::experiment::runner::{Options, Session};
 use crate::experiment::schedule::{show_time, workload_time};
 use crate::experiment::spec::{Experiment, Thoroughness};
-use crate::experiment::store;
 use crate::peers::Family;
 use crate::report;
 use crate::testbed::cores::{self, CorePair};
@@ -130,7 +129,10 @@ fn describe(experiment: &Experiment, tools: &mut Tools) -> Result<String> {
     }
     for workload in &experiment.workloads {
         let members = tools.members(experiment, workload, &Filter::default())?;
-        let ready = members.iter().filter(|member| member.state == State::Ready).count();
+        let ready = members
+            .iter()
+            .filter(|member| member.state == State::Ready)
+            .count();
         let figures: Vec<&str> = experiment
             .figures
             .iter()
@@ -148,8 +150,12 @@ fn describe(experiment: &Experiment, tools: &mut Tools) -> Result<String> {
         for member in members {
             match member.state {
                 State::Ready => {}
-                State::WaitingFor(what) => lines.push(format!("  {:<20} {} waits for {what}", "", member.name)),
-                State::Impossible(why) => lines.push(format!("  {:<20} {} is left out: {why}", "", member.name)),
+                State::WaitingFor(what) => {
+                    lines.push(format!("  {:<20} {} waits for {what}", "", member.name))
+                }
+                State::Impossible(why) => {
+                    lines.push(format!("  {:<20} {} is left out: {why}", "", member.name))
+                }
             }
         }
     }
@@ -191,12 +197,20 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
         let early = ended.as_ref().err().map(|error| format!("{error:#}"));
         let saved = session.end(early);
         let folder = session.folder().display().to_string();
-        ended.with_context(|| format!("{}: what was measured until then is in {folder}", session.results.name))?;
+        ended.with_context(|| {
+            format!(
+                "{}: what was measured until then is in {folder}",
+                session.results.name
+            )
+        })?;
         saved?;
         let mut shown = Vec::new();
         for (cell, why) in session.failures() {
             failed = true;
-            let text = format!("{} {}, {}: {why}", session.results.name, cell.workload, cell.series);
+            let text = format!(
+                "{} {}, {}: {why}",
+                session.results.name, cell.workload, cell.series
+            );
             if !shown.contains(&text) {
                 progress.say(&format!("FAILED {text}"));
                 shown.push(text);
@@ -205,7 +219,11 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
         progress.say(&format!("{}: results in {folder}", session.results.name));
     }
     progress.end();
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Says what will be done, how long that takes, and what is left out because it waits.
@@ -214,7 +232,11 @@ fn announce(sessions: &[Session], options: &Options, progress: &Progress) {
     for session in sessions {
         let time = session.estimate();
         total += time;
-        progress.say(&format!("{}: about {}", session.results.name, show_time(time)));
+        progress.say(&format!(
+            "{}: about {}",
+            session.results.name,
+            show_time(time)
+        ));
         for (what, series) in session.waiting() {
             progress.say(&format!("  waiting for {what}: {}", series.join(", ")));
         }
@@ -230,7 +252,7 @@ fn announce(sessions: &[Session], options: &Options, progress: &Progress) {
 /// # Errors
 /// When there are none, or the report cannot be written.
 pub fn report(arguments: &Report) -> Result<ExitCode> {
-    let results: Vec<ExperimentResults> = store::load(&arguments.directory)?;
+    let results: Vec<ExperimentResults> = report::load(&arguments.directory)?;
     let file = report::write(&arguments.directory, &results)?;
     writeln!(std::io::stdout(), "{}", file.display()).context("cannot print")?;
     Ok(ExitCode::SUCCESS)
@@ -270,7 +292,11 @@ impl Run {
             out: self.out.clone(),
             cores,
             filter: Filter {
-                families: self.proxies.iter().map(|program| program.family()).collect(),
+                families: self
+                    .proxies
+                    .iter()
+                    .map(|program| program.family())
+                    .collect(),
                 engines: self.engines.clone(),
             },
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -285,31 +311,49 @@ fn choose(experiments: &mut Vec<Experiment>, only: &[String]) -> Result<()> {
     }
     for name in only {
         let is_known = experiments.iter().any(|experiment| {
-            experiment.workloads.iter().any(|workload| workload.id == *name)
+            experiment
+                .workloads
+                .iter()
+                .any(|workload| workload.id == *name)
                 || experiment.figures.iter().any(|figure| figure.id == *name)
         });
         if !is_known {
             let ids: Vec<&str> = experiments
                 .iter()
                 .flat_map(|experiment| {
-                    let workloads = experiment.workloads.iter().map(|workload| workload.id.as_str());
+                    let workloads = experiment
+                        .workloads
+                        .iter()
+                        .map(|workload| workload.id.as_str());
                     workloads.chain(experiment.figures.iter().map(|figure| figure.id.as_str()))
                 })
                 .collect();
-            bail!("--only: there is no workload or figure `{name}`: {}", ids.join(", "));
+            bail!(
+                "--only: there is no workload or figure `{name}`: {}",
+                ids.join(", ")
+            );
         }
     }
     for experiment in experiments.iter_mut() {
         let workloads = experiment.workloads.clone();
-        let of = |id: &str| workloads.iter().find(|workload| workload.ids().contains(&id));
+        let of = |id: &str| {
+            workloads
+                .iter()
+                .find(|workload| workload.ids().contains(&id))
+        };
         let is_named = |id: &str| only.iter().any(|name| name == id);
         experiment.figures.retain(|figure| {
-            is_named(&figure.id) || of(&figure.workload).is_some_and(|workload| is_named(&workload.id))
+            is_named(&figure.id)
+                || of(&figure.workload).is_some_and(|workload| is_named(&workload.id))
         });
-        let drawn: Vec<&str> = experiment.figures.iter().map(|figure| figure.workload.as_str()).collect();
-        experiment
-            .workloads
-            .retain(|workload| is_named(&workload.id) || workload.ids().iter().any(|id| drawn.contains(id)));
+        let drawn: Vec<&str> = experiment
+            .figures
+            .iter()
+            .map(|figure| figure.workload.as_str())
+            .collect();
+        experiment.workloads.retain(|workload| {
+            is_named(&workload.id) || workload.ids().iter().any(|id| drawn.contains(id))
+        });
     }
     experiments.retain(|experiment| !experiment.workloads.is_empty());
     Ok(())
@@ -319,7 +363,8 @@ fn choose(experiments: &mut Vec<Experiment>, only: &[String]) -> Result<()> {
 fn scratch() -> Result<Scratch> {
     let name = crate::testbed::name::RunName::of_this_process()?;
     let path = std::env::temp_dir().join(format!("{name}.asked"));
-    std::fs::create_dir_all(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+    std::fs::create_dir_all(&path)
+        .with_context(|| format!("cannot make the folder {}", path.display()))?;
     Ok(Scratch(path))
 }
 

@@ -44,7 +44,11 @@ impl Bed {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub async fn place(&mut self, placement: Placement, calibration: Option<Duration>) -> Result<()> {
+    pub async fn place(
+        &mut self,
+        placement: Placement,
+        calibration: Option<Duration>,
+    ) -> Result<()> {
         if self.testbed.placement() != placement {
             self.testbed.place(placement)?;
         }
@@ -63,7 +67,11 @@ impl Bed {
     pub async fn serve(&mut self, workload: &Workload) -> Result<()> {
         let addresses = self.testbed.addresses();
         let wanted = server_arguments(workload, &addresses);
-        if self.servers.as_ref().is_some_and(|(running, _)| *running == wanted) {
+        if self
+            .servers
+            .as_ref()
+            .is_some_and(|(running, _)| *running == wanted)
+        {
             return Ok(());
         }
         if let Some((_, services)) = self.servers.take() {
@@ -132,7 +140,8 @@ pub fn network(
         .wan
         .get(&name)
         .with_context(|| format!("there is no network `{name}`"))?;
-    let mut spec = with_subnets(table, addresses).with_context(|| format!("the network `{name}`"))?;
+    let mut spec =
+        with_subnets(table, addresses).with_context(|| format!("the network `{name}`"))?;
     spec.seed = seed;
     Ok(Some(spec))
 }
@@ -164,7 +173,12 @@ pub fn further_origins(workload: &Workload, addresses: &Addresses) -> Vec<(Strin
         .origins
         .iter()
         .zip(FURTHER_ORIGINS_PORT..)
-        .map(|(name, port)| (format!("origin_{name}"), format!("{}:{port}", addresses.server)))
+        .map(|(name, port)| {
+            (
+                format!("origin_{name}"),
+                format!("{}:{port}", addresses.server),
+            )
+        })
         .collect()
 }
 

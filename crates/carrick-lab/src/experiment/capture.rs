@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, SockaddrLike, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, LinkAddr, MsgFlags, SockaddrLike, recvmsg, setsockopt, sockopt,
+};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -6,10 +6,22 @@ use super::spec::Experiment;
 
 /// File names and texts, in the order in which they are run.
 const FILES: [(&str, &str); 5] = [
-    ("rosu-2002.toml", include_str!("../../experiments/rosu-2002.toml")),
-    ("cohen-1999.toml", include_str!("../../experiments/cohen-1999.toml")),
-    ("kthread-2003.toml", include_str!("../../experiments/kthread-2003.toml")),
-    ("satellite-2003.toml", include_str!("../../experiments/satellite-2003.toml")),
+    (
+        "rosu-2002.toml",
+        include_str!("../../experiments/rosu-2002.toml"),
+    ),
+    (
+        "cohen-1999.toml",
+        include_str!("../../experiments/cohen-1999.toml"),
+    ),
+    (
+        "kthread-2003.toml",
+        include_str!("../../experiments/kthread-2003.toml"),
+    ),
+    (
+        "satellite-2003.toml",
+        include_str!("../../experiments/satellite-2003.toml"),
+    ),
     ("peers.toml", include_str!("../../experiments/peers.toml")),
 ];
 
@@ -33,13 +45,19 @@ pub fn named(name: &str) -> Result<Vec<Experiment>> {
     if name == "all" {
         return Ok(known);
     }
-    let names: Vec<String> = known.iter().map(|experiment| experiment.name.clone()).collect();
+    let names: Vec<String> = known
+        .iter()
+        .map(|experiment| experiment.name.clone())
+        .collect();
     let found: Vec<Experiment> = known
         .into_iter()
         .filter(|experiment| experiment.name == name)
         .collect();
     if found.is_empty() {
-        bail!("there is no experiment `{name}`: all, {} (or a file: --experiment FILE)", names.join(", "));
+        bail!(
+            "there is no experiment `{name}`: all, {} (or a file: --experiment FILE)",
+            names.join(", ")
+        );
     }
     Ok(found)
 }

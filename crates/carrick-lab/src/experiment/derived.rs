@@ -23,7 +23,9 @@ impl Outcomes {
             .find(|(of, at, _)| of == series && at == point);
         match known {
             Some((_, _, outcomes)) => outcomes.push(outcome),
-            None => self.by_cell.push((series.to_owned(), point.clone(), vec![outcome])),
+            None => self
+                .by_cell
+                .push((series.to_owned(), point.clone(), vec![outcome])),
         }
     }
 
@@ -98,16 +100,33 @@ pub fn further_cells(workload: &Workload, cells: &[Cell], outcomes: &Outcomes) -
             .map_or(&[], |(_, _, outcomes)| outcomes.as_slice());
         if let Some(distribution) = &workload.distribution {
             for percentile in &distribution.percentiles {
-                let samples = own.iter().filter_map(|outcome| at_percentile(outcome, *percentile));
-                further.push(with(cell, &distribution.id, "percentile", *percentile, samples.collect()));
+                let samples = own
+                    .iter()
+                    .filter_map(|outcome| at_percentile(outcome, *percentile));
+                further.push(with(
+                    cell,
+                    &distribution.id,
+                    "percentile",
+                    *percentile,
+                    samples.collect(),
+                ));
             }
         }
         if let Some(by_class) = &workload.by_class {
             for (bytes, samples) in classes(own) {
-                further.push(with(cell, &by_class.id, "class_bytes", bytes as f64, samples));
+                further.push(with(
+                    cell,
+                    &by_class.id,
+                    "class_bytes",
+                    bytes as f64,
+                    samples,
+                ));
             }
             if own.is_empty() {
-                further.push(Cell { workload: by_class.id.clone(), ..cell.clone() });
+                further.push(Cell {
+                    workload: by_class.id.clone(),
+                    ..cell.clone()
+                });
             }
         }
     }
@@ -130,12 +149,19 @@ fn at_percentile(outcome: &LoadOutcome, percentile: f64) -> Option<Sample> {
     if latency.count == 0 {
         return None;
     }
-    let bytes: f64 = outcome.classes.iter().map(|class| class.body_bytes as f64).sum();
+    let bytes: f64 = outcome
+        .classes
+        .iter()
+        .map(|class| class.body_bytes as f64)
+        .sum();
     let latency_ms = latency.percentile_ms(percentile);
     let each = bytes / latency.count as f64;
     Some(BTreeMap::from([
         (String::from("latency_ms"), latency_ms),
-        (String::from("download_bytes_per_second"), each / (latency_ms / 1000.0)),
+        (
+            String::from("download_bytes_per_second"),
+            each / (latency_ms / 1000.0),
+        ),
     ]))
 }
 

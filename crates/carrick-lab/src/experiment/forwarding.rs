@@ -64,7 +64,11 @@ impl Exchange {
     /// taken for one because each step needs the one before.
     fn see(&mut self, packet: &Packet, ends: Ends) -> bool {
         let at = packet.at_ns;
-        match (packet.outgoing, packet.from == ends.client, packet.to == ends.server) {
+        match (
+            packet.outgoing,
+            packet.from == ends.client,
+            packet.to == ends.server,
+        ) {
             (false, true, _) if self.request_in.is_none() => self.request_in = Some(at),
             (true, _, true) if self.request_in.is_some() && self.request_out.is_none() => {
                 self.request_out = Some(at);

@@ -99,7 +99,10 @@ impl Tools {
             if !filter.lets_through(&peer) {
                 continue;
             }
-            let variant = series.templates.as_deref().or(workload.templates.as_deref());
+            let variant = series
+                .templates
+                .as_deref()
+                .or(workload.templates.as_deref());
             let programs = self.programs.with_variant(variant);
             let job = series.job.unwrap_or(workload.job);
             let testbed = expression::overlay(
@@ -137,7 +140,11 @@ impl Tools {
         let Some(engine) = peer.engine() else {
             return Ok(State::Ready);
         };
-        let question = (engine, variant.map(str::to_owned), series.configuration.clone());
+        let question = (
+            engine,
+            variant.map(str::to_owned),
+            series.configuration.clone(),
+        );
         let known = self.answers.iter().find(|(asked, _)| *asked == question);
         let answer = match known {
             Some((_, answer)) => answer.clone(),

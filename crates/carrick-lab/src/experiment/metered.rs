@@ -37,7 +37,9 @@ pub struct Metered {
 /// # Errors
 /// When the load fails or takes far too long, or a meter fails. Requests that fail are no error.
 pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Metered> {
-    let file = testbed.directory().join(format!("load-{}.json", testbed.next_number()));
+    let file = testbed
+        .directory()
+        .join(format!("load-{}.json", testbed.next_number()));
     let text = serde_json::to_vec(plan).context("cannot write the load's plan as JSON")?;
     files::write(&file, text)?;
     let mut command = testbed.this_program(&testbed.client)?;
@@ -64,7 +66,8 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
             Err(_) => Ok(None),
         }
     };
-    let seconds = plan.warm_up_seconds + plan.measured_seconds + plan.shutdown_seconds + plan.timeout_seconds;
+    let seconds =
+        plan.warm_up_seconds + plan.measured_seconds + plan.shutdown_seconds + plan.timeout_seconds;
     let patience = Duration::try_from_secs_f64(seconds).context("the load's duration")? + GRACE;
     let both = async {
         tokio::pin!(ended, meters);
@@ -120,16 +123,26 @@ async fn meter(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Read
 
 async fn read_all(mut output: tokio::process::ChildStdout) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    output.read_to_end(&mut bytes).await.context("cannot read what the load prints")?;
+    output
+        .read_to_end(&mut bytes)
+        .await
+        .context("cannot read what the load prints")?;
     Ok(bytes)
 }
 
 /// What the load says, without the announcement, which is passed on.
-async fn listen(errors: tokio::process::ChildStderr, begins: oneshot::Sender<()>) -> Result<Vec<String>> {
+async fn listen(
+    errors: tokio::process::ChildStderr,
+    begins: oneshot::Sender<()>,
+) -> Result<Vec<String>> {
     let mut begins = Some(begins);
     let mut said = Vec::new();
     let mut lines = BufReader::new(errors).lines();
-    while let Some(line) = lines.next_line().await.context("cannot read what the load says")? {
+    while let Some(line) = lines
+        .next_line()
+        .await
+        .context("cannot read what the load says")?
+    {
         if line == BEGINS {
             // Nobody listens any more when the run is over.
             let _ = begins.take().map(|begins| begins.send(()));

@@ -34,7 +34,11 @@ pub const OF_CAPTURE: [&str; 2] = ["request_forwarding_us", "response_forwarding
 pub const OF_DISTRIBUTION: [&str; 2] = ["latency_ms", "download_bytes_per_second"];
 
 /// Metrics of the cells of classes.
-pub const OF_CLASS: [&str; 3] = ["latency_mean_ms", "download_bytes_per_second", "requests_per_second"];
+pub const OF_CLASS: [&str; 3] = [
+    "latency_mean_ms",
+    "download_bytes_per_second",
+    "requests_per_second",
+];
 
 /// The metric of a class's mean latency.
 #[must_use]
@@ -47,9 +51,16 @@ pub fn of_class(class: &str) -> String {
 pub fn of_load(outcome: &LoadOutcome) -> Sample {
     let mut sample = Sample::new();
     let seconds = outcome.measured_seconds;
-    let bytes: f64 = outcome.classes.iter().map(|class| class.body_bytes as f64).sum();
+    let bytes: f64 = outcome
+        .classes
+        .iter()
+        .map(|class| class.body_bytes as f64)
+        .sum();
     sample.insert("requests_per_second".into(), outcome.requests_per_second());
-    sample.insert("connections_per_second".into(), outcome.connections as f64 / seconds);
+    sample.insert(
+        "connections_per_second".into(),
+        outcome.connections as f64 / seconds,
+    );
     sample.insert("throughput_bytes_per_second".into(), bytes / seconds);
     sample.insert("failures".into(), outcome.failures() as f64);
     let latency = merged(outcome.classes.iter().map(|class| &class.latency));
@@ -72,7 +83,11 @@ pub fn of_load(outcome: &LoadOutcome) -> Sample {
         }
     }
     if outcome.classes.len() > 1 || outcome.classes.iter().any(|class| !class.name.is_empty()) {
-        for class in outcome.classes.iter().filter(|class| class.latency.count > 0) {
+        for class in outcome
+            .classes
+            .iter()
+            .filter(|class| class.latency.count > 0)
+        {
             sample.insert(of_class(&class.name), class.latency.mean_ms);
         }
     }
@@ -86,8 +101,14 @@ pub fn of_one_class(class: &ClassOutcome, measured_seconds: f64) -> Sample {
     if class.latency.count > 0 {
         let spent_seconds = class.latency.count as f64 * class.latency.mean_ms / 1000.0;
         sample.insert("latency_mean_ms".into(), class.latency.mean_ms);
-        sample.insert("download_bytes_per_second".into(), class.body_bytes as f64 / spent_seconds);
-        sample.insert("requests_per_second".into(), class.completed as f64 / measured_seconds);
+        sample.insert(
+            "download_bytes_per_second".into(),
+            class.body_bytes as f64 / spent_seconds,
+        );
+        sample.insert(
+            "requests_per_second".into(),
+            class.completed as f64 / measured_seconds,
+        );
     }
     sample
 }
@@ -96,7 +117,11 @@ pub fn of_one_class(class: &ClassOutcome, measured_seconds: f64) -> Sample {
 /// Rosu's unit: utilization in percent divided by requests per second.
 pub fn add_busy(sample: &mut Sample, busy_share: f64) {
     sample.insert("utilization_percent".into(), busy_share * 100.0);
-    if let Some(rate) = sample.get("requests_per_second").copied().filter(|rate| *rate > 0.0) {
+    if let Some(rate) = sample
+        .get("requests_per_second")
+        .copied()
+        .filter(|rate| *rate > 0.0)
+    {
         sample.insert("cpu_us_per_request".into(), busy_share * 1e6 / rate);
         sample.insert("cpu_percent_per_request".into(), busy_share * 100.0 / rate);
     }
@@ -142,7 +167,9 @@ impl Merged {
                 return *value as f64 / 1000.0;
             }
         }
-        self.histogram_us.last().map_or(0.0, |(value, _)| *value as f64 / 1000.0)
+        self.histogram_us
+            .last()
+            .map_or(0.0, |(value, _)| *value as f64 / 1000.0)
     }
 
     /// How probable it is, in percent, that one of these is greater than one of the others; equal ones count half.
@@ -150,7 +177,11 @@ impl Merged {
     #[must_use]
     pub fn greater_percent(&self, other: &Self) -> Option<f64> {
         let total = |merged: &Self| -> f64 {
-            merged.histogram_us.iter().map(|(_, count)| *count as f64).sum()
+            merged
+                .histogram_us
+                .iter()
+                .map(|(_, count)| *count as f64)
+                .sum()
         };
         let pairs = total(self) * total(other);
         if pairs == 0.0 {

@@ -24,7 +24,8 @@ impl Progress {
             let length = u64::try_from(total.as_millis()).unwrap_or(u64::MAX).max(1);
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
             // The template is a constant that is right; with a wrong one there would be the usual bar.
-            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {percent:>3} %  {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {percent:>3} %  {wide_msg}")
+            {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar

@@ -11,9 +11,9 @@ use super::spec::{Amount, Effort, Series, Thoroughness, Workload};
 use crate::load::plan::{LoadPlan, Route};
 
 /// Besides the load itself: the programs' start, the meter's readings, the end.
-const EACH_RUN_SECONDS: f64 = 0.9;
+const EACH_RUN_SECONDS: f64 = 0.5;
 /// To build a test bed and to remove it.
-const EACH_WORKLOAD_SECONDS: f64 = 2.0;
+const EACH_WORKLOAD_SECONDS: f64 = 1.0;
 
 /// All points of a workload, the last parameter varying fastest.
 #[must_use]
@@ -70,7 +70,10 @@ pub fn load_plan(
 ) -> Result<LoadPlan> {
     let mut table = workload.load.clone();
     for (name, value) in point {
-        let by_value = workload.parameters.get(name).map(|parameter| &parameter.load);
+        let by_value = workload
+            .parameters
+            .get(name)
+            .map(|parameter| &parameter.load);
         if let Some(over) = by_value.and_then(|load| load.get(&expression::show(value))) {
             table = expression::overlay(&table, over);
         }

@@ -12,6 +12,7 @@ mod config;
 mod engines;
 mod forwarding;
 mod http;
+mod laboratory;
 mod memory;
 mod operations;
 mod refusals;

@@ -10,9 +10,25 @@ const OF_PAPERS: [(&str, &[&str]); 4] = [
     (
         "rosu-2002",
         &[
-            "Table 4", "Figure 4", "Figure 5", "Figure 6", "Figure 7", "Figure 8", "Figure 9", "Figure 10", "Figure 11",
-            "Figure 12", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Figure 17", "Figure 18", "Figure 19",
-            "Figure 20", "Figure 21",
+            "Table 4",
+            "Figure 4",
+            "Figure 5",
+            "Figure 6",
+            "Figure 7",
+            "Figure 8",
+            "Figure 9",
+            "Figure 10",
+            "Figure 11",
+            "Figure 12",
+            "Figure 13",
+            "Figure 14",
+            "Figure 15",
+            "Figure 16",
+            "Figure 17",
+            "Figure 18",
+            "Figure 19",
+            "Figure 20",
+            "Figure 21",
         ],
     ),
     ("cohen-1999", &["Table 1", "Table 2", "Table 3"]),
@@ -20,8 +36,24 @@ const OF_PAPERS: [(&str, &[&str]); 4] = [
     (
         "satellite-2003",
         &[
-            "Figure 4", "Figure 5", "Figure 6", "Figure 7", "Figure 8", "Figure 9", "Figure 10", "Figure 11", "Figure 12",
-            "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Table I", "Table II", "Table III", "Table IV", "Table V",
+            "Figure 4",
+            "Figure 5",
+            "Figure 6",
+            "Figure 7",
+            "Figure 8",
+            "Figure 9",
+            "Figure 10",
+            "Figure 11",
+            "Figure 12",
+            "Figure 13",
+            "Figure 14",
+            "Figure 15",
+            "Figure 16",
+            "Table I",
+            "Table II",
+            "Table III",
+            "Table IV",
+            "Table V",
             "Table VI",
         ],
     ),
@@ -30,7 +62,16 @@ const OF_PAPERS: [(&str, &[&str]); 4] = [
 #[test]
 fn all_files_are_right() {
     let names: Vec<String> = all().unwrap().into_iter().map(|one| one.name).collect();
-    assert_eq!(names, ["rosu-2002", "cohen-1999", "kthread-2003", "satellite-2003", "peers"]);
+    assert_eq!(
+        names,
+        [
+            "rosu-2002",
+            "cohen-1999",
+            "kthread-2003",
+            "satellite-2003",
+            "peers"
+        ]
+    );
 }
 
 #[test]
@@ -40,9 +81,10 @@ fn every_table_and_figure_of_the_papers_is_there() {
         for number in wanted {
             // A part of a figure is the figure's number, and what part it is.
             let found = experiment.figures.iter().any(|figure| {
-                figure.number.strip_prefix(number).is_some_and(|rest| {
-                    !rest.starts_with(|next: char| next.is_alphanumeric())
-                })
+                figure
+                    .number
+                    .strip_prefix(number)
+                    .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric()))
             });
             assert!(found, "{name}: {number}");
         }
@@ -55,7 +97,10 @@ fn every_workload_is_drawn_and_every_figure_has_something_to_say() {
         for workload in &experiment.workloads {
             let ids = workload.ids();
             assert!(
-                experiment.figures.iter().any(|figure| ids.contains(&figure.workload.as_str())),
+                experiment
+                    .figures
+                    .iter()
+                    .any(|figure| ids.contains(&figure.workload.as_str())),
                 "{}: nothing is drawn of {}",
                 experiment.name,
                 workload.id
@@ -84,8 +129,13 @@ fn a_quick_run_of_everything_that_is_built_is_meant_to_take_ten_minutes_at_most(
         .iter()
         .flat_map(|experiment| {
             experiment.workloads.iter().map(|workload| {
-                let series = workload.series.iter().filter(|name| built(experiment, name)).count();
-                schedule::workload_time(workload, series, Thoroughness::Scale(Scale::Quick)).as_secs_f64()
+                let series = workload
+                    .series
+                    .iter()
+                    .filter(|name| built(experiment, name))
+                    .count();
+                schedule::workload_time(workload, series, Thoroughness::Scale(Scale::Quick))
+                    .as_secs_f64()
             })
         })
         .sum();
@@ -95,5 +145,8 @@ fn a_quick_run_of_everything_that_is_built_is_meant_to_take_ten_minutes_at_most(
 #[test]
 fn an_unknown_name_is_answered_with_those_that_exist() {
     let said = named("rosu-2003").unwrap_err().to_string();
-    assert!(said.contains("no experiment `rosu-2003`") && said.contains("kthread-2003"), "{said}");
+    assert!(
+        said.contains("no experiment `rosu-2003`") && said.contains("kthread-2003"),
+        "{said}"
+    );
 }

@@ -43,7 +43,10 @@ against = "routed"
 
 fn outcome(histogram_us: &[(u64, u64)]) -> LoadOutcome {
     let count: u64 = histogram_us.iter().map(|(_, count)| count).sum();
-    let sum: u64 = histogram_us.iter().map(|(value, count)| value * count).sum();
+    let sum: u64 = histogram_us
+        .iter()
+        .map(|(value, count)| value * count)
+        .sum();
     LoadOutcome {
         measured_seconds: 1.0,
         classes: vec![ClassOutcome {
@@ -74,7 +77,10 @@ fn cell(series: &str, outcome: &LoadOutcome) -> Cell {
 #[test]
 fn series_are_compared_sample_by_sample() {
     let experiment = Experiment::parse(TEXT, "x.toml").unwrap();
-    let (routed, split) = (outcome(&[(40_000, 2)]), outcome(&[(10_000, 1), (50_000, 1)]));
+    let (routed, split) = (
+        outcome(&[(40_000, 2)]),
+        outcome(&[(10_000, 1), (50_000, 1)]),
+    );
     let mut cells = vec![cell("routed", &routed), cell("split", &split)];
     let mut outcomes = Outcomes::default();
     outcomes.add("routed", &Point::new(), routed);

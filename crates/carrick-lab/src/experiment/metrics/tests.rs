@@ -4,7 +4,10 @@ use super::*;
 
 fn latency(histogram_us: &[(u64, u64)]) -> Latency {
     let count: u64 = histogram_us.iter().map(|(_, count)| count).sum();
-    let sum: u64 = histogram_us.iter().map(|(value, count)| value * count).sum();
+    let sum: u64 = histogram_us
+        .iter()
+        .map(|(value, count)| value * count)
+        .sum();
     Latency {
         count,
         mean_ms: sum as f64 / count as f64 / 1000.0,
@@ -52,7 +55,11 @@ fn rates_latencies_and_cpu_follow_from_the_outcome() {
         ("cpu_us_per_request", 50_000.0),
         ("cpu_percent_per_request", 5.0),
     ] {
-        assert!((sample[name] - value).abs() < 1e-9, "{name}: {}", sample[name]);
+        assert!(
+            (sample[name] - value).abs() < 1e-9,
+            "{name}: {}",
+            sample[name]
+        );
     }
 }
 

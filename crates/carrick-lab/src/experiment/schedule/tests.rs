@@ -47,10 +47,17 @@ fn a_grid_is_every_combination() {
         (Thoroughness::Scale(Scale::Quick), 4),
         (Thoroughness::Smoke, 1),
     ] {
-        assert_eq!(points(workload, thoroughness).len(), count, "{thoroughness:?}");
+        assert_eq!(
+            points(workload, thoroughness).len(),
+            count,
+            "{thoroughness:?}"
+        );
     }
     let smoke = &points(workload, Thoroughness::Smoke)[0];
-    assert_eq!(expression::show_point(smoke), "cache hit, clients 20, size 1024");
+    assert_eq!(
+        expression::show_point(smoke),
+        "cache hit, clients 20, size 1024"
+    );
 }
 
 #[test]
@@ -64,10 +71,21 @@ fn a_load_is_filled_in_for_point_and_series() {
         let mut point = points(workload, Thoroughness::Smoke).remove(0);
         point.insert(String::from("cache"), Value::Word(word.to_owned()));
         let series = &experiment.series["persistent"];
-        let plan = try_load_plan(workload, series, &point, Thoroughness::Scale(Scale::Full)).unwrap();
-        assert!(matches!(plan.arrival, Arrival::Closed { clients: 25, .. }), "{:?}", plan.arrival);
-        assert_eq!((plan.classes[0].body_bytes, plan.classes[0].kind), (1024, kind));
-        assert_eq!(plan.requests_per_connection, crate::load::plan::RequestsPerConnection::Fixed(7));
+        let plan =
+            try_load_plan(workload, series, &point, Thoroughness::Scale(Scale::Full)).unwrap();
+        assert!(
+            matches!(plan.arrival, Arrival::Closed { clients: 25, .. }),
+            "{:?}",
+            plan.arrival
+        );
+        assert_eq!(
+            (plan.classes[0].body_bytes, plan.classes[0].kind),
+            (1024, kind)
+        );
+        assert_eq!(
+            plan.requests_per_connection,
+            crate::load::plan::RequestsPerConnection::Fixed(7)
+        );
         assert_eq!((plan.warm_up_seconds, plan.measured_seconds), (20.0, 20.0));
     }
 }
@@ -77,11 +95,23 @@ fn the_estimate_grows_with_series_points_and_samples() {
     let workload = &experiment().workloads[0];
     let quick = workload_time(workload, 2, Thoroughness::Scale(Scale::Quick)).as_secs_f64();
     // Two series at four points of 1.1 s, and what starting them takes.
-    assert!((quick - (2.0 + 2.0 * 4.0 * (1.1 + EACH_RUN_SECONDS))).abs() < 1e-6, "{quick}");
+    assert!(
+        (quick - (EACH_WORKLOAD_SECONDS + 2.0 * 4.0 * (1.1 + EACH_RUN_SECONDS))).abs() < 1e-6,
+        "{quick}"
+    );
     let full = workload_time(workload, 1, Thoroughness::Scale(Scale::Full)).as_secs_f64();
     // Ten samples at six points of 60 s and six of 80 s.
-    assert!((full - (2.0 + 10.0 * (6.0 * 60.0 + 6.0 * 80.0 + 12.0 * EACH_RUN_SECONDS))).abs() < 1e-6, "{full}");
-    assert_eq!(workload_time(workload, 0, Thoroughness::Smoke), Duration::ZERO);
+    assert!(
+        (full
+            - (EACH_WORKLOAD_SECONDS + 10.0 * (6.0 * 60.0 + 6.0 * 80.0 + 12.0 * EACH_RUN_SECONDS)))
+            .abs()
+            < 1e-6,
+        "{full}"
+    );
+    assert_eq!(
+        workload_time(workload, 0, Thoroughness::Smoke),
+        Duration::ZERO
+    );
 }
 
 #[test]

@@ -44,10 +44,16 @@ pub fn check(experiment: &Experiment, text: &str) -> Vec<Problem> {
         if series.peer.is_none() && crate::peers::by_name(name).is_none() {
             problems.add_at(
                 line,
-                format!("series `{name}`: {}, and the series names no `peer`", no_peer(name)),
+                format!(
+                    "series `{name}`: {}, and the series names no `peer`",
+                    no_peer(name)
+                ),
             );
         }
-        if series.configuration.is_empty() && series.templates.is_none() && series.waiting_for.is_some() {
+        if series.configuration.is_empty()
+            && series.templates.is_none()
+            && series.waiting_for.is_some()
+        {
             problems.add_at(
                 line,
                 format!("series `{name}`: `waiting_for` needs a `configuration` or `templates` that carrick is asked about"),
@@ -66,7 +72,11 @@ pub fn check(experiment: &Experiment, text: &str) -> Vec<Problem> {
     let mut figures = BTreeSet::new();
     for figure in &experiment.figures {
         if !figures.insert(figure.id.clone()) {
-            problems.add("id", &figure.id, format!("there are two figures `{}`", figure.id));
+            problems.add(
+                "id",
+                &figure.id,
+                format!("there are two figures `{}`", figure.id),
+            );
         }
         check_figure(experiment, figure, &mut problems);
     }
@@ -92,19 +102,28 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
     for derived in &workload.derived {
         for series in [&derived.of, &derived.against] {
             if !workload.series.contains(series) {
-                wrong(format!("`{}` is derived of `{series}`, which is not one of its series", derived.name));
+                wrong(format!(
+                    "`{}` is derived of `{series}`, which is not one of its series",
+                    derived.name
+                ));
             }
         }
     }
     for name in &workload.series {
         let Some(series) = experiment.series.get(name) else {
-            wrong(format!("there is no series `{name}`: {}", list(experiment.series.keys())));
+            wrong(format!(
+                "there is no series `{name}`: {}",
+                list(experiment.series.keys())
+            ));
             continue;
         };
         let job = series.job.unwrap_or(workload.job);
         let peer = crate::peers::by_name(series.peer.as_deref().unwrap_or(name));
         if peer.is_some_and(|peer| !peer.jobs.contains(&job)) {
-            wrong(format!("series `{name}`: its peer does not do {}", job.name()));
+            wrong(format!(
+                "series `{name}`: its peer does not do {}",
+                job.name()
+            ));
         }
         let table = expression::overlay(
             &expression::overlay(&experiment.testbed, &workload.testbed),
@@ -119,18 +138,25 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
             Thoroughness::Scale(Scale::Quick),
         ] {
             for point in schedule::points(workload, thoroughness) {
-                if let Err(error) = schedule::try_load_plan(workload, series, &point, thoroughness) {
+                if let Err(error) = schedule::try_load_plan(workload, series, &point, thoroughness)
+                {
                     wrong(format!("series `{name}`: {error:#}"));
                     return;
                 }
-                let wan = workload.wan.as_deref().map(|wan| expression::interpolate(wan, &point));
+                let wan = workload
+                    .wan
+                    .as_deref()
+                    .map(|wan| expression::interpolate(wan, &point));
                 match wan {
                     Some(Err(error)) => {
                         wrong(format!("wan: {error:#}"));
                         return;
                     }
                     Some(Ok(wan)) if !experiment.wan.contains_key(&wan) => {
-                        wrong(format!("there is no network `{wan}`: {}", list(experiment.wan.keys())));
+                        wrong(format!(
+                            "there is no network `{wan}`: {}",
+                            list(experiment.wan.keys())
+                        ));
                         return;
                     }
                     _ => {}
@@ -151,7 +177,11 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
         .find(|workload| workload.ids().contains(&figure.workload.as_str()))
     else {
         let ids = experiment.workloads.iter().flat_map(Workload::ids);
-        wrong(format!("there is no workload `{}`: {}", figure.workload, list(ids)));
+        wrong(format!(
+            "there is no workload `{}`: {}",
+            figure.workload,
+            list(ids)
+        ));
         return;
     };
     let parameters = parameters_of(workload, &figure.workload);
@@ -161,19 +191,29 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
         .chain(figure.lines_by.iter().map(|name| (name, "lines_by")))
     {
         if name != SERIES && !parameters.contains(name) {
-            wrong(format!("{what}: the workload has no parameter `{name}`: {}", list(&parameters)));
+            wrong(format!(
+                "{what}: the workload has no parameter `{name}`: {}",
+                list(&parameters)
+            ));
         }
     }
     for (name, value) in &figure.only {
         let values = workload.parameters.get(name);
         if values.is_some_and(|parameter| !parameter.values.contains(value)) {
-            wrong(format!("where: `{name}` is never {}", expression::show(value)));
+            wrong(format!(
+                "where: `{name}` is never {}",
+                expression::show(value)
+            ));
         }
     }
     let metrics = metrics_of(experiment, workload, &figure.workload);
     for axis in std::iter::once(&figure.y).chain(&figure.columns) {
         if !metrics.contains(&axis.name) {
-            wrong(format!("the workload has no metric `{}`: {}", axis.name, list(&metrics)));
+            wrong(format!(
+                "the workload has no metric `{}`: {}",
+                axis.name,
+                list(&metrics)
+            ));
         }
     }
     for point in &figure.published.points {
@@ -181,7 +221,9 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
             && metric != &figure.y.name
             && !figure.columns.iter().any(|axis| &axis.name == metric)
         {
-            wrong(format!("a published point has the metric `{metric}`, which is not shown"));
+            wrong(format!(
+                "a published point has the metric `{metric}`, which is not shown"
+            ));
         }
     }
     let mut used: Vec<&String> = figure.series.iter().collect();
@@ -194,7 +236,10 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
     }
     for series in used {
         if !workload.series.contains(series) {
-            wrong(format!("the workload has no series `{series}`: {}", list(&workload.series)));
+            wrong(format!(
+                "the workload has no series `{series}`: {}",
+                list(&workload.series)
+            ));
         }
     }
 }
@@ -205,7 +250,11 @@ pub const SERIES: &str = "series";
 /// The parameters that cells of a workload have.
 fn parameters_of(workload: &Workload, id: &str) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = workload.parameters.keys().cloned().collect();
-    if workload.distribution.as_ref().is_some_and(|more| more.id == id) {
+    if workload
+        .distribution
+        .as_ref()
+        .is_some_and(|more| more.id == id)
+    {
         names.insert(String::from("percentile"));
     }
     if workload.by_class.as_ref().is_some_and(|more| more.id == id) {
@@ -216,7 +265,11 @@ fn parameters_of(workload: &Workload, id: &str) -> BTreeSet<String> {
 
 /// The metrics that cells of a workload can have.
 fn metrics_of(experiment: &Experiment, workload: &Workload, id: &str) -> BTreeSet<String> {
-    if workload.distribution.as_ref().is_some_and(|more| more.id == id) {
+    if workload
+        .distribution
+        .as_ref()
+        .is_some_and(|more| more.id == id)
+    {
         return metrics::OF_DISTRIBUTION.map(String::from).into();
     }
     if workload.by_class.as_ref().is_some_and(|more| more.id == id) {
@@ -233,7 +286,13 @@ fn metrics_of(experiment: &Experiment, workload: &Workload, id: &str) -> BTreeSe
     let first = schedule::points(workload, Thoroughness::Scale(Scale::Full));
     let plans = workload.series.iter().filter_map(|name| {
         let series = experiment.series.get(name)?;
-        schedule::try_load_plan(workload, series, first.first()?, Thoroughness::Scale(Scale::Full)).ok()
+        schedule::try_load_plan(
+            workload,
+            series,
+            first.first()?,
+            Thoroughness::Scale(Scale::Full),
+        )
+        .ok()
     });
     for LoadPlan { classes, .. } in plans {
         names.extend(classes.iter().map(|class| metrics::of_class(&class.name)));
@@ -261,7 +320,10 @@ impl Problems<'_> {
 
     fn line_of(&self, begins: &str) -> usize {
         let mut lines = self.text.lines();
-        lines.position(|line| line.trim().starts_with(begins)).unwrap_or(0) + 1
+        lines
+            .position(|line| line.trim().starts_with(begins))
+            .unwrap_or(0)
+            + 1
     }
 
     /// The line of `id = "…"` in a table of this kind.
@@ -282,14 +344,23 @@ impl Problems<'_> {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
 }
 
 fn no_peer(name: &str) -> String {
-    format!("there is no peer `{name}`: {}", list(crate::peers::PEERS.iter().map(|peer| peer.name)))
+    format!(
+        "there is no peer `{name}`: {}",
+        list(crate::peers::PEERS.iter().map(|peer| peer.name))
+    )
 }
 
 fn list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+    let names: Vec<String> = names
+        .into_iter()
+        .map(|name| name.as_ref().to_owned())
+        .collect();
     format!("there are {}", names.join(", "))
 }
