@@ -11,7 +11,12 @@ NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl 
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 
-.PHONY: run build test lint deny bench man deb fuzz clean need-rust
+NEEDED_TO_LAB = $(NEEDED_TO_BUILD) ip=iproute2 taskset=util-linux nginx=nginx-light haproxy=haproxy squid=squid \
+	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+# Where the results and the report of the laboratory go.
+LAB_RESULTS ?= lab-results
+
+.PHONY: run build test lint deny bench lab man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -39,6 +44,12 @@ deny: need-rust
 bench: build
 	@scripts/need $(NEEDED_TO_BENCH)
 	$(RELEASE) lab bench $(BENCH)
+
+# The papers' experiments, a quick look at each in about ten minutes, and their report. Needs root. The report is drawn also
+# when something failed, and says what.
+lab: build
+	@scripts/need $(NEEDED_TO_LAB)
+	$(RELEASE) lab run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(RELEASE) lab report $(LAB_RESULTS) && exit $$ended
 
 man: build
 	@mkdir -p target/man target/completions

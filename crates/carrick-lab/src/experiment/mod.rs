@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod progress;
 pub mod results;
 pub mod runner;
+pub mod sample;
 pub mod schedule;
 pub mod spec;
 pub mod store;

@@ -5,30 +5,25 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::bed::{self, Bed};
 use super::derived::{self, Outcomes};
 use super::expression::{Point, interpolate, show_point};
-use super::forwarding::{self, Ends};
+use super::forwarding::Ends;
 use super::members::{Filter, Member, State, Tools};
-use super::metered::{self, Metered};
-use super::metrics;
+use super::metered::Metered;
 use super::progress::Progress;
-use super::results::{Cell, ExperimentResults, Sample, Scale};
+use super::results::{Cell, ExperimentResults, Scale};
+use super::sample;
 use super::schedule;
 use super::spec::{Amount, Cores, Effort, Experiment, Thoroughness, Workload};
 use super::store::Store;
 use crate::bench::machine::Machine;
 use crate::content::mix;
-use crate::load::outcome::LoadOutcome;
-use crate::load::plan::Route;
-use crate::peers::Family;
 use crate::testbed::TestbedPlan;
 use crate::testbed::cores::{CorePair, Placement};
 
-/// How long a proxy may take until it listens.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Measured again in the shortest of runs, where nothing was completed.
 const SMOKE_SECONDS_MAX: f64 = 10.0;
 /// Cores kept busy by programs outside the test bed, from which on a reader is told.
@@ -60,6 +55,8 @@ pub struct Session {
     store: Store,
     started: Instant,
     outcomes: Outcomes,
+    /// The workload that is being measured: what follows from its cells is still to be added.
+    current: Option<usize>,
     /// What was measured until now.
     pub results: ExperimentResults,
 }
@@ -114,6 +111,7 @@ impl Session {
             store,
             started: Instant::now(),
             outcomes: Outcomes::default(),
+            current: None,
             results,
         })
     }
@@ -159,7 +157,7 @@ impl Session {
         self.store.begin()?;
         let mut beds: Vec<Bed> = Vec::new();
         for index in 0..self.experiment.workloads.len() {
-            self.measure_workload(index, &mut beds, progress).await?;
+            Box::pin(self.measure_workload(index, &mut beds, progress)).await?;
             self.save()?;
         }
         for bed in &mut beds {
@@ -175,17 +173,7 @@ impl Session {
     /// When they cannot be saved.
     pub fn end(&mut self, early: Option<String>) -> Result<()> {
         self.results.ended_early = early;
-        let is_derived = |id: &str| self.results.cells.iter().any(|cell| cell.workload == id);
-        let left: Vec<Workload> = self
-            .experiment
-            .workloads
-            .iter()
-            .filter(|workload| workload.ids()[1..].iter().all(|id| !is_derived(id)))
-            .cloned()
-            .collect();
-        for workload in left {
-            self.derive(&workload);
-        }
+        self.derive();
         self.save()?;
         self.store.save_samples(&self.results)
     }
@@ -213,6 +201,7 @@ impl Session {
         let effort = workload.effort(self.options.thoroughness);
         let points = self.points(&workload)?;
         self.outcomes = Outcomes::default();
+        self.current = Some(index);
         let first = self.results.cells.len();
         for point in &points {
             for member in &members {
@@ -242,14 +231,14 @@ impl Session {
                         String::from("failed before")
                     } else {
                         let bed = self.bed(beds, member, &workload, progress).await?;
-                        self.one(bed, &workload, member, point, &effort, round, index)
+                        Box::pin(self.one(bed, &workload, member, point, &effort, round, index))
                             .await?
                     };
                     progress.step(time, &format!("{what}: {said}"));
                 }
             }
         }
-        self.derive(&workload);
+        self.derive();
         Ok(())
     }
 
@@ -328,14 +317,14 @@ impl Session {
         let network = bed::network(&self.experiment, workload, point, &addresses, seed)?;
         let counts = bed.connect(network).await?;
         self.note_network(counts);
-        let mut measured = measure_one(bed, workload, member, point, effort, seed).await;
-        if self.options.thoroughness == Thoroughness::Smoke && is_too_short(&measured) {
+        let mut measured = sample::measure(bed, workload, member, point, effort, seed).await;
+        if self.options.thoroughness == Thoroughness::Smoke && sample::is_too_short(&measured) {
             // Busy machines are slow: what a test wants to know is whether it works, not how fast.
             let longer = Effort {
                 measured_seconds: Amount::Number(SMOKE_SECONDS_MAX),
                 ..effort.clone()
             };
-            measured = measure_one(bed, workload, member, point, &longer, seed).await;
+            measured = sample::measure(bed, workload, member, point, &longer, seed).await;
         }
         bed.check()?;
         let said = match measured {
@@ -364,7 +353,7 @@ impl Session {
             client: addresses.client,
             server: addresses.server,
         };
-        let sample = sample(&metered, workload, ends);
+        let sample = sample::metrics_of(&metered, workload, ends);
         if let Some(cpu) = &metered.cpu {
             if cpu.foreign_cores > FOREIGN_CORES_NOISY {
                 self.note("noisy: at times, programs outside the test bed kept more than a tenth of a core busy");
@@ -374,7 +363,7 @@ impl Session {
             }
         }
         let cell = &mut self.results.cells[index];
-        if let Some(failure) = failure(&metered.outcome) {
+        if let Some(failure) = sample::failure(&metered.outcome) {
             cell.failure = Some(failure.clone());
             return format!("FAILED: {failure}");
         }
@@ -385,8 +374,12 @@ impl Session {
         format!("{rate:.1} requests/s, {latency:.1} ms")
     }
 
-    /// Adds what follows from the cells of a workload, once it is measured as far as it will be.
-    fn derive(&mut self, workload: &Workload) {
+    /// Adds what follows from the cells of the current workload, which is measured as far as it will be.
+    fn derive(&mut self) {
+        let Some(index) = self.current.take() else {
+            return;
+        };
+        let workload = &self.experiment.workloads[index];
         derived::compare(workload, &mut self.results.cells, &self.outcomes);
         let further = derived::further_cells(workload, &self.results.cells, &self.outcomes);
         self.results.cells.extend(further);
@@ -414,13 +407,6 @@ impl Session {
     }
 }
 
-fn is_too_short(measured: &Result<Metered>) -> bool {
-    measured.as_ref().is_ok_and(|metered| {
-        let mut classes = metered.outcome.classes.iter();
-        metered.outcome.failures() == 0 && classes.any(|class| class.completed == 0)
-    })
-}
-
 fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {
     let (waiting_for, failure) = match &member.state {
         State::Ready => (None, None),
@@ -436,130 +422,3 @@ fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {
         failure,
     }
 }
-
-/// Starts the proxy, makes the load, and stops the proxy.
-async fn measure_one(
-    bed: &Bed,
-    workload: &Workload,
-    member: &Member,
-    point: &Point,
-    effort: &Effort,
-    seed: u64,
-) -> Result<Metered> {
-    let testbed = &bed.testbed;
-    let addresses = testbed.addresses();
-    let origin = addresses.origin_http();
-    let mut variables: BTreeMap<String, String> = bed::further_origins(workload, &addresses)
-        .into_iter()
-        .collect();
-    variables.insert(
-        String::from("configuration"),
-        member.series.configuration.clone(),
-    );
-    let route = match (member.peer.family, member.job) {
-        (Family::Routed, _) => Route::Direct {
-            address: origin,
-            host: None,
-        },
-        (_, crate::peers::Job::Forward) => Route::Forward {
-            proxy: addresses.proxy_for(member.job),
-            origin: origin.to_string(),
-        },
-        (_, job) => Route::Direct {
-            address: addresses.proxy_for(job),
-            host: Some(origin.to_string()),
-        },
-    };
-    let plan = schedule::load_plan(workload, &member.series, point, effort, route, seed)?;
-    let mut service = member.peer.start_with(
-        member.job,
-        &origin.to_string(),
-        testbed,
-        &member.programs,
-        &variables,
-    )?;
-    let measured = match &mut service {
-        None => metered::run(testbed, &plan, workload.capture).await,
-        Some(service) => {
-            service
-                .wait_until_listening(member.job.port(), START_TIMEOUT)
-                .await?;
-            let before = service.connections()?.accepted;
-            let measured = tokio::select! {
-                measured = metered::run(testbed, &plan, workload.capture) => measured,
-                ended = service.ended() => Err(ended),
-            };
-            // A proxy that has died explains more than what the load makes of it.
-            service.check()?;
-            let accepted = service.connections()?.accepted - before;
-            if accepted == 0 && measured.is_ok() {
-                bail!(
-                    "no connection reached {}: what was measured is not its work",
-                    member.peer.name
-                );
-            }
-            measured
-        }
-    };
-    if let Some(service) = service {
-        service.stop().await;
-    }
-    measured
-}
-
-fn sample(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
-    let mut sample = metrics::of_load(&metered.outcome);
-    if let Some(cpu) = &metered.cpu {
-        metrics::add_busy(&mut sample, cpu.utilization_percent() / 100.0);
-    }
-    for (name, value) in [
-        ("data_per_ack", metered.server.data_per_ack()),
-        (
-            "timeouts_per_1000_packets",
-            metered.server.timeouts_per_1000_packets(),
-        ),
-    ] {
-        if let Some(value) = value {
-            sample.insert(name.to_owned(), value);
-        }
-    }
-    if workload.capture {
-        forwarding::add(&mut sample, &forwarding::delays(&metered.packets, ends));
-    }
-    sample
-}
-
-/// What was wrong with a load, in words; `None`: nothing.
-fn failure(outcome: &LoadOutcome) -> Option<String> {
-    let completed: u64 = outcome.classes.iter().map(|class| class.completed).sum();
-    let failed: Vec<String> = outcome
-        .classes
-        .iter()
-        .filter(|class| !class.failed.is_empty())
-        .map(|class| {
-            let kinds: Vec<String> = class
-                .failed
-                .iter()
-                .map(|(kind, count)| format!("{kind} {count}"))
-                .collect();
-            let first = class.first_failure.as_deref().unwrap_or("not told");
-            format!(
-                "class {}: {} (the first: {first})",
-                class.name,
-                kinds.join(", ")
-            )
-        })
-        .collect();
-    if !failed.is_empty() {
-        return Some(format!(
-            "{} of {} requests failed: {}",
-            outcome.failures(),
-            outcome.failures() + completed,
-            failed.join("; ")
-        ));
-    }
-    (completed == 0).then(|| String::from("no request was completed while it was measured"))
-}
-
-#[cfg(test)]
-mod tests;

@@ -21,11 +21,10 @@ fn chosen(only: &[&str]) -> Result<Vec<(String, Vec<String>, usize)>> {
 
 #[test]
 fn a_workload_brings_its_figures_and_a_figure_its_workload() {
-    let gets = vec![(String::from("rosu-2002"), vec![String::from("gets")], 8)];
+    let gets = [(String::from("rosu-2002"), vec![String::from("gets")], 8)];
     assert_eq!(chosen(&["gets"]).unwrap(), gets);
-    let one = vec![(String::from("rosu-2002"), vec![String::from("gets")], 1)];
-    assert_eq!(chosen(&["figure-11"]).unwrap()[0].1, one[0].1);
-    let table = vec![(
+    assert_eq!(chosen(&["figure-11"]).unwrap()[0].1, ["gets"]);
+    let table = [(
         String::from("satellite-2003"),
         vec![String::from("losses")],
         1,

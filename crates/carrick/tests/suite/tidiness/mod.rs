@@ -7,11 +7,12 @@ mod markdown;
 use std::path::{Path, PathBuf};
 
 /// Directories that are made, not written.
-const MADE: [&str; 6] = [
+const MADE: [&str; 7] = [
     "target",
     ".git",
     "corpus",
     "bench-results",
+    "lab-results",
     "artifacts",
     "coverage",
 ];
