@@ -65,7 +65,7 @@ pub enum Command {
     Doctor,
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
-    Lab(carrick_lab::cli::Lab),
+    Lab(Box<carrick_lab::cli::Lab>),
     /// Write the man pages, the shell completions, or the reference of the configuration.
     #[command(hide = true, subcommand)]
     Generate(Generate),
@@ -123,7 +123,7 @@ pub fn main() -> ExitCode {
             Command::Run(arguments) => commands::run::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor => commands::doctor::run(),
-            Command::Lab(lab) => carrick_lab::cli::main(lab),
+            Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),
         },
         Err(error) => {

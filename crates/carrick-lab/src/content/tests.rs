@@ -1,3 +1,4 @@
+//! That bodies are repeatable, and that every kind of harm to them is noticed.
 use super::*;
 
 /// A body as a server would send it, in pieces.

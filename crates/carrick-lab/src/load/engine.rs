@@ -214,7 +214,7 @@ impl<'run> Engine<'run> {
             slot.conversation.ask(request, &self.setup.targets);
         } else {
             self.close(number);
-            let length = self.setup.lengths.next();
+            let length = self.setup.lengths.draw();
             self.slots[number].conversation.connecting(request, length);
             if let Err((call, error)) = self.connect(number) {
                 let words = format!("{call} to {}: {error}", self.setup.address);

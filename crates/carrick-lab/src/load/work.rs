@@ -77,7 +77,7 @@ impl Work {
     }
 
     /// The next request.
-    pub fn next(&mut self) -> Request {
+    pub fn draw(&mut self) -> Request {
         let number = self.weights.choose(&mut self.chance);
         let class = &self.classes[number];
         let chance = &mut self.chance;
@@ -195,7 +195,7 @@ impl Lengths {
     }
 
     /// Of the next connection: one at least.
-    pub fn next(&mut self) -> u32 {
+    pub fn draw(&mut self) -> u32 {
         match &self.rule {
             Rule::Fixed(count) => *count,
             Rule::Random(weighted) => {

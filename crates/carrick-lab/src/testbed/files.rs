@@ -54,3 +54,6 @@ fn explain(done: io::Result<()>, path: &Path) -> Result<()> {
         anyhow::Error::from(error).context(format!("cannot write {}{hint}", path.display()))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,9 @@
 //! The load generator over loopback: what it asks for, and that it notices whatever is done to the bytes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
 
 #[path = "load/server.rs"]
 mod server;

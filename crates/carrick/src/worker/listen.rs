@@ -47,6 +47,19 @@ impl Accepting {
 /// # Errors
 /// Says which call failed on which address, and what can be done.
 pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    bind_socket(address, Sharing::Workers)
+}
+
+/// With whom a listening socket may share its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// With every socket of this user that asks for it, too: the other workers', but also another carrick's.
+    Workers,
+    /// With nobody.
+    Nobody,
+}
+
+fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
     let made = || -> Result<Socket, (&'static str, io::Error)> {
         let socket = Socket::new(
             Domain::for_address(address),
@@ -64,7 +77,7 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
             .set_reuse_address(true)
             .map_err(|e| ("setsockopt SO_REUSEADDR", e))?;
         socket
-            .set_reuse_port(true)
+            .set_reuse_port(sharing == Sharing::Workers)
             .map_err(|e| ("setsockopt SO_REUSEPORT", e))?;
         socket
             .set_tcp_nodelay(true)
@@ -98,6 +111,8 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     let mut workers: Vec<Bound> = (0..plan.workers).map(|_| Bound::new()).collect();
     for listener in &plan.listeners {
         let mut address = listener.address;
+        // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before.
+        drop(bind_socket(address, Sharing::Nobody)?);
         for bound in &mut workers {
             let socket = bind(address)?;
             address = socket.local_addr()?;

@@ -47,6 +47,9 @@ impl Scratch {
             buffer.clear();
             buffer.shrink_to(2 * BUFFER_BYTES);
         }
+        // A connection may have ended within a head: whoever borrows the set next begins at the beginning.
+        self.request_head.restart();
+        self.response_head.restart();
     }
 }
 

@@ -118,3 +118,20 @@ fn mistakes_are_explained() {
         assert!(error.contains("plan.toml"), "{error}");
     }
 }
+
+#[test]
+fn the_plan_in_the_documentation_can_be_run() {
+    let page = include_str!("../../../../../docs/lab/load.md");
+    let (_, section) = page.split_once("## A plan").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let example: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect();
+    let plan = parse(&example.join("\n")).unwrap();
+    assert_eq!(plan.classes.len(), 3);
+    assert_eq!(
+        plan.requests_per_connection,
+        RequestsPerConnection::Fixed(1)
+    );
+}

@@ -51,7 +51,7 @@ impl Batches {
             orders.push_back(Order::Wake(client.deadline_ns, (number as u64) << 1));
         }
         for place in 0..self.batch {
-            let mut request = self.work.next();
+            let mut request = self.work.draw();
             request.begun_ns = now_ns;
             orders.push_back(Order::Begin(number * self.batch + place, request));
         }

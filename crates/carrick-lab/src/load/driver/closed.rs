@@ -21,7 +21,7 @@ impl Closed {
     }
 
     fn begin(&mut self, slot: usize, now_ns: u64, orders: &mut Orders) {
-        let mut request = self.work.next();
+        let mut request = self.work.draw();
         request.begun_ns = now_ns;
         orders.push_back(Order::Begin(slot, request));
     }

@@ -72,7 +72,7 @@ impl Open {
                 return;
             };
             self.begun += 1;
-            let mut request = self.work.next();
+            let mut request = self.work.draw();
             request.begun_ns = due_ns;
             orders.push_back(Order::Begin(slot, request));
         }

@@ -37,7 +37,7 @@ impl Pages {
     }
 
     fn begin_page(&mut self, number: usize, now_ns: u64, orders: &mut Orders) {
-        let mut page = self.work.next();
+        let mut page = self.work.draw();
         page.begun_ns = now_ns;
         page.page = self.clients[number].serial;
         self.clients[number] = Client {

@@ -66,8 +66,8 @@ fn take(plan: &LoadPlan, thread: u64, count: usize) -> (Vec<Request>, Vec<u32>) 
     let mut work = Work::new(plan, thread);
     let mut lengths = Lengths::new(plan, thread);
     (
-        (0..count).map(|_| work.next()).collect(),
-        (0..count).map(|_| lengths.next()).collect(),
+        (0..count).map(|_| work.draw()).collect(),
+        (0..count).map(|_| lengths.draw()).collect(),
     )
 }
 

@@ -1,4 +1,9 @@
 //! For tests of the load generator: a small origin by the emulator's rules, and a relay that harms what it relays.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

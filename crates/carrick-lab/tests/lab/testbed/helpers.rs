@@ -1,0 +1,150 @@
+//! The meter of the proxy's CPU, and the laboratory's own programs inside: WAN emulator, origin, load.
+
+use super::*;
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_meter_sees_what_a_spinner_uses() {
+    skip_unless!();
+    let Ok(pair) = CorePair::parse("0,1") else {
+        eprintln!("SKIPPED: needs two cores");
+        return;
+    };
+    // A process of its own for the meter: placing moves the whole process, and other tests run in this one.
+    let mut bed = build(Layout::Direct, |_| {});
+    let error = Meter::start(&bed).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("a core of its own"), "{error}");
+    bed.place(Placement::Separate(pair)).unwrap();
+    let calibration = bed.calibrate(Duration::from_millis(500)).await.unwrap();
+    for spinner in &calibration.spinners {
+        // Others' work on a busy machine can only add to it.
+        assert!(
+            spinner.metered_share > spinner.used_share - 0.03,
+            "{spinner:?}"
+        );
+    }
+    assert_eq!(bed.background_share(), calibration.idle_busy_share);
+    let meter = Meter::start(&bed).unwrap();
+    let used = tokio::task::spawn_blocking(move || {
+        carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
+        carrick_lab::load::spin::spin(0.5, Duration::from_millis(500))
+    })
+    .await
+    .unwrap();
+    let cpu = meter.finish().unwrap();
+    assert!(
+        cpu.core_busy_seconds > used.as_secs_f64() - 0.02,
+        "{cpu:?} {used:?}"
+    );
+    assert!(cpu.core_busy_seconds <= cpu.wall_seconds + cpu.resolution_seconds());
+    bed.place(Placement::Shared).unwrap();
+    assert_eq!(bed.background_share(), 0.0, "it was of another placement");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_wan_needs_a_router_and_a_failed_start_leaves_the_kernel_forwarding() {
+    skip_unless!();
+    let direct = build(Layout::Direct, |_| {});
+    let error = direct
+        .start_wan(&WanSpec::default())
+        .await
+        .map(|_| ())
+        .unwrap_err();
+    assert!(error.to_string().contains("`routed`"), "{error}");
+    // This test's own program is no laboratory, so what is started as emulator fails.
+    let routed = build(Layout::Routed, |_| {});
+    let error = routed
+        .start_wan(&WanSpec::default())
+        .await
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("the WAN emulator ended"),
+        "{error}"
+    );
+    let (near, far) = connect(
+        &routed.client,
+        &routed.server,
+        routed.addresses().origin_http(),
+    );
+    transfer(far, near);
+}
+
+/// Whether the laboratory that is tested has a subcommand with this option.
+pub fn has_part(subcommand: &str, option: &str) -> bool {
+    let help = Command::new(LAB)
+        .args([subcommand, "--help"])
+        .output()
+        .unwrap();
+    let has = String::from_utf8_lossy(&help.stdout).contains(option);
+    if !has {
+        eprintln!("SKIPPED: this build has no `carrick lab {subcommand} {option}`");
+    }
+    has
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_wan_takes_the_place_of_the_routers_kernel_and_counts() {
+    skip_unless!();
+    if !has_part("wan", "--counts") {
+        return;
+    }
+    let mut bed = build(Layout::Routed, |plan| plan.offloads = false);
+    bed.set_program(PathBuf::from(LAB));
+    let addresses = bed.addresses();
+    let spec = WanSpec {
+        seed: 7,
+        rules: vec![Rule {
+            from: Some(addresses.server_subnet),
+            path: Path {
+                delay_ms: 30.0,
+                loss: 0.02,
+                ..Path::default()
+            },
+            ..Rule::default()
+        }],
+    };
+    let mut wan = bed.start_wan(&spec).await.unwrap();
+    let before = TcpCounters::read(&bed.server).unwrap();
+    let started = Instant::now();
+    let (near, far) = connect(&bed.client, &bed.server, addresses.origin_http());
+    assert!(started.elapsed() >= Duration::from_millis(30));
+    transfer(far, near);
+    let counters = TcpCounters::read(&bed.server).unwrap().since(&before);
+    let now = wan.counts().await.unwrap();
+    assert!(now.rules[0].packets > 0 && now.unmatched > 0, "{now:?}");
+    let counts = wan.stop().await.unwrap();
+    let lost = counts.rules[0].lost_first + counts.rules[0].lost_next;
+    assert!(lost > 0 && counts.overruns == 0, "{counts:?}");
+    assert!(counters.retransmitted > 0, "{counters:?}");
+    assert!(counters.data_out >= (BYTES / 1448) as u64, "{counters:?}");
+    // The kernel forwards again, without delay.
+    let (near, far) = connect(&bed.client, &bed.server, addresses.origin_http());
+    transfer(far, near);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn load_and_origin_find_each_other() {
+    skip_unless!();
+    if !has_part("origin", "--listen") || !has_part("load", "--plan") {
+        return;
+    }
+    for layout in LAYOUTS {
+        let mut bed = build(layout, |_| {});
+        bed.set_program(PathBuf::from(LAB));
+        let address = bed.addresses().origin_http();
+        let arguments = [String::from("--listen"), address.to_string()];
+        let origin = bed.start_origin(&arguments).await.unwrap();
+        let plan: LoadPlan = toml::from_str(&format!(
+            "measured_seconds = 0.5\nroute.direct.address = \"{address}\"\n\
+             arrival.closed.clients = 2\n[[class]]\nname = \"some\"\nbody_bytes = 10000\n"
+        ))
+        .unwrap();
+        let outcome = bed.run_load(&plan).await.unwrap();
+        assert_eq!(outcome.failures(), 0, "{outcome:?}");
+        assert!(outcome.classes[0].completed > 10, "{outcome:?}");
+        // Nobody listens there any more.
+        origin.stop().await;
+        let outcome = bed.run_load(&plan).await;
+        assert!(outcome.map_or(true, |outcome| outcome.failures() > 0));
+    }
+}

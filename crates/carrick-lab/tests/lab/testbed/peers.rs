@@ -1,0 +1,122 @@
+//! The proxies that are compared start in both layouts and do their jobs.
+
+use super::*;
+
+fn get(bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
+    let host = bed.addresses().origin_http();
+    let mut stream = bed
+        .client
+        .inside(|| Ok(TcpStream::connect(to)?))
+        .unwrap_or_else(|error| panic!("{to}: {error:#}"));
+    stream.set_read_timeout(Some(LONGEST_RUN)).unwrap();
+    write!(
+        stream,
+        "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    let text = String::from_utf8_lossy(&response[..response.len().min(300)]).into_owned();
+    assert!(text.starts_with("HTTP/1.1 200"), "{to} {target}: {text}");
+    let end = response
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    response.split_off(end + 4)
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
+    skip_unless!("nginx", "curl");
+    let carrick = std::path::Path::new(LAB).with_file_name("carrick");
+    let missing = |family: Family| match family {
+        Family::Carrick => !carrick.is_file(),
+        Family::Haproxy | Family::Squid => why_skipped(&[family.name()]).is_some(),
+        Family::Routed | Family::Nginx => false,
+    };
+    let peers: Vec<_> = PEERS
+        .into_iter()
+        .filter(|peer| !missing(peer.family))
+        .collect();
+    for peer in PEERS.iter().filter(|peer| missing(peer.family)) {
+        eprintln!("SKIPPED: {} is not here", peer.name);
+    }
+    let programs = Programs::locate(&peers, &carrick, None).unwrap();
+    for layout in LAYOUTS {
+        let bed = build(layout, |_| {});
+        let addresses = bed.addresses();
+        let mut origin = start_origin(&[50_000], &bed, &programs).unwrap();
+        origin
+            .wait_until_listening(addresses.origin_http().port(), LONGEST_RUN)
+            .await
+            .unwrap();
+        let expected = get_from_origin(&bed);
+        for peer in &peers {
+            for job in peer.jobs {
+                if programs.why_not(peer, *job).is_some() {
+                    continue;
+                }
+                let tunnel_origin = addresses.origin_http().to_string();
+                let service = peer.start(*job, &tunnel_origin, &bed, &programs).unwrap();
+                let Some(mut service) = service else {
+                    assert_eq!(peer.family, Family::Routed);
+                    continue;
+                };
+                service
+                    .wait_until_listening(job.port(), LONGEST_RUN)
+                    .await
+                    .unwrap_or_else(|error| panic!("{layout:?} {}: {error:#}", peer.name));
+                let target = match job {
+                    Job::Forward => format!("http://{}/50000", addresses.origin_http()),
+                    Job::Switch | Job::Tunnel => String::from("/50000"),
+                };
+                let got = get(&bed, addresses.proxy_for(*job), &target);
+                assert!(got == expected, "{layout:?} {} {}", peer.name, job.name());
+                service.stop().await;
+            }
+        }
+    }
+}
+
+/// By curl, as a user would in `carrick lab testbed`.
+fn get_from_origin(bed: &Testbed) -> Vec<u8> {
+    let url = format!("http://{}/50000", bed.addresses().origin_http());
+    let output = Command::new("ip")
+        .args(["netns", "exec", bed.client.name(), "curl", "-sf", &url])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout.len(), 50_000);
+    output.stdout
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn experiments_can_replace_templates_and_give_them_values() {
+    skip_unless!("nginx");
+    let folder = tempfile::tempdir().unwrap();
+    let template = "daemon off; user root; pid {{directory}}/own.pid; error_log stderr error; events {}\n\
+        stream {} # {{colour}}\n";
+    // Without the http module's parts it serves nothing: what matters is that the value got there.
+    fs::write(
+        folder.path().join("nginx.conf"),
+        template.replace("stream {}", ""),
+    )
+    .unwrap();
+    let nginx = PEERS.into_iter().find(|peer| peer.name == "nginx").unwrap();
+    let programs =
+        Programs::locate(&[nginx], std::path::Path::new("none"), Some(folder.path())).unwrap();
+    let bed = build(Layout::Direct, |_| {});
+    let error = nginx
+        .start(Job::Switch, "", &bed, &programs)
+        .map(|_| ())
+        .unwrap_err();
+    assert!(format!("{error:#}").contains("`colour`"), "{error:#}");
+    let variables = BTreeMap::from([(String::from("colour"), String::from("green"))]);
+    let service = nginx
+        .start_with(Job::Switch, "", &bed, &programs, &variables)
+        .unwrap()
+        .unwrap();
+    let written = fs::read_to_string(bed.directory().join("nginx.conf")).unwrap();
+    assert!(written.contains("# green"), "{written}");
+    service.stop().await;
+}
