@@ -20,11 +20,12 @@ pub const ALWAYS: [&str; 12] = [
     "timeouts_per_1000_packets",
 ];
 
-/// Metrics of the proxy's core.
-pub const OF_METER: [&str; 3] = [
+/// Metrics of the proxy's core; and how many cores programs outside the test bed kept busy meanwhile.
+pub const OF_METER: [&str; 4] = [
     "cpu_us_per_request",
     "utilization_percent",
     "cpu_percent_per_request",
+    "foreign_cores",
 ];
 
 /// Metrics of packets seen at the proxy's devices.

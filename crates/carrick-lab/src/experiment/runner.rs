@@ -24,6 +24,8 @@ use crate::content::mix;
 use crate::testbed::TestbedPlan;
 use crate::testbed::cores::{CorePair, Placement};
 
+/// One packet in so many that the emulated network may refuse before a reader is told.
+const REFUSED_SHARE_INVERSE: u64 = 1000;
 /// Measured again in the shortest of runs, where nothing was completed.
 const SMOKE_SECONDS_MAX: f64 = 10.0;
 /// Cores kept busy by programs outside the test bed, from which on a reader is told.
@@ -88,10 +90,7 @@ impl Session {
                 Thoroughness::Smoke => Scale::Quick,
             },
             command: options.command.clone(),
-            started_unix_seconds: SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs(),
+            started_unix_seconds: now_unix_seconds(),
             took_seconds: 0.0,
             seed: options.seed,
             congestion_control: plan.congestion,
@@ -154,6 +153,7 @@ impl Session {
     /// When the test bed, a server or the disk fails. A proxy that fails is no error: its cell says so.
     pub async fn measure(&mut self, progress: &mut Progress) -> Result<()> {
         self.started = Instant::now();
+        self.results.started_unix_seconds = now_unix_seconds();
         self.store.begin()?;
         let mut beds: Vec<Bed> = Vec::new();
         for index in 0..self.experiment.workloads.len() {
@@ -292,6 +292,11 @@ impl Session {
                 checked.worst_error_percent()
             );
             progress.say(&format!("the meter: {text}"));
+            if checked.idle_busy_share >= bed::QUIET_SHARE {
+                let text = "the proxy's core was busy with something else when its background was measured: the figures of CPU are not to be trusted";
+                progress.say(text);
+                self.note(text);
+            }
             self.results.meter = text;
         } else if self.results.meter.is_empty() && placement == Placement::Shared {
             self.results.meter = String::from("not used: everything shared the cores");
@@ -356,7 +361,7 @@ impl Session {
         let sample = sample::metrics_of(&metered, workload, ends);
         if let Some(cpu) = &metered.cpu {
             if cpu.foreign_cores > FOREIGN_CORES_NOISY {
-                self.note("noisy: at times, programs outside the test bed kept more than a tenth of a core busy");
+                self.note("noisy: at times, programs outside the test bed kept more than a tenth of a core busy (see `foreign_cores` in the samples)");
             }
             if cpu.backlog_dropped > 0 {
                 self.note("the kernel dropped packets because a core's queue was full (net.core.netdev_max_backlog)");
@@ -390,7 +395,9 @@ impl Session {
         if counts.overruns > 0 {
             self.note("the emulated network lost packets that it should not have lost: the machine was too slow for it");
         }
-        if counts.refused > 0 {
+        let packets = counts.unmatched + counts.rules.iter().map(|rule| rule.packets).sum::<u64>();
+        // A few are always refused: what devices send by themselves when they come up.
+        if counts.refused * REFUSED_SHARE_INVERSE > packets {
             self.note("the emulated network could not send some packets on");
         }
     }
@@ -405,6 +412,11 @@ impl Session {
         self.results.took_seconds = self.started.elapsed().as_secs_f64();
         self.store.save(&self.results)
     }
+}
+
+fn now_unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
 }
 
 fn empty_cell(workload: &Workload, member: &Member, point: &Point) -> Cell {

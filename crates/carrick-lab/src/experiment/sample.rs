@@ -100,6 +100,7 @@ pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample 
     let mut sample = metrics::of_load(&metered.outcome);
     if let Some(cpu) = &metered.cpu {
         metrics::add_busy(&mut sample, cpu.utilization_percent() / 100.0);
+        sample.insert(String::from("foreign_cores"), cpu.foreign_cores);
     }
     for (name, value) in [
         ("data_per_ack", metered.server.data_per_ack()),
