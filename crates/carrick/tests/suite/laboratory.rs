@@ -170,7 +170,7 @@ fn a_proxy_that_dies_in_the_middle_fails_its_cell_and_the_run_goes_on() {
     // carrick, which is killed soon after it began to serve.
     let mortal = out.path().join("mortal-carrick");
     let script = format!(
-        "#!/bin/sh\ncase $1 in run) exec timeout -s KILL 1 {CARRICK} \"$@\" ;; *) exec {CARRICK} \"$@\" ;; esac\n"
+        "#!/bin/sh\ncase $1 in run) exec timeout -s KILL 0.35 {CARRICK} \"$@\" ;; *) exec {CARRICK} \"$@\" ;; esac\n"
     );
     fs::write(&mortal, script).unwrap();
     fs::set_permissions(&mortal, fs::Permissions::from_mode(0o755)).unwrap();
