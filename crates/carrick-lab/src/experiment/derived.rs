@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::expression::Point;
-use super::metrics::{Merged, merged, of_one_class};
+use super::metrics::{Merged, completed_bytes, merged, of_one_class};
 use super::results::{Cell, Sample, Value};
 use super::spec::{Derived, How, Workload};
 use crate::load::outcome::LoadOutcome;
@@ -11,12 +11,20 @@ use crate::load::outcome::LoadOutcome;
 /// The outcomes of the load, by series and point, in the order of the samples.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    by_cell: Vec<(String, Point, Vec<LoadOutcome>)>,
+    by_cell: Vec<(String, Point, Vec<Outcome>)>,
+}
+
+/// An outcome, and the length of a body (or page) of each of its classes.
+#[derive(Debug)]
+struct Outcome {
+    of: LoadOutcome,
+    class_bytes: Vec<u64>,
 }
 
 impl Outcomes {
     /// Keeps one more.
-    pub fn add(&mut self, series: &str, point: &Point, outcome: LoadOutcome) {
+    pub fn add(&mut self, series: &str, point: &Point, of: LoadOutcome, class_bytes: Vec<u64>) {
+        let outcome = Outcome { of, class_bytes };
         let known = self
             .by_cell
             .iter_mut()
@@ -34,7 +42,7 @@ impl Outcomes {
             .by_cell
             .iter()
             .find(|(of, at, _)| of == series && at == point)?;
-        let classes = &outcomes.get(sample)?.classes;
+        let classes = &outcomes.get(sample)?.of.classes;
         Some(merged(classes.iter().map(|class| &class.latency)))
     }
 }
@@ -93,7 +101,7 @@ fn one(
 pub fn further_cells(workload: &Workload, cells: &[Cell], outcomes: &Outcomes) -> Vec<Cell> {
     let mut further = Vec::new();
     for cell in cells.iter().filter(|cell| cell.workload == workload.id) {
-        let own: &[LoadOutcome] = outcomes
+        let own: &[Outcome] = outcomes
             .by_cell
             .iter()
             .find(|(of, at, _)| *of == cell.series && *at == cell.parameters)
@@ -144,18 +152,13 @@ fn with(cell: &Cell, workload: &str, parameter: &str, value: f64, samples: Vec<S
     }
 }
 
-fn at_percentile(outcome: &LoadOutcome, percentile: f64) -> Option<Sample> {
-    let latency = merged(outcome.classes.iter().map(|class| &class.latency));
+fn at_percentile(outcome: &Outcome, percentile: f64) -> Option<Sample> {
+    let latency = merged(outcome.of.classes.iter().map(|class| &class.latency));
     if latency.count == 0 {
         return None;
     }
-    let bytes: f64 = outcome
-        .classes
-        .iter()
-        .map(|class| class.body_bytes as f64)
-        .sum();
     let latency_ms = latency.percentile_ms(percentile);
-    let each = bytes / latency.count as f64;
+    let each = completed_bytes(&outcome.of, &outcome.class_bytes) / latency.count as f64;
     Some(BTreeMap::from([
         (String::from("latency_ms"), latency_ms),
         (
@@ -165,15 +168,14 @@ fn at_percentile(outcome: &LoadOutcome, percentile: f64) -> Option<Sample> {
     ]))
 }
 
-/// By the length of a body, ascending: one sample for each outcome.
-fn classes(outcomes: &[LoadOutcome]) -> BTreeMap<u64, Vec<Sample>> {
+/// By the length of a body, ascending: one sample for each outcome that has one.
+fn classes(outcomes: &[Outcome]) -> BTreeMap<u64, Vec<Sample>> {
     let mut by_bytes: BTreeMap<u64, Vec<Sample>> = BTreeMap::new();
     for outcome in outcomes {
-        for class in outcome.classes.iter().filter(|class| class.completed > 0) {
-            by_bytes
-                .entry(class.body_bytes / class.completed)
-                .or_default()
-                .push(of_one_class(class, outcome.measured_seconds));
+        for (class, bytes) in outcome.of.classes.iter().zip(&outcome.class_bytes) {
+            let sample = of_one_class(class, *bytes, outcome.of.measured_seconds);
+            let samples = by_bytes.entry(*bytes).or_default();
+            samples.extend(Some(sample).filter(|sample| !sample.is_empty()));
         }
     }
     by_bytes

@@ -24,6 +24,8 @@ const LINES_QUOTED: usize = 4;
 pub struct Metered {
     /// By the load generator.
     pub outcome: LoadOutcome,
+    /// The length of a body (or page) of each class, in the order of the outcome.
+    pub class_bytes: Vec<u64>,
     /// By the meter of the proxy's core, if it has one to itself.
     pub cpu: Option<ProxyCpu>,
     /// Of the server's TCP.
@@ -91,6 +93,7 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
             metered.with_context(|| format!("the load did not begin: {}", last_lines(&said)))?;
         Ok(Metered {
             outcome,
+            class_bytes: plan.classes.iter().map(|class| class.body_bytes).collect(),
             cpu,
             server,
             packets,

@@ -47,12 +47,13 @@ pub fn of_class(class: &str) -> String {
     format!("latency_{}_mean_ms", class.replace('-', "_"))
 }
 
-/// The metrics of the load; latencies only if anything was completed.
+/// The metrics of the load, given the length of a body (or page) of each class; latencies only if anything was completed.
 #[must_use]
-pub fn of_load(outcome: &LoadOutcome) -> Sample {
+pub fn of_load(outcome: &LoadOutcome, class_bytes: &[u64]) -> Sample {
     let mut sample = Sample::new();
     let seconds = outcome.measured_seconds;
-    let bytes: f64 = outcome
+    // What was received, also of bodies that were not complete at the end.
+    let received: f64 = outcome
         .classes
         .iter()
         .map(|class| class.body_bytes as f64)
@@ -62,7 +63,7 @@ pub fn of_load(outcome: &LoadOutcome) -> Sample {
         "connections_per_second".into(),
         outcome.connections as f64 / seconds,
     );
-    sample.insert("throughput_bytes_per_second".into(), bytes / seconds);
+    sample.insert("throughput_bytes_per_second".into(), received / seconds);
     sample.insert("failures".into(), outcome.failures() as f64);
     let latency = merged(outcome.classes.iter().map(|class| &class.latency));
     if latency.count > 0 {
@@ -77,7 +78,8 @@ pub fn of_load(outcome: &LoadOutcome) -> Sample {
             ),
             (
                 "download_bytes_per_second",
-                bytes / (latency.count as f64 * latency.mean_ms / 1000.0),
+                completed_bytes(outcome, class_bytes)
+                    / (latency.count as f64 * latency.mean_ms / 1000.0),
             ),
         ] {
             sample.insert(name.into(), value);
@@ -95,17 +97,26 @@ pub fn of_load(outcome: &LoadOutcome) -> Sample {
     sample
 }
 
-/// The metrics of one class alone.
+/// Bytes of the bodies (or pages) that were completed: downloads are measured by their own length, not by what happened to
+/// arrive while it was measured.
 #[must_use]
-pub fn of_one_class(class: &ClassOutcome, measured_seconds: f64) -> Sample {
+pub fn completed_bytes(outcome: &LoadOutcome, class_bytes: &[u64]) -> f64 {
+    outcome
+        .classes
+        .iter()
+        .zip(class_bytes)
+        .map(|(class, bytes)| class.latency.count as f64 * *bytes as f64)
+        .sum()
+}
+
+/// The metrics of one class alone, with bodies of so many bytes.
+#[must_use]
+pub fn of_one_class(class: &ClassOutcome, class_bytes: u64, measured_seconds: f64) -> Sample {
     let mut sample = Sample::new();
     if class.latency.count > 0 {
-        let spent_seconds = class.latency.count as f64 * class.latency.mean_ms / 1000.0;
+        let rate = class_bytes as f64 / (class.latency.mean_ms / 1000.0);
         sample.insert("latency_mean_ms".into(), class.latency.mean_ms);
-        sample.insert(
-            "download_bytes_per_second".into(),
-            class.body_bytes as f64 / spent_seconds,
-        );
+        sample.insert("download_bytes_per_second".into(), rate);
         sample.insert(
             "requests_per_second".into(),
             class.completed as f64 / measured_seconds,

@@ -293,7 +293,7 @@ impl Session {
             );
             progress.say(&format!("the meter: {text}"));
             if checked.idle_busy_share >= bed::QUIET_SHARE {
-                let text = "the proxy's core was busy with something else when its background was measured: the figures of CPU are not to be trusted";
+                let text = "the proxy's core was busy with something else when its background was measured: there are no figures of CPU, or none to be trusted";
                 progress.say(text);
                 self.note(text);
             }
@@ -375,7 +375,8 @@ impl Session {
         let rate = metered.outcome.requests_per_second();
         let latency = sample.get("latency_mean_ms").copied().unwrap_or_default();
         cell.samples.push(sample);
-        self.outcomes.add(&member.name, point, metered.outcome);
+        self.outcomes
+            .add(&member.name, point, metered.outcome, metered.class_bytes);
         format!("{rate:.1} requests/s, {latency:.1} ms")
     }
 

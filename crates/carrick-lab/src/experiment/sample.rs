@@ -17,7 +17,10 @@ use super::spec::{Effort, Workload};
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::Route;
 use crate::peers::{Family, Job};
+use crate::testbed::ProxyCpu;
 
+/// With a larger background, what is left of the core's busy time is not the proxy's.
+const BACKGROUND_SHARE_MAX: f64 = 0.2;
 /// How long a proxy may take until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -97,8 +100,8 @@ pub async fn measure(
 /// The metrics of what was measured.
 #[must_use]
 pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
-    let mut sample = metrics::of_load(&metered.outcome);
-    if let Some(cpu) = &metered.cpu {
+    let mut sample = metrics::of_load(&metered.outcome, &metered.class_bytes);
+    if let Some(cpu) = metered.cpu.as_ref().filter(|cpu| is_trusted(cpu)) {
         metrics::add_busy(&mut sample, cpu.utilization_percent() / 100.0);
         sample.insert(String::from("foreign_cores"), cpu.foreign_cores);
     }
@@ -117,6 +120,12 @@ pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample 
         forwarding::add(&mut sample, &forwarding::delays(&metered.packets, ends));
     }
     sample
+}
+
+/// Whether the figures of a core say anything: not if it was busy with something else when its background was measured.
+#[must_use]
+pub fn is_trusted(cpu: &ProxyCpu) -> bool {
+    cpu.background_share < BACKGROUND_SHARE_MAX
 }
 
 /// What was wrong with a load, in words; `None`: nothing.

@@ -69,7 +69,7 @@ fn cell(series: &str, outcome: &LoadOutcome) -> Cell {
     Cell {
         workload: String::from("w"),
         series: series.to_owned(),
-        samples: vec![crate::experiment::metrics::of_load(outcome)],
+        samples: vec![crate::experiment::metrics::of_load(outcome, &[1000])],
         ..Cell::default()
     }
 }
@@ -83,8 +83,8 @@ fn series_are_compared_sample_by_sample() {
     );
     let mut cells = vec![cell("routed", &routed), cell("split", &split)];
     let mut outcomes = Outcomes::default();
-    outcomes.add("routed", &Point::new(), routed);
-    outcomes.add("split", &Point::new(), split);
+    outcomes.add("routed", &Point::new(), routed, vec![1000]);
+    outcomes.add("split", &Point::new(), split, vec![1000]);
     compare(&experiment.workloads[0], &mut cells, &outcomes);
     // 1,000 bytes in 30 ms against 40 ms.
     assert!((cells[1].samples[0]["gos"] - 1.0 / 3.0).abs() < 1e-9);
@@ -104,7 +104,7 @@ fn percentiles_and_classes_become_cells() {
     };
     let cells = vec![waiting, cell("split", &split)];
     let mut outcomes = Outcomes::default();
-    outcomes.add("split", &Point::new(), split);
+    outcomes.add("split", &Point::new(), split, vec![1000]);
     let further = further_cells(&experiment.workloads[0], &cells, &outcomes);
     let names: Vec<(&str, &str)> = further
         .iter()

@@ -38,7 +38,7 @@ fn rates_latencies_and_cpu_follow_from_the_outcome() {
         connections: 20,
         late: 0,
     };
-    let mut sample = of_load(&outcome);
+    let mut sample = of_load(&outcome, &[50, 150]);
     add_busy(&mut sample, 0.5);
     for (name, value) in [
         ("requests_per_second", 10.0),
@@ -49,8 +49,8 @@ fn rates_latencies_and_cpu_follow_from_the_outcome() {
         ("latency_miss_mean_ms", 3.0),
         ("latency_p50_ms", 1.0),
         ("latency_p99_ms", 3.0),
-        // 4,000 bytes in 20 requests of 2 ms.
-        ("download_bytes_per_second", 100_000.0),
+        // 20 requests of 100 bytes on average, each of 2 ms on average; more was received than was completed.
+        ("download_bytes_per_second", 50_000.0),
         ("utilization_percent", 50.0),
         ("cpu_us_per_request", 50_000.0),
         ("cpu_percent_per_request", 5.0),
@@ -70,7 +70,7 @@ fn without_a_response_there_is_no_latency() {
         classes: vec![ClassOutcome::default()],
         ..LoadOutcome::default()
     };
-    let mut sample = of_load(&outcome);
+    let mut sample = of_load(&outcome, &[100]);
     add_busy(&mut sample, 0.1);
     assert!(!sample.contains_key("latency_mean_ms"));
     assert!(!sample.contains_key("cpu_us_per_request"));
