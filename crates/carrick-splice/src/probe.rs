@@ -47,6 +47,7 @@ pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
     vec![
         feature("engine copy", try_copy()),
         feature("engine pipe", try_pipe(pipe_bytes)),
+        feature("engine socket", crate::socket::probe()),
         feature("pipe size", try_pipe_size(pipe_bytes)),
         feature("local copy by tee", try_tee(pipe_bytes)),
     ]

@@ -1,0 +1,186 @@
+//! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
+
+use super::shared::Direction;
+use super::{SocketEngine, tcp_info};
+use libbpf_rs::{MapCore, MapFlags};
+use socket2::SockRef;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
+/// the receiver to read (see `has_room` in bpf/socket.bpf.c).
+const BACKLOG_MAX: u64 = 1 << 20;
+
+/// Why a splice does not go to the kernel.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// As many splices as can be are there already.
+    Full,
+    /// The kernel did not take one of the sockets, mostly because its connection is not established any more.
+    Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
+}
+
+/// A place for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
+pub(crate) struct Joint {
+    engine: Arc<SocketEngine>,
+    place: u32,
+    cookies: [u64; 2],
+    in_map: [bool; 2],
+}
+
+impl Joint {
+    /// Puts both sockets into the kernel's hands, which leaves everything to the process yet. Nobody may be writing to
+    /// them, and nothing that was received may be half read. If only one could be put there, the joint is not whole, and
+    /// what the kernel has left to the process must be taken before it is dropped.
+    pub(crate) fn new(
+        engine: &Arc<SocketEngine>,
+        sockets: [&TcpStream; 2],
+    ) -> Result<Joint, Refusal> {
+        let place = engine.take_place().ok_or(Refusal::Full)?;
+        let mut joint = Joint {
+            engine: Arc::clone(engine),
+            place,
+            cookies: [0; 2],
+            in_map: [false; 2],
+        };
+        match joint.fill(sockets) {
+            // What is dropped here has no socket in the map.
+            Err(error) if !joint.in_map[0] => Err(Refusal::Kernel(error)),
+            _ => Ok(joint),
+        }
+    }
+
+    /// Whether both sockets are in the kernel's hands.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.in_map == [true; 2]
+    }
+
+    fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
+        for side in [0, 1] {
+            let way = self.way(side);
+            way.clear();
+            way.begin(tcp_info::base_bytes(sockets[1 - side])?, BACKLOG_MAX);
+        }
+        for side in [0, 1] {
+            let cookie = rustix::net::sockopt::socket_cookie(sockets[side])?;
+            self.cookies[side] = cookie;
+            let index = self.index(side).to_ne_bytes();
+            self.engine
+                .places
+                .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            let descriptor = u64::try_from(sockets[side].as_raw_fd()).unwrap_or(u64::MAX);
+            self.engine
+                .sockets
+                .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
+                .map_err(io::Error::other)?;
+            self.in_map[side] = true;
+        }
+        Ok(())
+    }
+
+    fn index(&self, side: usize) -> u32 {
+        2 * self.place + u32::from(side == 1)
+    }
+
+    /// What comes from this side.
+    fn way(&self, side: usize) -> Direction<'_> {
+        self.engine.directions.get(self.index(side))
+    }
+
+    /// Bytes from this side that the kernel has handed on.
+    pub(crate) fn forwarded_bytes(&self, side: usize) -> u64 {
+        self.way(side).forwarded_bytes()
+    }
+
+    /// Bytes from this side that were left to the process.
+    pub(crate) fn passed_bytes(&self, side: usize) -> u64 {
+        self.way(side).passed_bytes()
+    }
+
+    /// Tells the kernel how many of these bytes the process has written to the other side. When it is all of them, the
+    /// kernel goes on.
+    pub(crate) fn set_relayed_bytes(&self, side: usize, bytes: u64) {
+        self.way(side).set_relayed_bytes(bytes);
+    }
+
+    /// Whether the kernel may hand on what comes from this side.
+    pub(crate) fn set_redirecting(&self, side: usize, redirecting: bool) {
+        self.way(side).set_redirecting(redirecting);
+    }
+
+    /// Bytes from this side that the kernel has handed on and that `receiver`'s TCP does not have yet. `None` if the
+    /// receiver's connection is gone, and they with it.
+    ///
+    /// Exact while nothing more is handed on: after bytes were left to the process, until it has relayed them.
+    pub(crate) fn backlog_bytes(
+        &self,
+        side: usize,
+        receiver: &TcpStream,
+    ) -> io::Result<Option<u64>> {
+        let way = self.way(side);
+        let given = way.receiver_base() + way.forwarded_bytes() + way.relayed_bytes();
+        Ok(tcp_info::written_bytes(receiver)?.map(|written| given.saturating_sub(written)))
+    }
+
+    /// Whether what this socket receives is still in the kernel's hands.
+    pub(crate) fn is_in_map(&self, side: usize) -> bool {
+        self.in_map[side]
+    }
+
+    /// Takes a socket out of the kernel's hands, if the process has taken everything that was left to it: `taken_bytes`.
+    /// `Ok(false)` if there is more; it must be taken first. Nothing may wait for this socket's TCP.
+    ///
+    /// A socket that is taken out while the program looks at a piece for it loses that piece, and what was left to the
+    /// process and not taken (`sk_psock_verdict_recv`, `sk_psock_drop`). So it is stilled before: with a high low-water
+    /// mark, what arrives rests in its queue and the program is not asked (`tcp_data_ready`), and setting the mark takes
+    /// the socket's lock, so that afterwards no program is under way.
+    pub(crate) fn take_out(
+        &mut self,
+        side: usize,
+        socket: &TcpStream,
+        taken_bytes: u64,
+    ) -> io::Result<bool> {
+        self.set_redirecting(side, false);
+        let room = SockRef::from(socket).recv_buffer_size()?;
+        tcp_info::set_receive_low_water(socket, i32::try_from(room).unwrap_or(i32::MAX))?;
+        let is_taken = self.passed_bytes(side) == taken_bytes;
+        if is_taken {
+            self.remove(side);
+        }
+        // Whatever arrived meanwhile is announced by this.
+        tcp_info::set_receive_low_water(socket, 1)?;
+        if is_taken && self.passed_bytes(side) != taken_bytes {
+            return Err(io::Error::other("bytes came in while it was taken out"));
+        }
+        Ok(is_taken)
+    }
+
+    fn remove(&mut self, side: usize) {
+        // Both fail only if the socket has left the map by itself, having been closed or reset.
+        let _ = self.engine.sockets.delete(&self.index(side).to_ne_bytes());
+        let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+        self.in_map[side] = false;
+    }
+}
+
+impl Drop for Joint {
+    fn drop(&mut self) {
+        for side in [0, 1] {
+            self.set_redirecting(side, false);
+            if self.in_map[side] {
+                self.remove(side);
+            } else if self.cookies[side] != 0 {
+                let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+            }
+        }
+        self.engine.give_place(self.place);
+    }
+}
+
+/// Whether a connection is gone altogether.
+pub(crate) fn is_closed(socket: &TcpStream) -> bool {
+    tcp_info::is_closed(socket)
+}

@@ -1,0 +1,115 @@
+//! What the kernel tells about one TCP socket: how much it was given, its state, and its name in maps.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
+const STATE: usize = 0;
+const BYTES_ACKED: usize = 120;
+
+/// `TCP_CLOSE` (net/tcp_states.h).
+const CLOSED: u8 = 7;
+
+/// So often the counts are read again if an acknowledgement came in between.
+const TRIES: usize = 64;
+
+/// Bytes that the socket's TCP was given to send since it exists, in the unit of the verdict program: acknowledged and
+/// unacknowledged ones. `None` if the connection is gone. Never more than it was; less only while acknowledgements come
+/// faster than one can look.
+pub(super) fn written_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    Ok(measure(socket)?.map(|(bytes, _)| bytes))
+}
+
+/// The same, exactly, or an error. Nobody may write meanwhile.
+pub(super) fn base_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    match measure(socket)? {
+        Some((bytes, true)) => Ok(bytes),
+        Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+/// The bytes, and whether no acknowledgement came in between.
+fn measure(socket: &impl AsFd) -> io::Result<Option<(u64, bool)>> {
+    let mut bytes = 0;
+    for _ in 0..TRIES {
+        let Some(acked) = acked_bytes(socket)? else {
+            return Ok(None);
+        };
+        bytes = acked + unacked_bytes(socket)?;
+        match acked_bytes(socket)? {
+            Some(again) if again == acked => return Ok(Some((bytes, true))),
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+    Ok(Some((bytes, false)))
+}
+
+/// Whether the connection is gone altogether.
+pub(super) fn is_closed(socket: &impl AsFd) -> bool {
+    info(socket).is_ok_and(|info| info[STATE] == CLOSED)
+}
+
+fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    let info = info(socket)?;
+    let (_, rest) = info.split_at(BYTES_ACKED);
+    let (acked, _) = rest.split_at(8);
+    Ok((info[STATE] != CLOSED).then(|| u64::from_ne_bytes(acked.try_into().unwrap_or_default())))
+}
+
+#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
+fn info(socket: &impl AsFd) -> io::Result<[u8; 256]> {
+    let mut info = [0; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if (length as usize) < BYTES_ACKED + 8 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(info)
+}
+
+#[expect(unsafe_code, reason = "no library has this ioctl for sockets")]
+fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (which is TIOCOUTQ, linux/sockios.h) writes one int, which lives for the call.
+    let outcome =
+        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(super) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
+    let size = std::mem::size_of_val(&bytes) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
