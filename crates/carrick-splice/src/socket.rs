@@ -39,8 +39,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Splices that can be in the kernel at a time; further ones go through the process. One costs about half a kilobyte of
-/// kernel memory for as long as the engine is loaded.
+/// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
+/// memory for as long as the engine is loaded.
 pub const SPLICES_MAX: u32 = 8192;
 
 /// Why the engine cannot be used here.
@@ -56,15 +56,16 @@ pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
 impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
     /// (`CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`), and a splice over loopback with a slow receiver and a half-close
-    /// arrives whole. Takes some tens of milliseconds; blocks. Does nothing if it is loaded already.
+    /// arrives whole. At most `splices_max` splices are in the kernel at a time ([`SPLICES_MAX`] is a good number); further
+    /// ones go through the process. Takes some tens of milliseconds; blocks. Does nothing if it is loaded already.
     ///
     /// # Errors
     /// Why not.
-    pub fn load(&self) -> Result<(), Unavailable> {
+    pub fn load(&self, splices_max: u32) -> Result<(), Unavailable> {
         if self.0.get().is_some() {
             return Ok(());
         }
-        let engine = Arc::new(SocketEngine::load(SPLICES_MAX)?);
+        let engine = Arc::new(SocketEngine::load(splices_max.max(1))?);
         self_test::run(&SocketService(Arc::new(OnceLock::from(Arc::clone(
             &engine,
         )))))
@@ -165,7 +166,7 @@ fn explain(error: &libbpf_rs::Error) -> Unavailable {
 /// The engine on this machine, for `carrick doctor` and the like.
 pub(crate) fn probe() -> io::Result<String> {
     let service = SocketService::default();
-    service.load().map_err(io::Error::other)?;
+    service.load(1).map_err(io::Error::other)?;
     Ok("the kernel hands bytes on (BPF sk_skb); its self-test passed".into())
 }
 

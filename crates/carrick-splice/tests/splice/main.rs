@@ -12,6 +12,8 @@ mod exchanges;
 mod faults;
 mod local_copies;
 mod pools;
+mod socket;
+mod socket_ends;
 mod support;
 mod timeouts;
 mod unsplicing;

@@ -1,12 +1,12 @@
 //! Connections, bytes and clocks for the tests.
 
-use carrick_splice::{Choice, Counters, PoolLimits, Splicer};
+use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +14,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Every way to ask for an engine.
 pub const CHOICES: [Choice; 3] = [Choice::Copy, Choice::Pipe, Choice::Auto];
+
+/// Every way to ask for an engine that works both ways.
+pub const EXCHANGE_CHOICES: [Choice; 4] =
+    [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 /// Longer than anything here should ever wait: what waits longer hangs.
 pub const HANG: Duration = Duration::from_secs(30);
@@ -38,7 +42,23 @@ pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
 
 /// A splicer with counters of its own.
 pub fn splicer() -> Splicer {
-    Splicer::new(PoolLimits::default(), Arc::new(Counters::default()))
+    Splicer::with_socket(
+        PoolLimits::default(),
+        Arc::new(Counters::default()),
+        socket_service().clone(),
+    )
+}
+
+/// The socket engine of this process; if it cannot be loaded, what asks for it goes through the process.
+pub fn socket_service() -> &'static SocketService {
+    static SERVICE: OnceLock<SocketService> = OnceLock::new();
+    SERVICE.get_or_init(|| {
+        let service = SocketService::default();
+        if let Err(because) = service.load(SPLICES_MAX) {
+            eprintln!("SKIPPED, what tests the socket engine: {because}");
+        }
+        service
+    })
 }
 
 /// Four sockets: `sender` is connected to `from`, `to` to `receiver`.
