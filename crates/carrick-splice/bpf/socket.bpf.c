@@ -36,7 +36,7 @@ struct tcp_sock {
 	__u32 write_seq;
 } __attribute__((preserve_access_index));
 
-// The sockets: those of splice n at 2n and 2n + 1. The process sets the sizes of all three when it loads them.
+// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of all three when it loads them.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 2);
@@ -99,7 +99,7 @@ int splice_verdict(struct __sk_buff *skb)
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
-	__u32 *place, own, peer;
+	__u32 *place, own, peer, shelter;
 	int fits = 0;
 
 	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
@@ -115,6 +115,12 @@ int splice_verdict(struct __sk_buff *skb)
 	way = bpf_map_lookup_elem(&directions, &own);
 	if (!way)
 		return SK_PASS;
+	// The process takes this socket out of the map, with which everything is lost that waits here.
+	shelter = *(volatile __u32 *)&way->shelter;
+	if (shelter && bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) == SK_PASS) {
+		way->sheltered_bytes += bytes;
+		return SK_PASS;
+	}
 	// What the process holds must not be overtaken.
 	if (!*(volatile __u32 *)&way->redirecting ||
 	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)

@@ -5,6 +5,7 @@ pub(crate) mod joint;
 mod kernel;
 mod self_test;
 mod shared;
+mod shelter;
 mod tcp_info;
 
 #[expect(
@@ -33,6 +34,7 @@ mod skeleton {
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
 use shared::Directions;
+use shelter::Shelter;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
@@ -103,6 +105,7 @@ pub(crate) struct SocketEngine {
     places: MapHandle,
     directions: Directions,
     splices_max: u32,
+    shelter: Mutex<Shelter>,
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
@@ -122,7 +125,7 @@ impl SocketEngine {
         let sockets_max = 2 * splices_max;
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::SocketSkelBuilder::default().open(&mut object)?;
-        open.maps.sockets.set_max_entries(sockets_max)?;
+        open.maps.sockets.set_max_entries(sockets_max + 1)?;
         open.maps.places.set_max_entries(sockets_max)?;
         open.maps.directions.set_max_entries(sockets_max)?;
         let loaded = open.load()?;
@@ -130,8 +133,12 @@ impl SocketEngine {
             .progs
             .splice_verdict
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
+        let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
         Ok(SocketEngine {
-            sockets: MapHandle::try_from(&loaded.maps.sockets)?,
+            shelter: Mutex::new(
+                Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
+            ),
+            sockets,
             places: MapHandle::try_from(&loaded.maps.places)?,
             directions: Directions::map(loaded.maps.directions.as_fd(), sockets_max)
                 .map_err(libbpf_rs::Error::from)?,

@@ -143,28 +143,23 @@ impl<'a> Exchange<'a> {
                 // One socket could not be taken: the other one comes back.
                 self.splicer.counters().reason(Reason::SocketRefused).add(1);
                 match kernel.let_go(side, [from, to], flow, &self.splicer) {
-                    Ok(true) => cx.waker().wake_by_ref(),
-                    Ok(false) => kernel.look_again(cx),
-                    Err(fault) => return Step::Fault(fault),
+                    Ok(()) => {
+                        cx.waker().wake_by_ref();
+                        Step::Yield
+                    }
+                    Err(fault) => Step::Fault(fault),
                 }
-                Step::Blocked(Side::From)
             }
             Step::Ended(ended) if self.failed.is_none() && !kernel.is_end_passed(side) => {
                 // A socket that has sent its end, receives the peer's, and is still in the map would lose what was left
                 // to the process (`tcp_time_wait`, `sock_map_unhash`): it leaves before.
                 if kernel.is_in_map(1 - side) && !other.is_ended() {
-                    match kernel.let_go(1 - side, [to, from], other, &self.splicer) {
-                        // What was taken has to be written.
-                        Ok(true) => cx.waker().wake_by_ref(),
-                        Ok(false) => {
-                            kernel.look_again(cx);
-                            return Step::Blocked(Side::To);
-                        }
-                        Err(fault) => {
-                            self.fail(!a_to_b, fault);
-                            return Step::Blocked(Side::To);
-                        }
+                    if let Err(fault) = kernel.let_go(1 - side, [to, from], other, &self.splicer) {
+                        self.fail(!a_to_b, fault);
+                        return Step::Blocked(Side::To);
                     }
+                    // What was taken has to be written.
+                    cx.waker().wake_by_ref();
                 }
                 kernel.set_end_passed(side);
                 match sys::shutdown_write(to) {
@@ -219,10 +214,11 @@ impl<'a> Exchange<'a> {
             let ends = self.ends(a_to_b);
             let splicer = self.splicer.clone();
             let flow = self.flow_mut(a_to_b);
-            // Of a connection that has failed, nothing more can be had.
-            !kernel.is_in_map(side)
-                || flow.is_ended()
-                || kernel.let_go(side, ends, flow, &splicer).unwrap_or(true)
+            !kernel.is_in_map(side) || flow.is_ended() || {
+                // Of a connection that has failed, nothing more can be had.
+                let _ = kernel.let_go(side, ends, flow, &splicer);
+                true
+            }
         })
     }
 

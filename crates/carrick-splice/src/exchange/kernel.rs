@@ -17,10 +17,6 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// event tells.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// So often a connection may get ahead of the process while it is taken out of the kernel's hands; then others have
-/// their turn.
-const TAKE_OUT_TRIES: usize = 8;
-
 /// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
 /// socket 0 to socket 1.
 pub(super) struct Kernel {
@@ -210,38 +206,36 @@ impl Kernel {
         self.ways[side].is_end_passed = true;
     }
 
-    /// Takes a socket out of the kernel's hands: what it receives goes through the process from now on. False if it has
-    /// to be tried again. Nothing may wait for this socket's own TCP.
+    /// Takes a socket out of the kernel's hands: what it receives goes through the process from now on. Nothing may wait for
+    /// this socket's own TCP.
     pub(super) fn let_go(
         &mut self,
         side: usize,
         [from, to]: [&TcpStream; 2],
         flow: &mut Flow,
         splicer: &Splicer,
-    ) -> Result<bool, Fault> {
-        self.joint.set_redirecting(side, false);
-        for _ in 0..TAKE_OUT_TRIES {
+    ) -> Result<(), Fault> {
+        let taken_before = self.ways[side].taken_before;
+        let sheltered = self.joint.take_out(side, from, |joint| {
             flow.take_all(&Ends {
                 splicer,
                 from,
                 to,
                 prefix: &[],
-                kernel: self.part(side),
+                kernel: Some(KernelPart {
+                    joint,
+                    side,
+                    taken_before,
+                }),
             })?;
-            let taken_bytes = flow.taken_bytes() - self.ways[side].taken_before;
-            let is_out = self
-                .joint
-                .take_out(side, from, taken_bytes)
-                .map_err(|error| fault(Side::From, "setsockopt", error))?;
-            if is_out {
-                // The kernel's backlog goes first; and splice(2) may be used again.
-                self.ways[side].is_drained = false;
-                flow.set_choice(Choice::Auto);
-                self.count(side, flow, splicer.counters());
-                return Ok(true);
-            }
-        }
-        Ok(false)
+            Ok(flow.taken_bytes() - taken_before)
+        })?;
+        flow.hold_more(splicer, &sheltered);
+        // The kernel's backlog goes first; and splice(2) may be used again, once nothing is held.
+        self.ways[side].is_drained = false;
+        flow.set_choice(Choice::Auto);
+        self.count(side, flow, splicer.counters());
+        Ok(())
     }
 
     /// Bytes of both directions that are on their way inside the kernel; `None` if a connection is gone.

@@ -3,7 +3,7 @@
 use super::held::{Held, InPipe};
 use super::{Ends, Flow, from_fault};
 use crate::local_copy::Sink;
-use crate::{Engine, Fault, Reason, sys};
+use crate::{Engine, Fault, Reason, Splicer, sys};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
@@ -188,18 +188,35 @@ impl Flow {
                 Err(error) => break Err(from_fault("recv")(error)),
             }
         };
-        if bytes.is_empty() {
-            ends.splicer.put_buffer(buffer);
-        } else {
-            // The buffer's place in the count of those in use goes to what is held now.
-            ends.splicer.shrink(&mut buffer, 0..0);
+        ends.splicer.put_buffer(buffer);
+        self.hold_vector(ends.splicer, bytes);
+        outcome
+    }
+
+    /// Takes note of bytes that somebody else has taken from the sender. They come after what is held.
+    pub(crate) fn hold_more(&mut self, splicer: &Splicer, more: &[u8]) {
+        if more.is_empty() {
+            return;
+        }
+        let mut bytes = match &self.held {
+            Held::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
+            _ => Vec::new(),
+        };
+        self.release(splicer);
+        bytes.extend_from_slice(more);
+        self.note_taken(more.len());
+        self.hold_vector(splicer, bytes);
+    }
+
+    fn hold_vector(&mut self, splicer: &Splicer, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            splicer.counters().buffers_in_use.add(1);
             self.held = Held::Buffer {
                 start: 0,
                 end: bytes.len(),
                 buffer: bytes.into_boxed_slice(),
             };
         }
-        outcome
     }
 
     /// Reads one piece from the sender for the local copy only.

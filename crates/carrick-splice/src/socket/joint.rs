@@ -2,16 +2,26 @@
 
 use super::shared::Direction;
 use super::{SocketEngine, tcp_info};
+use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
 /// the receiver to read (see `has_room` in bpf/socket.bpf.c).
 const BACKLOG_MAX: u64 = 1 << 20;
+
+/// The receive window that a socket needs, so that it can be stilled: one that is nearly closed asks the program whatever
+/// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
+const WINDOW_MIN: i32 = 256 << 10;
+
+/// How long a worker of the kernel may take to put what was left to the process where it can be read; how often to look.
+const TAKE_OUT_MAX: Duration = Duration::from_secs(1);
+const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 
 /// Why a splice does not go to the kernel.
 #[derive(Debug)]
@@ -58,6 +68,9 @@ impl Joint {
     }
 
     fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
+        for socket in sockets {
+            make_room(socket)?;
+        }
         for side in [0, 1] {
             let way = self.way(side);
             way.clear();
@@ -130,32 +143,52 @@ impl Joint {
         self.in_map[side]
     }
 
-    /// Takes a socket out of the kernel's hands, if the process has taken everything that was left to it: `taken_bytes`.
-    /// `Ok(false)` if there is more; it must be taken first. Nothing may wait for this socket's TCP.
+    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take_all` takes what the kernel has left
+    /// to the process and tells how many bytes that are since the beginning; it is called until it is everything.
+    /// Nothing may wait for this socket's own TCP.
     ///
-    /// A socket that is taken out while the program looks at a piece for it loses that piece, and what was left to the
-    /// process and not taken (`sk_psock_verdict_recv`, `sk_psock_drop`). So it is stilled before: with a high low-water
-    /// mark, what arrives rests in its queue and the program is not asked (`tcp_data_ready`), and setting the mark takes
-    /// the socket's lock, so that afterwards no program is under way.
+    /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
+    /// the program looks at in that moment is lost (`sk_psock_verdict_recv`). So from the beginning what comes goes to the
+    /// shelter; and the socket is stilled: with a high low-water mark, what arrives rests in its queue and the program is
+    /// not asked (`tcp_data_ready`). Setting the mark takes the socket's lock, so that afterwards no program is under way
+    /// that knows of nothing.
     pub(crate) fn take_out(
         &mut self,
         side: usize,
         socket: &TcpStream,
-        taken_bytes: u64,
-    ) -> io::Result<bool> {
+        mut take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let fault = |source| Fault {
+            side: Side::From,
+            call: "setsockopt",
+            source,
+        };
+        let engine = Arc::clone(&self.engine);
+        let mut shelter = engine
+            .shelter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.set_redirecting(side, false);
-        let room = SockRef::from(socket).recv_buffer_size()?;
-        tcp_info::set_receive_low_water(socket, i32::try_from(room).unwrap_or(i32::MAX))?;
-        let is_taken = self.passed_bytes(side) == taken_bytes;
-        if is_taken {
-            self.remove(side);
+        self.way(side).set_shelter(2 * engine.splices_max);
+        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        // What is left to the process does not grow any more.
+        let deadline = Instant::now() + TAKE_OUT_MAX;
+        while take_all(self)? != self.passed_bytes(side) {
+            // A worker of the kernel is about to put it into the queue.
+            if is_closed(socket) || Instant::now() > deadline {
+                return Err(fault(io::ErrorKind::ConnectionReset.into()));
+            }
+            std::thread::sleep(TAKE_OUT_LOOK);
         }
-        // Whatever arrived meanwhile is announced by this.
-        tcp_info::set_receive_low_water(socket, 1)?;
-        if is_taken && self.passed_bytes(side) != taken_bytes {
-            return Err(io::Error::other("bytes came in while it was taken out"));
-        }
-        Ok(is_taken)
+        let room = SockRef::from(socket).recv_buffer_size().map_err(fault)?;
+        let room = i32::try_from(room).unwrap_or(i32::MAX);
+        tcp_info::set_receive_low_water(socket, room).map_err(fault)?;
+        self.remove(side);
+        // Whatever rests in the queue is announced by this.
+        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        shelter
+            .take(self.way(side).sheltered_bytes())
+            .map_err(fault)
     }
 
     fn remove(&mut self, side: usize) {
@@ -178,6 +211,18 @@ impl Drop for Joint {
         }
         self.engine.give_place(self.place);
     }
+}
+
+/// Sees to a receive buffer of a size at which the socket can be stilled. Setting the low-water mark lets the buffer grow
+/// as far, and the kernel still sizes it by itself (`tcp_set_rcvlowat`).
+fn make_room(socket: &TcpStream) -> io::Result<()> {
+    if tcp_info::has_fixed_receive_buffer(socket)?
+        && SockRef::from(socket).recv_buffer_size()? < 2 * WINDOW_MIN as usize
+    {
+        return Err(io::Error::other("its receive buffer is small and fixed"));
+    }
+    tcp_info::set_receive_low_water(socket, WINDOW_MIN)?;
+    tcp_info::set_receive_low_water(socket, 1)
 }
 
 /// Whether a connection is gone altogether.

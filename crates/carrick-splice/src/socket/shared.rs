@@ -136,6 +136,18 @@ impl Direction<'_> {
         self.write(offset_of!(direction, backlog_max), backlog_max);
     }
 
+    /// Bytes that the kernel has put into the shelter.
+    pub(super) fn sheltered_bytes(&self) -> u64 {
+        self.read(offset_of!(direction, sheltered_bytes))
+    }
+
+    /// From now on everything goes to the socket at `index` of the map.
+    pub(super) fn set_shelter(&self, index: u32) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, shelter))
+            .store(index + 1, Ordering::Release);
+    }
+
     /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.
     pub(super) fn set_redirecting(&self, redirecting: bool) {
         self.directions

@@ -93,6 +93,31 @@ fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
+/// Whether somebody has set the receive buffer's size, so that the kernel does not change it (`SO_BUF_LOCK`).
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(super) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
+    /// asm-generic/socket.h and linux/socket.h.
+    const SO_BUF_LOCK: libc::c_int = 72;
+    const SOCK_RCVBUF_LOCK: libc::c_int = 2;
+    let mut locks: libc::c_int = 0;
+    let mut length = std::mem::size_of_val(&locks) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes one int, which lives for the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_BUF_LOCK,
+            (&raw mut locks).cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        Ok(locks & SOCK_RCVBUF_LOCK != 0)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
 #[expect(unsafe_code, reason = "no library has this option")]
 pub(super) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {

@@ -129,15 +129,15 @@ fn segments_of_every_size_arrive_in_order() {
         return;
     }
     on_worker(async {
-        for (piece, pieces, tiny) in [
+        for (piece, pieces, slow) in [
             (1, 20_000, false),
             (1, 5_000, true),
             (64 << 10, 300, false),
             (64 << 10, 30, true),
             (7001, 500, false),
         ] {
-            let mut legs = if tiny {
-                Legs::tiny().await
+            let mut legs = if slow {
+                Legs::to_a_slow_receiver().await
             } else {
                 Legs::new().await
             };
@@ -162,9 +162,10 @@ fn segments_of_every_size_arrive_in_order() {
             assert_same(
                 &arrived,
                 &sent,
-                &format!("{pieces} pieces of {piece}, tiny: {tiny}"),
+                &format!("{pieces} pieces of {piece}, slow: {slow}"),
             );
-            assert!(splicer.counters().socket_bytes.get() > 0);
+            // A piece that is larger than the send buffer is never the kernel's.
+            assert!(slow || splicer.counters().socket_bytes.get() > 0);
         }
     });
 }

@@ -42,6 +42,18 @@ async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> Vec<u8> {
     arrived
 }
 
+/// Whether all is over. An end that an earlier splice on the same connections has passed on already cannot be passed on
+/// again when both sides have closed.
+fn is_closed(end: &ExchangeEnd) -> bool {
+    match end {
+        ExchangeEnd::Closed => true,
+        ExchangeEnd::Idle => false,
+        ExchangeEnd::Fault { fault, .. } => {
+            fault.call == "shutdown" && fault.source.kind() == std::io::ErrorKind::NotConnected
+        }
+    }
+}
+
 #[test]
 fn taken_back_at_any_moment_nothing_is_lost() {
     if !is_here("taken_back_at_any_moment_nothing_is_lost") {
@@ -53,7 +65,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let legs = if seed % 4 == 0 {
-                Legs::tiny().await
+                Legs::to_a_slow_receiver().await
             } else {
                 Legs::new().await
             };
@@ -99,7 +111,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
                 carry(&mut up_carried, a_to_b);
                 carry(&mut down_carried, b_to_a);
                 match end {
-                    Ok(ExchangeEnd::Closed) => {
+                    Ok(end) if is_closed(&end) => {
                         closed = true;
                         break;
                     }
@@ -118,7 +130,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
                     },
                 );
                 let end = exchange.run().await;
-                assert!(matches!(end, ExchangeEnd::Closed), "{end:?}, seed {seed}");
+                assert!(is_closed(&end), "{end:?}, seed {seed}");
             }
             drop((a, b));
             let (answered, asked) = talking.join().unwrap();
@@ -176,7 +188,7 @@ fn a_half_closed_client_gets_a_long_answer_whole() {
         for seed in 0..40 {
             let mut random = Random::new(seed);
             let mut legs = if seed % 2 == 0 {
-                Legs::to_a_tiny_receiver().await
+                Legs::to_a_slow_receiver().await
             } else {
                 Legs::new().await
             };

@@ -107,13 +107,44 @@ impl Legs {
     }
 }
 
+impl Legs {
+    /// With little room on the way out to the receiver, whereas what comes in has as much as ever.
+    pub async fn to_a_slow_receiver() -> Legs {
+        let (sender, from) = connection(None).await;
+        let (receiver, to) = connection_of(None, Some(16 << 10), SEGMENT_BYTES).await;
+        SockRef::from(&to).set_send_buffer_size(16 << 10).unwrap();
+        Legs {
+            sender,
+            from,
+            to,
+            receiver,
+        }
+    }
+}
+
 /// A connection on loopback: the connecting end, and the accepted end.
 pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
+    let segment_bytes = if buffer_bytes.is_some() {
+        SEGMENT_BYTES
+    } else {
+        u32::MAX
+    };
+    connection_of(buffer_bytes, buffer_bytes, segment_bytes).await
+}
+
+/// The same, with the buffers of the accepted end and of the connecting end.
+async fn connection_of(
+    accepted_bytes: Option<usize>,
+    connecting_bytes: Option<usize>,
+    segment_bytes: u32,
+) -> (TcpStream, TcpStream) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    if let Some(bytes) = buffer_bytes {
+    if segment_bytes < u32::MAX {
+        listener.set_tcp_mss(segment_bytes).unwrap();
+    }
+    if let Some(bytes) = accepted_bytes {
         listener.set_send_buffer_size(bytes).unwrap();
         listener.set_recv_buffer_size(bytes).unwrap();
-        listener.set_tcp_mss(SEGMENT_BYTES).unwrap();
     }
     listener
         .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
@@ -122,10 +153,12 @@ pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener.into()).unwrap();
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    if let Some(bytes) = buffer_bytes {
+    if segment_bytes < u32::MAX {
+        SockRef::from(&socket).set_tcp_mss(segment_bytes).unwrap();
+    }
+    if let Some(bytes) = connecting_bytes {
         socket.set_send_buffer_size(bytes as u32).unwrap();
         socket.set_recv_buffer_size(bytes as u32).unwrap();
-        SockRef::from(&socket).set_tcp_mss(SEGMENT_BYTES).unwrap();
     }
     let (near, far) = tokio::join!(
         socket.connect(listener.local_addr().unwrap()),
