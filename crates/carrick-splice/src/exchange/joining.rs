@@ -183,7 +183,7 @@ impl<'a> Exchange<'a> {
         };
         let sockets = [self.a, self.b];
         let deadline = Instant::now() + LEAVE_MAX;
-        kernel.stop();
+        kernel.stop(sockets);
         let mut is_left = false;
         while !is_left && Instant::now() < deadline {
             is_left = match kernel.backlog_bytes(sockets) {

@@ -250,9 +250,9 @@ impl Kernel {
     }
 
     /// Leaves everything to the process from now on.
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(&self, sockets: [&TcpStream; 2]) {
         for side in [0, 1] {
-            self.joint.set_redirecting(side, false);
+            self.joint.stop(side, sockets[side]);
         }
     }
 

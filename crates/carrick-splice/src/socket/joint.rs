@@ -124,6 +124,16 @@ impl Joint {
         self.way(side).set_redirecting(redirecting);
     }
 
+    /// Leaves everything to the process that comes from this side. Afterwards no program is under way that does not know of
+    /// it: setting an option takes the socket's lock.
+    pub(crate) fn stop(&self, side: usize, socket: &TcpStream) {
+        self.set_redirecting(side, false);
+        if self.in_map[side] {
+            // It fails for nothing but a closed descriptor.
+            let _ = tcp_info::set_receive_low_water(socket, 1);
+        }
+    }
+
     /// Bytes from this side that the kernel has handed on and that `receiver`'s TCP does not have yet. `None` if the
     /// receiver's connection is gone, and they with it.
     ///

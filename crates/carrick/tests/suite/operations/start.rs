@@ -228,7 +228,12 @@ fn doctor_shows_engines_and_limits() {
     let words = |name: &str| row(name)[name.len()..].trim().to_owned();
     assert!(words("engine copy").starts_with("yes"), "{text}");
     assert!(words("engine pipe").starts_with("yes"), "{text}");
-    assert!(words("engine socket").starts_with("no"), "{text}");
+    // Only root has it, on kernels without known losses; others are told why not.
+    let socket = words("engine socket");
+    assert!(
+        socket.starts_with("yes") || socket.len() > "no  because".len(),
+        "{text}"
+    );
     assert!(words("engine packet").starts_with("no"), "{text}");
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
     assert!(text.contains(kernel.trim()), "{text}");
