@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
+#[expect(clippy::print_stdout, reason = "the table is what it is for")]
 fn main() -> Outcome<()> {
     let seconds = std::env::args().nth(1).map_or(Ok(2), |text| text.parse())?;
     let service = SocketService::default();
@@ -27,6 +28,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+#[expect(clippy::print_stdout, reason = "a row of the table")]
 fn measure(choice: Choice, bytes: usize, time: Duration, service: &SocketService) -> Outcome<()> {
     let (mut client, near) = connection()?;
     let (mut server, far) = connection()?;

@@ -67,10 +67,14 @@ impl<'a> Exchange<'a> {
                 self.kernel = Some(Box::new(kernel));
             }
             Ok(None) => {}
+            Err(Refusal::Broken(side, fault)) => {
+                self.wants_kernel = false;
+                self.fail(side == 0, fault);
+            }
             Err(refusal) => {
                 let reason = match refusal {
                     Refusal::Full => Reason::SocketFull,
-                    Refusal::Kernel(_) => Reason::SocketRefused,
+                    Refusal::Kernel(_) | Refusal::Broken(..) => Reason::SocketRefused,
                 };
                 self.splicer.counters().reason(reason).add(1);
                 self.wants_kernel = false;

@@ -60,10 +60,12 @@ impl Kernel {
         let Some(engine) = splicer.socket_engine() else {
             return Ok(None);
         };
-        for (socket, flow) in sockets.into_iter().zip(&flows) {
+        for (side, (socket, flow)) in sockets.into_iter().zip(&flows).enumerate() {
             // A half-read piece at the head of the queue would be handed on whole (`tcp_read_skb`); an empty queue has none.
             match sys::peek_anyway(socket) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock && !flow.holds_bytes() => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    debug_assert!(!flow.holds_bytes(), "what is held would be overtaken");
+                }
                 Ok(true) => {
                     for flow in flows {
                         flow.look_anyway();
@@ -71,7 +73,10 @@ impl Kernel {
                     return Ok(None);
                 }
                 Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
-                Err(error) => return Err(Refusal::Kernel(error)),
+                // What tells of an error tells once.
+                Err(source) => {
+                    return Err(Refusal::Broken(side, fault(Side::From, "recv", source)));
+                }
             }
         }
         let joint = Joint::new(engine, sockets)?;

@@ -28,6 +28,8 @@ const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 pub(crate) enum Refusal {
     /// As many splices as can be are there already.
     Full,
+    /// The connection of this side has failed.
+    Broken(usize, Fault),
     /// The kernel did not take one of the sockets, mostly because its connection is not established any more.
     Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
 }
@@ -183,10 +185,17 @@ impl Joint {
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         // What is left to the process does not grow any more.
         let deadline = Instant::now() + TAKE_OUT_MAX;
-        while take_all(self)? != self.passed_bytes(side) {
-            // A worker of the kernel is about to put it into the queue.
-            if is_closed(socket) || Instant::now() > deadline {
+        loop {
+            // Reading would take the error that the owner is to find.
+            if is_closed(socket) {
                 return Err(fault(io::ErrorKind::ConnectionReset.into()));
+            }
+            if take_all(self)? == self.passed_bytes(side) {
+                break;
+            }
+            // A worker of the kernel is about to put it into the queue.
+            if Instant::now() > deadline {
+                return Err(fault(io::ErrorKind::TimedOut.into()));
             }
             std::thread::sleep(TAKE_OUT_LOOK);
         }
