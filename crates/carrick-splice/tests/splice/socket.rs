@@ -84,6 +84,44 @@ fn chatter_never_reaches_the_process() {
 }
 
 #[test]
+fn ipv6_and_ipv4_may_be_joined() {
+    if !is_here("ipv6_and_ipv4_may_be_joined") {
+        return;
+    }
+    on_worker(async {
+        let Ok(listener) = tokio::net::TcpListener::bind("[::1]:0").await else {
+            eprintln!("SKIPPED ipv6_and_ipv4_may_be_joined: no IPv6 here");
+            return;
+        };
+        let address = listener.local_addr().unwrap();
+        let (sender, from) =
+            tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        let (mut sender, from) = (sender.unwrap(), from.unwrap().0);
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&from, &legs.to, order());
+        let talk = async {
+            tokio::time::sleep(SETTLE).await;
+            for round in 0..50 {
+                let bytes = sample(round, 1 + 300 * round as usize);
+                sender.write_all(&bytes).await.unwrap();
+                assert_same(
+                    &receive(&mut legs.receiver, bytes.len()).await,
+                    &bytes,
+                    "there",
+                );
+                legs.receiver.write_all(&bytes).await.unwrap();
+                assert_same(&receive(&mut sender, bytes.len()).await, &bytes, "back");
+            }
+            drop((sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(exchange.engines(), (Engine::Socket, Engine::Socket));
+    });
+}
+
+#[test]
 fn what_is_queued_before_the_start_goes_first() {
     if !is_here("what_is_queued_before_the_start_goes_first") {
         return;
