@@ -188,18 +188,15 @@ impl<'a> Exchange<'a> {
         let sockets = [self.a, self.b];
         let deadline = Instant::now() + LEAVE_MAX;
         kernel.stop(sockets);
-        let mut is_left = false;
-        while !is_left && Instant::now() < deadline {
-            is_left = match kernel.backlog_bytes(sockets) {
+        let is_drained = loop {
+            match kernel.backlog_bytes(sockets) {
                 // What the kernel had for a connection that is gone is gone with it.
-                None | Some(0) => self.take_back(&mut kernel),
-                Some(_) => false,
-            };
-            if !is_left {
-                std::thread::sleep(LEAVE_LOOK);
+                None | Some(0) => break true,
+                Some(_) if Instant::now() > deadline => break false,
+                Some(_) => std::thread::sleep(LEAVE_LOOK),
             }
-        }
-        if !is_left {
+        };
+        if !is_drained || !self.take_back(&mut kernel) {
             self.splicer.counters().socket_broken.add(1);
             for socket in sockets {
                 let _ = tcp::reset_on_close(socket);
@@ -211,19 +208,19 @@ impl<'a> Exchange<'a> {
         );
     }
 
-    /// True if both sockets are out.
+    /// Takes both sockets out. False if one did not come out whole.
     fn take_back(&mut self, kernel: &mut Kernel) -> bool {
-        [true, false].into_iter().all(|a_to_b| {
+        let mut is_whole = true;
+        for a_to_b in [true, false] {
             let side = usize::from(!a_to_b);
             let ends = self.ends(a_to_b);
             let splicer = self.splicer.clone();
             let flow = self.flow_mut(a_to_b);
-            !kernel.is_in_map(side) || flow.is_ended() || {
-                // Of a connection that has failed, nothing more can be had.
-                let _ = kernel.let_go(side, ends, flow, &splicer);
-                true
+            if kernel.is_in_map(side) && !flow.is_ended() {
+                is_whole &= kernel.let_go(side, ends, flow, &splicer).is_ok();
             }
-        })
+        }
+        is_whole
     }
 
     /// Counts what the kernel did, at the end.

@@ -40,6 +40,8 @@ pub(crate) struct Joint {
     place: u32,
     cookies: [u64; 2],
     in_map: [bool; 2],
+    /// What had been taken out of each socket's queue when it was put into the map.
+    consumed_before: [Option<u64>; 2],
 }
 
 impl Joint {
@@ -56,6 +58,7 @@ impl Joint {
             place,
             cookies: [0; 2],
             in_map: [false; 2],
+            consumed_before: [None; 2],
         };
         match joint.fill(sockets) {
             // What is dropped here has no socket in the map.
@@ -79,6 +82,7 @@ impl Joint {
             way.begin(tcp_info::base_bytes(sockets[1 - side])?, BACKLOG_MAX);
         }
         for side in [0, 1] {
+            self.consumed_before[side] = tcp_info::consumed_bytes(sockets[side])?;
             let cookie = rustix::net::sockopt::socket_cookie(sockets[side])?;
             self.cookies[side] = cookie;
             let index = self.index(side).to_ne_bytes();
@@ -205,9 +209,26 @@ impl Joint {
         self.remove(side);
         // Whatever rests in the queue is announced by this.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
-        shelter
+        let sheltered = shelter
             .take(self.way(side).sheltered_bytes())
-            .map_err(fault)
+            .map_err(fault)?;
+        if self.has_gap(side, socket).map_err(fault)? {
+            let gap = io::Error::other("the kernel lost bytes while the socket was taken out");
+            return Err(fault(gap));
+        }
+        Ok(sheltered)
+    }
+
+    /// Whether bytes have left this socket's queue and came out nowhere.
+    fn has_gap(&self, side: usize, socket: &TcpStream) -> io::Result<bool> {
+        let way = self.way(side);
+        let known = way.forwarded_bytes() + way.passed_bytes() + way.sheltered_bytes();
+        let consumed = tcp_info::consumed_bytes(socket)?;
+        Ok(match (self.consumed_before[side], consumed) {
+            (Some(before), Some(after)) => after.wrapping_sub(before) != known,
+            // Of a connection that is gone nobody expects everything.
+            _ => false,
+        })
     }
 
     fn remove(&mut self, side: usize) {

@@ -6,9 +6,13 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
 const STATE: usize = 0;
 const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
 
 /// `TCP_CLOSE` (net/tcp_states.h).
 const CLOSED: u8 = 7;
+
+/// The states in which the peer has not closed its side: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`.
+const OPEN: [u8; 3] = [1, 4, 5];
 
 /// So often the counts are read again if an acknowledgement came in between.
 const TRIES: usize = 64;
@@ -46,6 +50,26 @@ fn measure(socket: &impl AsFd) -> io::Result<Option<(u64, bool)>> {
     Ok(Some((bytes, false)))
 }
 
+/// Bytes that have been taken out of the socket's queue since it exists, by whomever; `None` if that cannot be told,
+/// because the connection is gone or bytes arrive faster than one can look.
+pub(super) fn consumed_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    for _ in 0..TRIES {
+        let before = info(socket)?;
+        let waiting = rustix::io::ioctl_fionread(socket)?;
+        let after = info(socket)?;
+        let received = number(&before, BYTES_RECEIVED);
+        if before[STATE] == CLOSED {
+            return Ok(None);
+        }
+        if before[STATE] == after[STATE] && received == number(&after, BYTES_RECEIVED) {
+            // The end of the stream counts as a byte (`tcp_rcv_nxt_update`).
+            let end = u64::from(!OPEN.contains(&before[STATE]));
+            return Ok(received.checked_sub(waiting + end));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether the connection is gone altogether.
 pub(super) fn is_closed(socket: &impl AsFd) -> bool {
     info(socket).is_ok_and(|info| info[STATE] == CLOSED)
@@ -53,9 +77,14 @@ pub(super) fn is_closed(socket: &impl AsFd) -> bool {
 
 fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
     let info = info(socket)?;
-    let (_, rest) = info.split_at(BYTES_ACKED);
-    let (acked, _) = rest.split_at(8);
-    Ok((info[STATE] != CLOSED).then(|| u64::from_ne_bytes(acked.try_into().unwrap_or_default())))
+    Ok((info[STATE] != CLOSED).then(|| number(&info, BYTES_ACKED)))
+}
+
+/// The number of 64 bits at `offset`.
+fn number(info: &[u8; 256], offset: usize) -> u64 {
+    let (_, rest) = info.split_at(offset);
+    let (bytes, _) = rest.split_at(8);
+    u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
 }
 
 #[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
@@ -75,7 +104,7 @@ fn info(socket: &impl AsFd) -> io::Result<[u8; 256]> {
     if outcome != 0 {
         return Err(io::Error::last_os_error());
     }
-    if (length as usize) < BYTES_ACKED + 8 {
+    if (length as usize) < BYTES_RECEIVED + 8 {
         return Err(io::ErrorKind::Unsupported.into());
     }
     Ok(info)

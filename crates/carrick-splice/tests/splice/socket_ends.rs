@@ -62,7 +62,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
     on_worker(async {
         let mut forwarded = 0;
         let mut taken_back = 0;
-        for seed in 0..300 {
+        for seed in 0..150 {
             let mut random = Random::new(seed);
             let legs = if seed % 4 == 0 {
                 Legs::to_a_slow_receiver().await
@@ -140,7 +140,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
             assert_eq!(splicer.counters().socket_broken.get(), 0);
         }
         assert!(
-            forwarded > 0 && taken_back > 100,
+            forwarded > 0 && taken_back > 50,
             "{forwarded}, {taken_back}"
         );
     });
