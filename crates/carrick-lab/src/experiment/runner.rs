@@ -394,12 +394,18 @@ impl Session {
     fn note_network(&mut self, counts: Option<crate::wan::spec::WanCounts>) {
         let Some(counts) = counts else { return };
         if counts.overruns > 0 {
-            self.note("the emulated network lost packets that it should not have lost: the machine was too slow for it");
+            self.note(&format!(
+                "the emulated network lost {} packets that it should not have lost: the machine was too slow for it",
+                counts.overruns
+            ));
         }
         let packets = counts.unmatched + counts.rules.iter().map(|rule| rule.packets).sum::<u64>();
         // A few are always refused: what devices send by themselves when they come up.
         if counts.refused * REFUSED_SHARE_INVERSE > packets {
-            self.note("the emulated network could not send some packets on");
+            self.note(&format!(
+                "the emulated network could not send {} of {packets} packets on",
+                counts.refused
+            ));
         }
     }
 

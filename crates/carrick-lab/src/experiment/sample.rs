@@ -161,12 +161,12 @@ pub fn failure(outcome: &LoadOutcome) -> Option<String> {
     (completed == 0).then(|| String::from("no request was completed while it was measured"))
 }
 
-/// Whether nothing went wrong, but some class of requests had no time to be completed.
+/// Whether nothing went wrong, but no request had time to be completed.
 #[must_use]
 pub fn is_too_short(measured: &Result<Metered>) -> bool {
     measured.as_ref().is_ok_and(|metered| {
         let mut classes = metered.outcome.classes.iter();
-        metered.outcome.failures() == 0 && classes.any(|class| class.completed == 0)
+        metered.outcome.failures() == 0 && classes.all(|class| class.completed == 0)
     })
 }
 

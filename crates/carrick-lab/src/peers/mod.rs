@@ -5,6 +5,7 @@ pub mod template;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -479,7 +480,7 @@ impl Peer {
             (Family::Squid, _) => ("squid.conf", &["-N", "-f"]),
         };
         if self.family == Family::Squid {
-            prepare_squid(directory)?;
+            prepare_squid(directory, addresses.client)?;
         }
         let configuration = directory.join(file_name);
         let text = render(&programs.template(file_name)?, &values)
@@ -539,12 +540,15 @@ pub fn start_origin(sizes: &[usize], testbed: &Testbed, programs: &Programs) -> 
 }
 
 /// Squid gives root away and wants to write its pid and its log as its own user.
-fn prepare_squid(directory: &Path) -> Result<()> {
+fn prepare_squid(directory: &Path, client: IpAddr) -> Result<()> {
     let own = directory.join("squid");
     // What an earlier Squid wrote belongs to its user, and its pid file would stop the next.
     let _ = fs::remove_dir_all(&own);
     fs::create_dir_all(&own).context("cannot create Squid's directory")?;
     fs::set_permissions(&own, fs::Permissions::from_mode(0o777))
         .context("cannot open Squid's directory to its user")?;
+    // It looks up the name of each client's address; without an answer here, it would ask a name service that there is not
+    // for every connection.
+    files::write(&own.join("hosts"), format!("{client} client.invalid\n"))?;
     Ok(())
 }
