@@ -34,6 +34,7 @@ test: need-rust
 	$(CARGO) test --workspace --locked --doc
 
 lint: need-rust
+	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
