@@ -174,8 +174,9 @@ fn classes(outcomes: &[Outcome]) -> BTreeMap<u64, Vec<Sample>> {
     for outcome in outcomes {
         for (class, bytes) in outcome.of.classes.iter().zip(&outcome.class_bytes) {
             let sample = of_one_class(class, *bytes, outcome.of.measured_seconds);
-            let samples = by_bytes.entry(*bytes).or_default();
-            samples.extend(Some(sample).filter(|sample| !sample.is_empty()));
+            if !sample.is_empty() {
+                by_bytes.entry(*bytes).or_default().push(sample);
+            }
         }
     }
     by_bytes
