@@ -4,7 +4,9 @@ CARGO ?= cargo
 RELEASE = target/release/carrick
 
 # command=package; a service's package brings no running service (scripts/need).
-NEEDED_TO_BUILD = cc=gcc
+# clang compiles the BPF programs; libbpf, which is built with the program, uses libelf and zlib.
+NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=libelf-dev /usr/include/zlib.h=zlib1g-dev \
+	/usr/include/linux/bpf.h=linux-libc-dev
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
 	ethtool=ethtool
@@ -32,6 +34,7 @@ test: need-rust
 	$(CARGO) test --workspace --locked --doc
 
 lint: need-rust
+	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps

@@ -28,6 +28,9 @@ pub enum Choice {
     Copy,
     /// [`Engine::Pipe`](crate::Engine::Pipe) wherever a pipe can be had.
     Pipe,
+    /// [`Engine::Socket`](crate::Engine::Socket) for exchanges, where it is loaded and the kernel takes the connections;
+    /// otherwise, and for transfers one way, as `Auto`.
+    Socket,
 }
 
 /// Why an engine was chosen. Counted in [`Counters`](crate::Counters), once per decision.
@@ -49,11 +52,19 @@ pub enum Reason {
     LocalCopy,
     /// A pipe was wanted and not to be had: copying.
     PipesExhausted,
+    /// The socket engine was asked for and is not loaded.
+    SocketUnavailable,
+    /// The socket engine was asked for a transfer one way, which it does not do.
+    SocketBothWaysOnly,
+    /// As many splices as can be are in the kernel.
+    SocketFull,
+    /// The kernel did not take a connection, mostly because it is half closed already.
+    SocketRefused,
 }
 
 impl Reason {
     /// All reasons, in the order of their declaration.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 12] = [
         Reason::Forced,
         Reason::SmallBody,
         Reason::LargeBody,
@@ -62,6 +73,10 @@ impl Reason {
         Reason::BurstSmall,
         Reason::LocalCopy,
         Reason::PipesExhausted,
+        Reason::SocketUnavailable,
+        Reason::SocketBothWaysOnly,
+        Reason::SocketFull,
+        Reason::SocketRefused,
     ];
 
     /// A short name for metrics: lower case, words joined by `_`.
@@ -76,6 +91,10 @@ impl Reason {
             Reason::BurstSmall => "burst_small",
             Reason::LocalCopy => "local_copy",
             Reason::PipesExhausted => "pipes_exhausted",
+            Reason::SocketUnavailable => "socket_unavailable",
+            Reason::SocketBothWaysOnly => "socket_both_ways_only",
+            Reason::SocketFull => "socket_full",
+            Reason::SocketRefused => "socket_refused",
         }
     }
 }
@@ -97,7 +116,8 @@ impl Chooser {
         copy_to_process: bool,
     ) -> (Chooser, Reason) {
         let (engine, adapts, reason) = match (choice, length) {
-            (Choice::Copy, _) => (Engine::Copy, false, Reason::Forced),
+            // What the kernel leaves to the process is copied: splice(2) does nothing with a socket in a SOCKMAP.
+            (Choice::Copy | Choice::Socket, _) => (Engine::Copy, false, Reason::Forced),
             (Choice::Pipe, _) => (Engine::Pipe, false, Reason::Forced),
             (Choice::Auto, _) if copy_to_process => (Engine::Copy, false, Reason::LocalCopy),
             (Choice::Auto, Some(length)) if length < LARGE_BODY_BYTES => {

@@ -43,10 +43,19 @@ pub struct Counters {
     pub copy_splices: Counter,
     /// Directions that moved at least one burst with the pipe engine.
     pub pipe_splices: Counter,
+    /// Directions that moved at least one byte with the socket engine.
+    pub socket_splices: Counter,
     /// Bytes written by the copy engine.
     pub copy_bytes: Counter,
     /// Bytes written by the pipe engine.
     pub pipe_bytes: Counter,
+    /// Bytes handed on by the socket engine, as far as they were counted: a splice counts when the process looks at it and
+    /// at its end.
+    pub socket_bytes: Counter,
+    /// Bytes that the socket engine left to the process because the receiver had no room for them.
+    pub socket_passed_bytes: Counter,
+    /// Splices in the kernel that could not be taken back in time, so that their connections were broken.
+    pub socket_broken: Counter,
     /// Bytes given to local copies.
     pub local_copy_bytes: Counter,
     /// Transfers and exchanges that were taken back while bytes were in flight.

@@ -1,9 +1,13 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
+mod joining;
+mod kernel;
+
 use crate::flow::{Ends, Flow, Step};
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
-use crate::{Choice, End, Engine, Fault, HandOver, Side, Splicer};
+use crate::{Choice, End, Engine, Fault, HandOver, Reason, Side, Splicer};
+use kernel::Kernel;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -66,6 +70,9 @@ pub struct Exchange<'a> {
     idle: Duration,
     a_to_b: Flow,
     b_to_a: Flow,
+    /// The connections are to go into the kernel's hands as soon as nothing is held.
+    wants_kernel: bool,
+    kernel: Option<Box<Kernel>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
     is_over: bool,
@@ -82,15 +89,17 @@ impl<'a> Exchange<'a> {
         order: ExchangeOrder<'a>,
     ) -> Self {
         splicer.counters().exchanges.add(1);
+        let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
+        let choice = if order.choice == Choice::Socket && !wants_kernel {
+            splicer.counters().reason(Reason::SocketUnavailable).add(1);
+            Choice::Auto
+        } else {
+            order.choice
+        };
         let flow = || {
-            let mut flow = Flow::new(
-                &splicer,
-                order.choice,
-                End::EndOfStream,
-                None,
-                &Sink::none(),
-            );
-            flow.set_pass_end(true);
+            let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
+            // With the kernel's help there is more to do at the end than to pass it on.
+            flow.set_pass_end(!wants_kernel);
             flow
         };
         Exchange {
@@ -101,6 +110,8 @@ impl<'a> Exchange<'a> {
             idle: order.idle,
             a_to_b: flow(),
             b_to_a: flow(),
+            wants_kernel,
+            kernel: None,
             failed: None,
             is_over: false,
             watch: Watch::default(),
@@ -127,6 +138,9 @@ impl<'a> Exchange<'a> {
             if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
                 return Poll::Pending;
             }
+            if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
+                continue;
+            }
             if self.poll_errors(cx, &a_to_b, &b_to_a) {
                 continue;
             }
@@ -152,6 +166,10 @@ impl<'a> Exchange<'a> {
         if matches!(self.failed, Some((failed_a_to_b, _)) if failed_a_to_b == a_to_b) {
             return Step::Blocked(Side::To);
         }
+        if let Some(step) = self.poll_gate(cx, a_to_b) {
+            return self.judge(a_to_b, step);
+        }
+        let side = usize::from(!a_to_b);
         let (flow, from, to, prefix) = if a_to_b {
             (&mut self.a_to_b, self.a, self.b, self.a_prefix)
         } else {
@@ -164,9 +182,16 @@ impl<'a> Exchange<'a> {
                 from,
                 to,
                 prefix,
+                kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(side)),
             },
             &mut Sink::none(),
         );
+        let step = self.after_flow(cx, a_to_b, step);
+        self.judge(a_to_b, step)
+    }
+
+    /// Takes note if a connection has failed.
+    fn judge(&mut self, a_to_b: bool, step: Step) -> Step {
         match step {
             Step::Fault(fault) => {
                 self.fail(a_to_b, fault);
@@ -205,14 +230,14 @@ impl<'a> Exchange<'a> {
             call: "poll",
             source,
         };
-        if !self.b_to_a.is_ended()
+        if !self.is_ended(false)
             && !matches!(a_to_b, Step::Blocked(Side::From))
             && let Poll::Ready(error) = self.a_errors.poll(cx, self.a)
         {
             self.fail(false, fault(error));
             return true;
         }
-        if !self.a_to_b.is_ended()
+        if !self.is_ended(true)
             && !matches!(b_to_a, Step::Blocked(Side::From))
             && let Poll::Ready(error) = self.b_errors.poll(cx, self.b)
         {
@@ -225,11 +250,10 @@ impl<'a> Exchange<'a> {
     /// How it ended, if it did.
     fn end(&mut self) -> Option<ExchangeEnd> {
         match &self.failed {
-            None if self.a_to_b.is_ended() && self.b_to_a.is_ended() => Some(ExchangeEnd::Closed),
+            None if self.is_ended(true) && self.is_ended(false) => Some(ExchangeEnd::Closed),
             None => None,
             Some((a_to_b, _)) => {
-                let other = if *a_to_b { &self.b_to_a } else { &self.a_to_b };
-                if self.is_over || other.is_ended() {
+                if self.is_over || self.is_ended(!*a_to_b) {
                     self.take_fault()
                 } else {
                     None
@@ -272,8 +296,11 @@ impl<'a> Exchange<'a> {
 
     /// Takes the connections back: what was taken from one side and not written to the other comes back, in order. First
     /// what belongs from `a` to `b`, then from `b` to `a`.
+    ///
+    /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
     #[must_use]
     pub fn unsplice(mut self) -> (HandOver, HandOver) {
+        self.leave_kernel();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
         (a_to_b, b_to_a)
@@ -282,6 +309,7 @@ impl<'a> Exchange<'a> {
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
+        self.count_kernel();
         self.a_to_b.release(&self.splicer);
         self.b_to_a.release(&self.splicer);
     }

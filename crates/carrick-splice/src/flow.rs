@@ -6,6 +6,7 @@ mod take;
 
 use crate::choice::Chooser;
 use crate::local_copy::Sink;
+use crate::socket::joint::Joint;
 use crate::{Choice, End, Ended, Engine, Fault, HandOver, Side, Splicer, sys};
 use held::Held;
 use std::io;
@@ -24,6 +25,27 @@ pub(crate) struct Ends<'e> {
     pub(crate) from: &'e TcpStream,
     pub(crate) to: &'e TcpStream,
     pub(crate) prefix: &'e [u8],
+    /// The kernel's part in this direction, if it has one.
+    pub(crate) kernel: Option<KernelPart<'e>>,
+}
+
+/// What the kernel knows of a direction that is in its hands.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelPart<'e> {
+    pub(crate) joint: &'e Joint,
+    /// The sender's side of the joint.
+    pub(crate) side: usize,
+    /// What the flow had taken before the kernel had a part in it.
+    pub(crate) taken_before: u64,
+}
+
+impl Ends<'_> {
+    /// Whether the kernel left bytes to the process that it has not got yet, after so many.
+    fn has_more(&self, taken_bytes: u64) -> bool {
+        self.kernel.is_some_and(|part| {
+            part.joint.passed_bytes(part.side) != taken_bytes - part.taken_before
+        })
+    }
 }
 
 /// Where a poll of a flow left it.
@@ -48,6 +70,8 @@ pub(crate) struct Flow {
     remaining_bytes: u64,
     taken_bytes: u64,
     written_bytes: u64,
+    /// Bytes that the kernel has handed on by itself: neither taken nor written here.
+    forwarded_bytes: u64,
     prefix_sent_bytes: usize,
     at_end_of_stream: bool,
     pass_end: bool,
@@ -56,6 +80,8 @@ pub(crate) struct Flow {
     look_anyway: bool,
     /// The last poll ended with its turn, not with an empty socket.
     yielded: bool,
+    /// The end of the stream was read while the kernel still held bytes for the process.
+    ended_early: bool,
     copy_counted: bool,
     pipe_counted: bool,
 }
@@ -81,12 +107,14 @@ impl Flow {
             remaining_bytes,
             taken_bytes: 0,
             written_bytes: 0,
+            forwarded_bytes: 0,
             prefix_sent_bytes: 0,
             at_end_of_stream: false,
             pass_end: false,
             ended: None,
             look_anyway: false,
             yielded: false,
+            ended_early: false,
             copy_counted: false,
             pipe_counted: false,
         }
@@ -97,17 +125,51 @@ impl Flow {
         self.pass_end = pass_end;
     }
 
-    /// Bytes of the body written so far.
+    /// Lets another engine have what comes.
+    pub(crate) fn set_choice(&mut self, choice: Choice) {
+        (self.chooser, _) = Chooser::new(choice, None, false);
+    }
+
+    /// Takes note of what the kernel has handed on by itself.
+    pub(crate) fn set_forwarded_bytes(&mut self, bytes: u64) {
+        self.forwarded_bytes = bytes;
+    }
+
+    /// Bytes of the body written so far, the kernel's included.
     pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes + self.forwarded_bytes
+    }
+
+    /// Bytes of the body that the process has written.
+    pub(crate) fn relayed_bytes(&self) -> u64 {
         self.written_bytes
+    }
+
+    /// Bytes of the body that the process has taken.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    /// Whether bytes are in flight here.
+    pub(crate) fn holds_bytes(&self) -> bool {
+        !matches!(self.held, Held::Nothing)
+    }
+
+    /// Whether the end of the stream was read too early, since this was asked last.
+    pub(crate) fn take_ended_early(&mut self) -> bool {
+        std::mem::take(&mut self.ended_early)
     }
 
     /// All bytes written so far: grows with every sign of life.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        self.written_bytes + self.prefix_sent_bytes as u64
+        self.written_bytes() + self.prefix_sent_bytes as u64
     }
 
+    /// The engine in use, or used last; `Socket` if the kernel has handed on most of the bytes.
     pub(crate) fn engine(&self) -> Engine {
+        if self.forwarded_bytes > self.written_bytes {
+            return Engine::Socket;
+        }
         self.engine
     }
 
@@ -235,10 +297,10 @@ impl Flow {
             counters.unspliced_bytes.add(unsent.len() as u64);
         }
         HandOver {
-            bytes: self.written_bytes,
+            bytes: self.written_bytes(),
             unsent,
             prefix_unsent: prefix_bytes - self.prefix_sent_bytes,
-            engine: self.engine,
+            engine: self.engine(),
             copied_bytes: 0,
             copy_complete: false,
         }

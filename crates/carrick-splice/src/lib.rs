@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`Engine::Copy`] | through the process | small transfers; anything that must be looked at |
 //! | [`Engine::Pipe`] | socket, pipe, socket by `splice(2)`; `tee(2)` for the local copy | bulk |
+//! | [`Engine::Socket`] | in the kernel, by BPF `sk_skb`; exchanges only | tunnels and chatter |
 //!
 //! Bytes are held only while they are in flight, in a buffer or pipe from the splicer's pools: an idle tunnel costs its
 //! state, a few hundred bytes, and its two sockets. A receiver that does not read holds its sender back, as TCP does.
@@ -65,6 +66,7 @@ mod outcome;
 mod pipe;
 mod pool;
 pub mod probe;
+mod socket;
 mod sys;
 pub mod tcp;
 mod transfer;
@@ -76,6 +78,7 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
+pub use socket::{SPLICES_MAX, SocketService, Unavailable};
 pub use transfer::{End, Order, RateMin, Transfer};
 
 /// How bytes move.
@@ -85,4 +88,6 @@ pub enum Engine {
     Copy,
     /// Through a pipe, by `splice(2)`.
     Pipe,
+    /// In the kernel, from socket to socket, without waking the process.
+    Socket,
 }

@@ -1,7 +1,8 @@
 //! The pools of pipes and copy buffers of one thread, and the handle that makes transfers and exchanges.
 
 use crate::pipe::Pipe;
-use crate::{Counters, Exchange, ExchangeOrder, Order, Transfer};
+use crate::socket::SocketEngine;
+use crate::{Counters, Exchange, ExchangeOrder, Order, SocketService, Transfer};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub struct Splicer(Rc<Pools>);
 struct Pools {
     limits: PoolLimits,
     counters: Arc<Counters>,
+    socket: SocketService,
     pipes: RefCell<Vec<Pipe>>,
     pipes_open: Cell<usize>,
     refusals_left: Cell<u32>,
@@ -61,12 +63,23 @@ impl Splicer {
     /// A splicer with empty pools.
     #[must_use]
     pub fn new(limits: PoolLimits, counters: Arc<Counters>) -> Splicer {
+        Splicer::with_socket(limits, counters, SocketService::default())
+    }
+
+    /// A splicer that can also use the socket engine, once that is loaded.
+    #[must_use]
+    pub fn with_socket(
+        limits: PoolLimits,
+        counters: Arc<Counters>,
+        socket: SocketService,
+    ) -> Splicer {
         Splicer(Rc::new(Pools {
             limits: PoolLimits {
                 copy_buffer_bytes: limits.copy_buffer_bytes.max(1),
                 ..limits
             },
             counters,
+            socket,
             pipes: RefCell::default(),
             pipes_open: Cell::new(0),
             refusals_left: Cell::new(0),
@@ -106,6 +119,11 @@ impl Splicer {
         order: ExchangeOrder<'a>,
     ) -> Exchange<'a> {
         Exchange::new(self.clone(), a, b, order)
+    }
+
+    /// The socket engine, if it is loaded.
+    pub(crate) fn socket_engine(&self) -> Option<&Arc<SocketEngine>> {
+        self.0.socket.engine()
     }
 
     /// An empty pipe, if one can be had.

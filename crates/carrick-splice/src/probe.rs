@@ -37,19 +37,32 @@ pub fn probe() -> Vec<Feature> {
     probe_with(crate::PoolLimits::default().pipe_bytes)
 }
 
+/// Like [`probe`], without the socket engine, for programs that load that for themselves.
+#[must_use]
+pub fn probe_but_socket() -> Vec<Feature> {
+    features(crate::PoolLimits::default().pipe_bytes, None)
+}
+
 /// Like [`probe`], for pipes of `pipe_bytes`.
 #[must_use]
 pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
+    features(pipe_bytes, Some(crate::socket::probe))
+}
+
+/// Tries everything; the socket engine by a function, if at all.
+fn features(pipe_bytes: usize, socket: Option<fn() -> io::Result<String>>) -> Vec<Feature> {
     let feature = |name, tried: io::Result<String>| Feature {
         name,
         usable: tried.map_err(|error| error.to_string()),
     };
-    vec![
+    let mut features = vec![
         feature("engine copy", try_copy()),
         feature("engine pipe", try_pipe(pipe_bytes)),
-        feature("pipe size", try_pipe_size(pipe_bytes)),
-        feature("local copy by tee", try_tee(pipe_bytes)),
-    ]
+    ];
+    features.extend(socket.map(|probe| feature("engine socket", probe())));
+    features.push(feature("pipe size", try_pipe_size(pipe_bytes)));
+    features.push(feature("local copy by tee", try_tee(pipe_bytes)));
+    features
 }
 
 /// Bytes that show where something is missing, doubled or moved.

@@ -52,6 +52,15 @@ pub(crate) fn receive_anyway(from: &TcpStream, buffer: &mut [u8]) -> io::Result<
     Ok(received)
 }
 
+/// Looks whether there is something to be read, whether or not the socket is known to be readable. `Ok(false)` is the end
+/// of the stream.
+pub(crate) fn peek_anyway(stream: &TcpStream) -> io::Result<bool> {
+    let mut byte = [0; 1];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let (_, peeked) = retry_on_intr(|| rustix::net::recv(stream, &mut byte, flags))?;
+    Ok(peeked > 0)
+}
+
 /// Looks whether there is something to be read, without reading it. `Ok(false)` is the end of the stream.
 pub(crate) fn has_input(stream: &TcpStream) -> io::Result<bool> {
     let mut byte = [0; 1];

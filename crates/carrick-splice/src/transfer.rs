@@ -3,7 +3,7 @@
 use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
-use crate::{Choice, Ended, Engine, Fault, HandOver, LocalCopy, Side, Splicer};
+use crate::{Choice, Ended, Engine, Fault, HandOver, LocalCopy, Reason, Side, Splicer};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -104,7 +104,14 @@ impl<'a> Transfer<'a> {
     ) -> Self {
         splicer.counters().transfers.add(1);
         let sink = Sink::new(order.local_copy);
-        let mut flow = Flow::new(&splicer, order.choice, order.end, order.expected, &sink);
+        let choice = match order.choice {
+            Choice::Socket => {
+                splicer.counters().reason(Reason::SocketBothWaysOnly).add(1);
+                Choice::Auto
+            }
+            choice => choice,
+        };
+        let mut flow = Flow::new(&splicer, choice, order.end, order.expected, &sink);
         flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
         let mut input = InputWatch::default();
         if !order.stop_on_input {
@@ -164,6 +171,7 @@ impl<'a> Transfer<'a> {
                 from: self.from,
                 to: self.to,
                 prefix: self.prefix,
+                kernel: None,
             };
             match self.flow.poll(cx, &ends, &mut self.sink) {
                 Step::Ended(ended) => return Poll::Ready(Ok(ended)),
@@ -213,6 +221,7 @@ impl<'a> Transfer<'a> {
             from: self.from,
             to: self.to,
             prefix: self.prefix,
+            kernel: None,
         };
         let mut pieces = 0;
         while self.sink.is_wanted() && self.keep_reading_bytes > 0 && !self.flow.is_all_taken() {

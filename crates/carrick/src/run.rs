@@ -11,7 +11,8 @@ use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
 use crate::worker::{self, Bound, Orders, WorkerParts};
-use carrick_splice::probe::{Feature, probe};
+use carrick_splice::probe::{Feature, probe_but_socket};
+use carrick_splice::{SPLICES_MAX, SocketService};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -47,6 +48,7 @@ struct Program {
     admission: Arc<Admission>,
     orders: watch::Sender<Orders>,
     workers: Vec<JoinHandle<()>>,
+    socket: SocketService,
 }
 
 /// Runs until a signal ends it.
@@ -73,7 +75,9 @@ pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
 impl Program {
     fn start(source: Option<PathBuf>, plan: Arc<Plan>) -> Result<Self, RunError> {
         let descriptors = raise_descriptor_limit();
-        let features = probe();
+        let socket = SocketService::default();
+        let mut features = probe_but_socket();
+        features.insert(2, socket_feature(&plan, &socket));
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
         let running = Running {
@@ -118,6 +122,7 @@ impl Program {
                 ),
                 metrics,
                 admission: Arc::clone(&admission),
+                socket: socket.clone(),
             };
             workers.push(start_worker(parts, started.clone())?);
         }
@@ -138,6 +143,7 @@ impl Program {
             admission,
             orders,
             workers,
+            socket,
         })
     }
 
@@ -187,6 +193,8 @@ impl Program {
                 worker::bind(listener.address).map_err(|error| error.to_string())?;
             }
         }
+        // The workers share it: from now on it is there for them, if it can be had.
+        let _ = socket_feature(&plan, &self.socket);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
         let running = Running {
@@ -245,6 +253,27 @@ impl Program {
         self.control.shutdown();
         self.log.stop();
         tracing::info!("ended");
+    }
+}
+
+/// Loads the socket engine if the plan asks for it; says, once, if that cannot be.
+fn socket_feature(plan: &Plan, socket: &SocketService) -> Feature {
+    let usable = if !plan.wants_socket_engine() && !socket.is_loaded() {
+        Err("nothing in the configuration asks for it".to_owned())
+    } else {
+        match socket.load(SPLICES_MAX) {
+            Ok(()) => Ok("its self-test passed".to_owned()),
+            Err(because) => {
+                tracing::warn!(
+                    "the engine \"socket\" is not usable, because {because}; what asks for it goes through the process"
+                );
+                Err(because.to_string())
+            }
+        }
+    };
+    Feature {
+        name: "engine socket",
+        usable,
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Metered {
     pub server: TcpCounters,
     /// At the proxy's devices, if wanted.
     pub packets: Vec<Packet>,
+    /// Whether the engine that was asked for has moved the bytes (see [`engine_use`](super::engine_use)).
+    pub is_its_work: bool,
 }
 
 /// Makes the load, and meters while it is measured. Dropping the future kills the load.
@@ -97,6 +99,7 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
             cpu,
             server,
             packets,
+            is_its_work: true,
         })
     };
     tokio::time::timeout(patience, both)

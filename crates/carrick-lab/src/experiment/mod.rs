@@ -4,6 +4,7 @@ pub mod bed;
 pub mod capture;
 pub mod catalogue;
 pub mod derived;
+pub mod engine_use;
 pub mod expression;
 pub mod figure;
 pub mod forwarding;

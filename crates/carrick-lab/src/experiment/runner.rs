@@ -226,7 +226,9 @@ impl Session {
                         member.name
                     );
                     progress.at_work(&what);
-                    let said = if self.results.cells[index].failure.is_some() {
+                    let said = if self.results.cells[index].waiting_for.is_some() {
+                        String::from("waits")
+                    } else if self.results.cells[index].failure.is_some() {
                         // It has failed for good: another sample would not mend it.
                         String::from("failed before")
                     } else {
@@ -371,6 +373,20 @@ impl Session {
         if let Some(failure) = sample::failure(&metered.outcome) {
             cell.failure = Some(failure.clone());
             return format!("FAILED: {failure}");
+        }
+        if !metered.is_its_work {
+            let what = format!(
+                "the {} engine for such traffic: another one carried it",
+                member.peer.engine().unwrap_or_default()
+            );
+            // What cannot be carried at one point cannot be at the others.
+            for cell in &mut self.results.cells {
+                if (&cell.workload, &cell.series) == (&workload.id, &member.name) {
+                    cell.waiting_for = Some(what.clone());
+                    cell.samples.clear();
+                }
+            }
+            return format!("waits for {what}");
         }
         let rate = metered.outcome.requests_per_second();
         let latency = sample.get("latency_mean_ms").copied().unwrap_or_default();

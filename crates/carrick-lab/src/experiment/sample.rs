@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::bed::{self, Bed};
+use super::engine_use;
 use super::expression::Point;
 use super::forwarding::{self, Ends};
 use super::members::Member;
@@ -91,6 +92,19 @@ pub async fn measure(
             measured
         }
     };
+    let measured = measured.and_then(|mut measured| {
+        let engine = member
+            .peer
+            .engine()
+            .filter(|engine| engine_use::must_be_shown(engine));
+        if let Some(engine) = engine {
+            let classes = measured.outcome.classes.iter();
+            let body_bytes = classes.map(|class| class.body_bytes).sum();
+            measured.is_its_work =
+                engine_use::has_done_the_work(&testbed.proxy, engine, body_bytes)?;
+        }
+        Ok(measured)
+    });
     if let Some(service) = service {
         // Squid has shared memory to put away. The others would only wait for connections that nobody has any more: dropped,
         // they are killed.

@@ -88,6 +88,8 @@ impl Flow {
         match engine {
             Engine::Copy => counters.copy_bytes.add(bytes as u64),
             Engine::Pipe => counters.pipe_bytes.add(bytes as u64),
+            // The kernel's bytes are counted by the exchange.
+            Engine::Socket => {}
         }
         if emptied {
             self.release(ends.splicer);

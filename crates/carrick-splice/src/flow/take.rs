@@ -3,7 +3,7 @@
 use super::held::{Held, InPipe};
 use super::{Ends, Flow, from_fault};
 use crate::local_copy::Sink;
-use crate::{Engine, Fault, Reason, sys};
+use crate::{Engine, Fault, Reason, Splicer, sys};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
@@ -24,10 +24,12 @@ impl Flow {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
             let taken = match self.chooser.engine(self.remaining_bytes) {
                 Engine::Pipe => self.take_into_pipe(ends, sink, woken),
-                Engine::Copy => self.take_into_buffer(ends, sink),
+                Engine::Copy | Engine::Socket => self.take_into_buffer(ends, sink),
             };
             match taken {
                 Ok(()) => return Poll::Ready(Ok(())),
+                // Its readiness stays; whoever knows of the kernel's part looks again.
+                Err(_) if self.ended_early => return Poll::Pending,
                 Err(fault) if fault.source.kind() == ErrorKind::WouldBlock => {}
                 Err(fault) => return Poll::Ready(Err(fault)),
             }
@@ -76,6 +78,10 @@ impl Flow {
             }
             Ok(_) => {
                 ends.splicer.put_buffer(buffer);
+                if ends.has_more(self.taken_bytes) {
+                    self.ended_early = true;
+                    return Err(from_fault("recv")(ErrorKind::WouldBlock.into()));
+                }
                 self.at_end_of_stream = true;
                 Ok(())
             }
@@ -156,6 +162,60 @@ impl Flow {
             Ok(())
         } else {
             Err(from_fault("recv")(ErrorKind::WouldBlock.into()))
+        }
+    }
+
+    /// Takes everything that is there, however much it is: for a connection that is about to leave the kernel's hands.
+    pub(crate) fn take_all(&mut self, ends: &Ends<'_>) -> Result<(), Fault> {
+        debug_assert!(!matches!(self.held, Held::Pipe(_)), "copied before");
+        let mut bytes = match &self.held {
+            Held::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
+            _ => Vec::new(),
+        };
+        self.release(ends.splicer);
+        let mut buffer = ends.splicer.take_buffer();
+        let outcome = loop {
+            match sys::receive_anyway(ends.from, &mut buffer) {
+                Ok(0) => {
+                    self.at_end_of_stream |= !ends.has_more(self.taken_bytes);
+                    break Ok(());
+                }
+                Ok(received) => {
+                    bytes.extend_from_slice(&buffer[..received]);
+                    self.note_taken(received);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+                Err(error) => break Err(from_fault("recv")(error)),
+            }
+        };
+        ends.splicer.put_buffer(buffer);
+        self.hold_vector(ends.splicer, bytes);
+        outcome
+    }
+
+    /// Takes note of bytes that somebody else has taken from the sender. They come after what is held.
+    pub(crate) fn hold_more(&mut self, splicer: &Splicer, more: &[u8]) {
+        if more.is_empty() {
+            return;
+        }
+        let mut bytes = match &self.held {
+            Held::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
+            _ => Vec::new(),
+        };
+        self.release(splicer);
+        bytes.extend_from_slice(more);
+        self.note_taken(more.len());
+        self.hold_vector(splicer, bytes);
+    }
+
+    fn hold_vector(&mut self, splicer: &Splicer, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            splicer.counters().buffers_in_use.add(1);
+            self.held = Held::Buffer {
+                start: 0,
+                end: bytes.len(),
+                buffer: bytes.into_boxed_slice(),
+            };
         }
     }
 

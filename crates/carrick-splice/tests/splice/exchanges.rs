@@ -15,7 +15,7 @@ fn order<'a>(choice: Choice) -> ExchangeOrder<'a> {
 #[test]
 fn each_side_may_close_first_and_still_receives() {
     on_worker(async {
-        for choice in CHOICES {
+        for choice in EXCHANGE_CHOICES {
             for a_first in [true, false] {
                 for tiny in [true, false] {
                     let legs = if tiny {
@@ -59,7 +59,7 @@ fn each_side_may_close_first_and_still_receives() {
 #[test]
 fn prefixes_go_first_both_ways() {
     on_worker(async {
-        for choice in CHOICES {
+        for choice in EXCHANGE_CHOICES {
             let mut legs = Legs::new().await;
             let splicer = splicer();
             let order = ExchangeOrder {
@@ -118,7 +118,7 @@ fn resets_at_every_moment_reach_the_caller() {
     on_worker(async {
         let sent = sample(1, 3_000_000);
         for seed in 0..60 {
-            let choice = CHOICES[seed as usize % 3];
+            let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
             let legs = if seed % 2 == 0 {
                 Legs::tiny().await
@@ -168,7 +168,7 @@ fn resets_at_every_moment_reach_the_caller() {
 #[test]
 fn the_rest_of_a_dead_senders_queue_still_arrives() {
     on_worker(async {
-        for choice in CHOICES {
+        for choice in EXCHANGE_CHOICES {
             let mut legs = Legs::new().await;
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
@@ -247,7 +247,7 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
 #[test]
 fn a_reset_behind_a_half_close_is_noticed_at_once() {
     on_worker(async {
-        for choice in CHOICES {
+        for choice in EXCHANGE_CHOICES {
             let mut legs = Legs::new().await;
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
@@ -323,7 +323,7 @@ fn three_hundred_exchanges_side_by_side() {
                     sample(seed, 50 + 10 * seed as usize),
                     sample(seed + 1000, 100 * seed as usize),
                 );
-                let choice = CHOICES[seed as usize % 3];
+                let choice = EXCHANGE_CHOICES[seed as usize % 4];
                 let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
                 let ask = async {
                     legs.sender.write_all(&question).await.unwrap();

@@ -4,7 +4,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a panic here is the failure report"
+    clippy::print_stderr,
+    reason = "a panic here is the failure report; what is skipped says so"
 )]
 
 mod boundaries;
@@ -12,6 +13,8 @@ mod exchanges;
 mod faults;
 mod local_copies;
 mod pools;
+mod socket;
+mod socket_ends;
 mod support;
 mod timeouts;
 mod unsplicing;

@@ -1,12 +1,12 @@
 //! Connections, bytes and clocks for the tests.
 
-use carrick_splice::{Choice, Counters, PoolLimits, Splicer};
+use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +14,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Every way to ask for an engine.
 pub const CHOICES: [Choice; 3] = [Choice::Copy, Choice::Pipe, Choice::Auto];
+
+/// Every way to ask for an engine that works both ways.
+pub const EXCHANGE_CHOICES: [Choice; 4] =
+    [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 /// Longer than anything here should ever wait: what waits longer hangs.
 pub const HANG: Duration = Duration::from_secs(30);
@@ -38,7 +42,23 @@ pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
 
 /// A splicer with counters of its own.
 pub fn splicer() -> Splicer {
-    Splicer::new(PoolLimits::default(), Arc::new(Counters::default()))
+    Splicer::with_socket(
+        PoolLimits::default(),
+        Arc::new(Counters::default()),
+        socket_service().clone(),
+    )
+}
+
+/// The socket engine of this process; if it cannot be loaded, what asks for it goes through the process.
+pub fn socket_service() -> &'static SocketService {
+    static SERVICE: OnceLock<SocketService> = OnceLock::new();
+    SERVICE.get_or_init(|| {
+        let service = SocketService::default();
+        if let Err(because) = service.load(SPLICES_MAX) {
+            eprintln!("SKIPPED, what tests the socket engine: {because}");
+        }
+        service
+    })
 }
 
 /// Four sockets: `sender` is connected to `from`, `to` to `receiver`.
@@ -87,13 +107,44 @@ impl Legs {
     }
 }
 
+impl Legs {
+    /// With little room on the way out to the receiver, whereas what comes in has as much as ever.
+    pub async fn to_a_slow_receiver() -> Legs {
+        let (sender, from) = connection(None).await;
+        let (receiver, to) = connection_of(None, Some(16 << 10), SEGMENT_BYTES).await;
+        SockRef::from(&to).set_send_buffer_size(16 << 10).unwrap();
+        Legs {
+            sender,
+            from,
+            to,
+            receiver,
+        }
+    }
+}
+
 /// A connection on loopback: the connecting end, and the accepted end.
 pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
+    let segment_bytes = if buffer_bytes.is_some() {
+        SEGMENT_BYTES
+    } else {
+        u32::MAX
+    };
+    connection_of(buffer_bytes, buffer_bytes, segment_bytes).await
+}
+
+/// The same, with the buffers of the accepted end and of the connecting end.
+async fn connection_of(
+    accepted_bytes: Option<usize>,
+    connecting_bytes: Option<usize>,
+    segment_bytes: u32,
+) -> (TcpStream, TcpStream) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    if let Some(bytes) = buffer_bytes {
+    if segment_bytes < u32::MAX {
+        listener.set_tcp_mss(segment_bytes).unwrap();
+    }
+    if let Some(bytes) = accepted_bytes {
         listener.set_send_buffer_size(bytes).unwrap();
         listener.set_recv_buffer_size(bytes).unwrap();
-        listener.set_tcp_mss(SEGMENT_BYTES).unwrap();
     }
     listener
         .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
@@ -102,10 +153,12 @@ pub async fn connection(buffer_bytes: Option<usize>) -> (TcpStream, TcpStream) {
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener.into()).unwrap();
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    if let Some(bytes) = buffer_bytes {
+    if segment_bytes < u32::MAX {
+        SockRef::from(&socket).set_tcp_mss(segment_bytes).unwrap();
+    }
+    if let Some(bytes) = connecting_bytes {
         socket.set_send_buffer_size(bytes as u32).unwrap();
         socket.set_recv_buffer_size(bytes as u32).unwrap();
-        SockRef::from(&socket).set_tcp_mss(SEGMENT_BYTES).unwrap();
     }
     let (near, far) = tokio::join!(
         socket.connect(listener.local_addr().unwrap()),

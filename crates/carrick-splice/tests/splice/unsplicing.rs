@@ -148,8 +148,8 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
 #[test]
 fn an_exchange_taken_back_at_any_moment_loses_nothing() {
     on_worker(async {
-        for seed in 0..30 {
-            let choice = CHOICES[seed as usize % 3];
+        for seed in 0..40 {
+            let choice = EXCHANGE_CHOICES[seed as usize % 4];
             let mut random = Random::new(seed);
             let legs = if seed % 2 == 0 {
                 Legs::tiny().await

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Engines of the design that this version does not have.
-const LATER: [&str; 2] = ["engine socket", "engine packet"];
+const LATER: [&str; 1] = ["engine packet"];
 /// The engine that all others fall back to.
 const LAST_RESORT: &str = "engine copy";
 

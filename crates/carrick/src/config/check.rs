@@ -76,6 +76,7 @@ fn engine(word: &Setting<&'static str>) -> Option<Choice> {
     Some(match *word.given()?.get_ref() {
         "copy" => Choice::Copy,
         "pipe" => Choice::Pipe,
+        "socket" => Choice::Socket,
         _ => Choice::Auto,
     })
 }

@@ -86,7 +86,7 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-const ENGINES: &[&str] = &["auto", "copy", "pipe"];
+const ENGINES: &[&str] = &["auto", "copy", "pipe", "socket"];
 
 /// The file itself.
 pub static ROOT: Table = Table {
@@ -181,7 +181,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`; `auto` chooses for each transfer",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels; HTTP bodies as with `auto`); `auto` chooses for each transfer between `copy` and `pipe`",
     }],
 };
 

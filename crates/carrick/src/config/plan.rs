@@ -108,6 +108,19 @@ pub struct ListenerPlan {
     pub mode: Mode,
 }
 
+impl Plan {
+    /// Whether anything asks for the socket engine.
+    #[must_use]
+    pub fn wants_socket_engine(&self) -> bool {
+        self.listeners.iter().any(|listener| match &listener.mode {
+            Mode::Forward(forward) => forward.engine == Choice::Socket,
+            Mode::Switch(routes) | Mode::Tunnel(routes) => {
+                routes.iter().any(|route| route.engine == Choice::Socket)
+            }
+        })
+    }
+}
+
 /// A listener's job.
 #[derive(Debug)]
 pub enum Mode {

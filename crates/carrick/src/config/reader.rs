@@ -179,8 +179,8 @@ impl<'t> Section<'t> {
             format!("`{key}` cannot be \"{}\"", text.get_ref()),
             "",
         );
-        if key == "engine" && ["socket", "packet"].contains(&text.get_ref().as_str()) {
-            problem.help("this engine is not in this version; use \"auto\", \"copy\" or \"pipe\"");
+        if key == "engine" && text.get_ref() == "packet" {
+            problem.help("this engine is not in this version; use \"auto\", \"copy\", \"pipe\" or \"socket\"");
         } else {
             let all = words
                 .iter()

@@ -180,6 +180,7 @@ pub fn engine_name(engine: Engine) -> &'static str {
     match engine {
         Engine::Copy => "copy",
         Engine::Pipe => "pipe",
+        Engine::Socket => "socket",
     }
 }
 

@@ -80,6 +80,8 @@ metrics! {
     SPLICES = Counter "carrick_splices" "Directions of transfers and tunnels that moved bytes, by engine.";
     SPLICE_BYTES = Counter "carrick_splice_bytes" "Bytes moved, by engine.";
     SPLICE_CHOICES = Counter "carrick_splice_choices" "Decisions for an engine, by reason.";
+    SPLICE_PASSED_BYTES = Counter "carrick_splice_passed_bytes" "Bytes that the socket engine left to the process, because the receiver had no room for them.";
+    SPLICES_BROKEN = Counter "carrick_splices_broken" "Splices whose connections the kernel did not give back in time, so that they were reset.";
     SPLICE_LOCAL_COPY_BYTES = Counter "carrick_splice_local_copy_bytes" "Bytes that were also given to a local copy.";
     UNSPLICES = Counter "carrick_unsplices" "Splices that were taken back while bytes were in flight.";
     PIPES_OPEN = Gauge "carrick_pipes_open" "Pipes that are open now, pooled ones included.";

@@ -231,7 +231,8 @@ impl Writer<'_, '_> {
     fn splices(&mut self) -> fmt::Result {
         let state = self.state;
         let by_engine = |copy: fn(&carrick_splice::Counters) -> u64,
-                         pipe: fn(&carrick_splice::Counters) -> u64| {
+                         pipe: fn(&carrick_splice::Counters) -> u64,
+                         socket: fn(&carrick_splice::Counters) -> u64| {
             [
                 (
                     [("engine", "copy")],
@@ -241,15 +242,27 @@ impl Writer<'_, '_> {
                     [("engine", "pipe")],
                     state.sum(|worker| pipe(&worker.splice)),
                 ),
+                (
+                    [("engine", "socket")],
+                    state.sum(|worker| socket(&worker.splice)),
+                ),
             ]
         };
         self.counters(
             &declared::SPLICES,
-            by_engine(|c| c.copy_splices.get(), |c| c.pipe_splices.get()),
+            by_engine(
+                |c| c.copy_splices.get(),
+                |c| c.pipe_splices.get(),
+                |c| c.socket_splices.get(),
+            ),
         )?;
         self.counters(
             &declared::SPLICE_BYTES,
-            by_engine(|c| c.copy_bytes.get(), |c| c.pipe_bytes.get()),
+            by_engine(
+                |c| c.copy_bytes.get(),
+                |c| c.pipe_bytes.get(),
+                |c| c.socket_bytes.get(),
+            ),
         )?;
         let reasons = Reason::ALL.map(|reason| {
             (
@@ -258,6 +271,12 @@ impl Writer<'_, '_> {
             )
         });
         self.counters(&declared::SPLICE_CHOICES, reasons)?;
+        self.counter(&declared::SPLICE_PASSED_BYTES, |worker| {
+            &worker.splice.socket_passed_bytes
+        })?;
+        self.counter(&declared::SPLICES_BROKEN, |worker| {
+            &worker.splice.socket_broken
+        })?;
         self.counter(&declared::SPLICE_LOCAL_COPY_BYTES, |worker| {
             &worker.splice.local_copy_bytes
         })?;

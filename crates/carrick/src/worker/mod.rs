@@ -17,7 +17,7 @@ use crate::control::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use carrick_splice::Splicer;
+use carrick_splice::{SocketService, Splicer};
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
 use scratch::ScratchPool;
@@ -70,6 +70,8 @@ pub struct WorkerParts {
     pub resolver: WorkerResolver,
     /// Who is let in.
     pub admission: Arc<Admission>,
+    /// The socket engine, if it is loaded.
+    pub socket: SocketService,
 }
 
 /// A running worker, shared by its sessions.
@@ -171,7 +173,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     };
     let worker = Rc::new(Worker {
         number: parts.number,
-        splicer: Splicer::new(limits, Arc::clone(&parts.metrics.splice)),
+        splicer: Splicer::with_socket(limits, Arc::clone(&parts.metrics.splice), parts.socket),
         metrics: parts.metrics,
         log: parts.log,
         resolver: parts.resolver,

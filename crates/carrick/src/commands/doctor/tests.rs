@@ -43,7 +43,6 @@ fn features_are_usable_or_not_and_why() {
     assert!(
         line("engine pipe").contains(" no ") && line("engine pipe").ends_with("no pipes are left")
     );
-    assert!(line("engine socket").ends_with("not in this version"));
     assert!(line("engine packet").ends_with("not in this version"));
     let column = |name: &str, word: &str| line(name).find(word);
     assert_eq!(

@@ -221,6 +221,9 @@ struct Splice {
     copy_bytes: u64,
     pipe_splices: u64,
     pipe_bytes: u64,
+    socket_splices: u64,
+    socket_bytes: u64,
+    socket_passed_bytes: u64,
     unsplices: u64,
     choices: BTreeMap<&'static str, u64>,
 }
@@ -234,6 +237,9 @@ impl Splice {
             copy_bytes: state.sum(|worker| worker.splice.copy_bytes.get()),
             pipe_splices: state.sum(|worker| worker.splice.pipe_splices.get()),
             pipe_bytes: state.sum(|worker| worker.splice.pipe_bytes.get()),
+            socket_splices: state.sum(|worker| worker.splice.socket_splices.get()),
+            socket_bytes: state.sum(|worker| worker.splice.socket_bytes.get()),
+            socket_passed_bytes: state.sum(|worker| worker.splice.socket_passed_bytes.get()),
             unsplices: state.sum(|worker| worker.splice.unsplices.get()),
             choices: Reason::ALL
                 .map(|reason| {

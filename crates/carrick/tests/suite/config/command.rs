@@ -174,6 +174,16 @@ fn man_pages_are_written_for_every_command() {
         [
             "carrick-check.1",
             "carrick-doctor.1",
+            "carrick-lab-bench-report.1",
+            "carrick-lab-bench.1",
+            "carrick-lab-list.1",
+            "carrick-lab-load.1",
+            "carrick-lab-origin.1",
+            "carrick-lab-report.1",
+            "carrick-lab-run.1",
+            "carrick-lab-testbed.1",
+            "carrick-lab-wan.1",
+            "carrick-lab.1",
             "carrick-run.1",
             "carrick.1"
         ]

@@ -200,9 +200,9 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "\"pipe\"",
     ),
     (
-        "§engine = \"socket\"",
+        "§engine = \"packet\"",
         Error,
-        "\"socket\"",
+        "\"packet\"",
         "cannot be",
         "not in this version",
     ),

@@ -7,7 +7,7 @@ use crate::support::{Carrick, Place};
 use std::net::SocketAddr;
 
 /// The engines that can be asked for here.
-const ENGINES: [&str; 3] = ["copy", "pipe", "auto"];
+const ENGINES: [&str; 4] = ["copy", "pipe", "auto", "socket"];
 
 /// A tunnel to `server`.
 fn tunnel(place: &Place, engine: &str, server: SocketAddr) -> Carrick {

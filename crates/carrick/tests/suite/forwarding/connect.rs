@@ -9,7 +9,7 @@ fn connect_to(server: &Server) -> String {
 
 #[test]
 fn connect_makes_a_tunnel_also_with_data_right_behind_the_head() {
-    for engine in ["copy", "pipe", "auto"] {
+    for engine in ["copy", "pipe", "auto", "socket"] {
         let place = Place::claim();
         let server = Server::listen(&place);
         let carrick = Carrick::start(

@@ -7,6 +7,7 @@ use carrick::config::keys::TABLES;
 use carrick::config::problem::{Severity, render};
 use carrick::telemetry::METRICS;
 use clap::Parser;
+use clap::error::ErrorKind;
 use std::collections::BTreeSet;
 
 /// Where an example's `users.htpasswd` is.
@@ -63,6 +64,8 @@ fn commands_in_documents_exist() {
                 let words = command.iter().map(|word| word.trim_matches(['[', ']']));
                 if let Err(error) = Cli::try_parse_from(words)
                     && error.exit_code() != 0
+                    // A command that has subcommands may be spoken of without one.
+                    && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
                 {
                     complaints.push(format!(
                         "{}:{line}: {}: {error}",

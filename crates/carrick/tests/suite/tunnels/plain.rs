@@ -29,7 +29,7 @@ impl Stage {
     }
 }
 
-const ENGINES: [&str; 3] = ["copy", "pipe", "auto"];
+const ENGINES: [&str; 4] = ["copy", "pipe", "auto", "socket"];
 
 fn each_engine(play: impl Fn(Stage)) {
     for engine in ENGINES {

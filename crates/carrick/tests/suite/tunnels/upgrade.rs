@@ -1,4 +1,5 @@
 //! `Upgrade` (RFC 9110 section 7.8): after 101 the connection is a tunnel.
+use crate::support::carrick::switch_text;
 use crate::support::{Carrick, Ending, Peer, Place, Server};
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -12,9 +13,17 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
+        Self::with_engine("auto")
+    }
+
+    fn with_engine(engine: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
-        let carrick = Carrick::switch(&place, &[server.address()]);
+        let text = format!(
+            "[splice]\nengine = \"{engine}\"\n{}",
+            switch_text(&[server.address()])
+        );
+        let carrick = Carrick::start(&place, &text);
         Self {
             server,
             carrick,
@@ -31,7 +40,12 @@ impl Stage {
 
 #[test]
 fn an_upgraded_connection_is_a_tunnel_with_data_right_behind_both_heads() {
-    let stage = Stage::new();
+    for engine in ["auto", "socket"] {
+        upgrade_with_data(&Stage::with_engine(engine));
+    }
+}
+
+fn upgrade_with_data(stage: &Stage) {
     for sizes in [&[usize::MAX][..], &[1], &[190, 3]] {
         let mut client = stage.carrick.connect();
         client.send_in_pieces(format!("{UPGRADE}early from the client"), sizes);

@@ -1,0 +1,70 @@
+//! Whether the engine that a series asks for has done the work: carrick itself says how many bytes each engine moved.
+//!
+//! An engine that cannot carry some kind of traffic yet leaves it to another one. What is measured then is not its work,
+//! and is not drawn as if it were.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::testbed::namespace::Namespace;
+
+/// Where the carrick that is measured has its admin interface (`peers/carrick*.toml`).
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
+/// For one question.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Connections that end with the load are counted when they have ended.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The engine must have moved this share of the bodies at least.
+const SHARE_MIN: f64 = 0.5;
+
+/// Whether the engine has to be asked for: `copy` and `pipe` carry everything, and `auto` is content with either.
+#[must_use]
+pub fn must_be_shown(engine: &str) -> bool {
+    !matches!(engine, "auto" | "copy" | "pipe")
+}
+
+/// Whether `engine` has moved most of `body_bytes`, as the carrick in this namespace tells. Waits a little for it.
+///
+/// # Errors
+/// When carrick cannot be asked.
+pub fn has_done_the_work(namespace: &Namespace, engine: &str, body_bytes: u64) -> Result<bool> {
+    let wanted = body_bytes as f64 * SHARE_MIN;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let metrics = namespace.inside(ask)?;
+        if moved_bytes(&metrics, engine).unwrap_or(0.0) >= wanted {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn ask() -> Result<String> {
+    let about = || format!("carrick's admin interface at {ADMIN}");
+    let mut stream = TcpStream::connect_timeout(&ADMIN, TIMEOUT).with_context(about)?;
+    stream.set_read_timeout(Some(TIMEOUT)).with_context(about)?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .with_context(about)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).with_context(about)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// `carrick_splice_bytes_total{engine="…"}` in an exposition of metrics.
+fn moved_bytes(metrics: &str, engine: &str) -> Option<f64> {
+    let label = format!("engine=\"{engine}\"");
+    metrics
+        .lines()
+        .filter(|line| line.starts_with("carrick_splice_bytes_total{") && line.contains(&label))
+        .find_map(|line| line.rsplit(' ').next()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests;

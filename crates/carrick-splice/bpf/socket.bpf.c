@@ -1,0 +1,145 @@
+// The socket engine: hands what one socket receives to its peer in the kernel, as long as the peer has room for it.
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "socket.h"
+
+char _license[] SEC("license") = "GPL";
+
+// What one piece costs in the receiver's send buffer beyond its bytes, at most: a socket buffer of its own, and one more
+// for each so many bytes (17 fragments of one segment; tcp_stream_alloc_skb, MAX_SKB_FRAGS).
+#define PIECE_COST_BYTES 2048
+#define BYTES_PER_COST_BYTE_SHIFT 3
+
+// Pieces that may wait for the receiver's TCP: they bound the memory that many tiny pieces take.
+#define PIECES_MAX 64
+
+// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+struct sock {
+	int sk_wmem_queued;
+	int sk_sndbuf;
+} __attribute__((preserve_access_index));
+
+struct inet_sock {
+	struct sock sk;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u64 bytes_acked;
+	__u32 snd_una;
+	__u32 write_seq;
+} __attribute__((preserve_access_index));
+
+// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of all three when it loads them.
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} sockets SEC(".maps");
+
+// The cookie of a socket, and its place in `sockets` and `directions`.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2);
+	__type(key, __u64);
+	__type(value, __u32);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct direction);
+} directions SEC(".maps");
+
+// Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
+// read. Only then is the backlog short, and nothing that is queued behind it stands still.
+static __always_inline int has_room(struct direction *way, struct tcp_sock *receiver, __u64 bytes)
+{
+	// In this order, an acknowledgement that comes in between makes the backlog look larger, never smaller.
+	__u64 acked = *(volatile __u64 *)&receiver->bytes_acked;
+	__u32 unacked = receiver->snd_una;
+	__s64 written, backlog, cost;
+	__u32 pieces;
+
+	unacked = receiver->write_seq - unacked;
+	written = acked + unacked - way->receiver_base;
+	backlog = way->forwarded_bytes + way->relayed_bytes - written;
+	if (backlog <= 0) {
+		backlog = 0;
+		way->pieces_before = 0;
+		way->pieces_since = 0;
+		way->mark_bytes = way->forwarded_bytes;
+	} else if (written >= (__s64)(way->mark_bytes + way->relayed_bytes)) {
+		way->pieces_before = way->pieces_since;
+		way->pieces_since = 0;
+		way->mark_bytes = way->forwarded_bytes;
+	}
+	pieces = way->pieces_before + way->pieces_since;
+	backlog += bytes;
+	if (pieces >= PIECES_MAX || backlog > (__s64)way->backlog_max)
+		return 0;
+	cost = backlog + (backlog >> BYTES_PER_COST_BYTE_SHIFT) + (__s64)(pieces + 1) * PIECE_COST_BYTES;
+	return receiver->inet_conn.icsk_inet.sk.sk_wmem_queued + cost <=
+	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
+}
+
+SEC("sk_skb/stream_verdict")
+int splice_verdict(struct __sk_buff *skb)
+{
+	__u64 cookie, bytes = skb->len;
+	struct tcp_sock *tcp;
+	struct direction *way;
+	struct bpf_sock *receiver;
+	__u32 *place, own, peer, shelter;
+	int fits = 0;
+
+	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
+	// connection (sk_psock_backlog takes a piece of no length for an error).
+	if (!bytes)
+		return SK_DROP;
+	cookie = bpf_get_socket_cookie(skb);
+	place = bpf_map_lookup_elem(&places, &cookie);
+	if (!place)
+		return SK_PASS;
+	own = *place;
+	peer = own ^ 1;
+	way = bpf_map_lookup_elem(&directions, &own);
+	if (!way)
+		return SK_PASS;
+	// The process takes this socket out of the map, with which everything is lost that waits here.
+	shelter = *(volatile __u32 *)&way->shelter;
+	if (shelter && bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) == SK_PASS) {
+		way->sheltered_bytes += bytes;
+		return SK_PASS;
+	}
+	// What the process holds must not be overtaken.
+	if (!*(volatile __u32 *)&way->redirecting ||
+	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)
+		goto pass;
+	receiver = bpf_map_lookup_elem(&sockets, &peer);
+	if (!receiver)
+		goto pass;
+	tcp = bpf_skc_to_tcp_sock(receiver);
+	if (tcp)
+		fits = has_room(way, tcp, bytes);
+	bpf_sk_release(receiver);
+	if (!fits || bpf_sk_redirect_map(skb, &sockets, peer, 0) != SK_PASS)
+		goto pass;
+	way->forwarded_bytes += bytes;
+	way->forwarded_pieces += 1;
+	way->pieces_since += 1;
+	return SK_PASS;
+pass:
+	way->passed_bytes += bytes;
+	way->passed_pieces += 1;
+	return SK_PASS;
+}

@@ -1,0 +1,27 @@
+/* What the socket engine's BPF program and the process share. */
+#ifndef CARRICK_SOCKET_H
+#define CARRICK_SOCKET_H
+
+/* One direction of a splice: what comes from one socket and belongs to its peer. Each field has one writer. */
+struct direction {
+	/* Written by the verdict program, under the lock of the sender's socket. */
+	__u64 forwarded_bytes; /* handed to the receiver's queue in the kernel */
+	__u64 passed_bytes;    /* given to the process instead */
+	__u64 passed_pieces;   /* how often that happened */
+	__u64 forwarded_pieces;
+	__u64 mark_bytes;    /* value of forwarded_bytes up to which pieces_before counts */
+	__u32 pieces_before; /* pieces forwarded before the mark that the receiver may not have taken */
+	__u32 pieces_since;  /* pieces forwarded since the mark */
+	__u64 sheltered_bytes; /* redirected to the shelter */
+	__u64 kernel_reserved[1];
+
+	/* Written by the process. */
+	__u64 relayed_bytes;   /* of passed_bytes: what the process has written to the receiver */
+	__u64 receiver_base;   /* what the receiver's TCP had been given when the splice began */
+	__u64 backlog_max;     /* bytes that may wait for the receiver's TCP */
+	__u32 redirecting;     /* 0: everything goes to the process */
+	__u32 shelter;         /* if not 0: everything goes to the socket at this place, less one */
+	__u32 process_reserved[8];
+};
+
+#endif

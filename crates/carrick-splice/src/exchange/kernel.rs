@@ -1,0 +1,300 @@
+//! The part of an exchange that is in the kernel's hands: when the process has to help, and how the kernel lets go.
+//!
+//! docs/internals/socket-engine.md has the states and says why the order of things is what it is.
+
+use crate::flow::{Ends, Flow, KernelPart};
+use crate::socket::joint::{Joint, Refusal, is_closed};
+use crate::{Choice, Counters, Fault, Side, Splicer, sys};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::Context;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How often the process looks whether the receiver's TCP has taken the kernel's backlog. Only while it waits for that: no
+/// event tells.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
+/// socket 0 to socket 1.
+pub(super) struct Kernel {
+    joint: Joint,
+    ways: [Way; 2],
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    /// What the flow had taken and written when the kernel got a part in it.
+    taken_before: u64,
+    relayed_before: u64,
+    /// The receiver's TCP has everything that the kernel forwarded, and it forwards nothing meanwhile.
+    is_drained: bool,
+    /// Whether the end of the stream was passed on.
+    is_end_passed: bool,
+    counted_bytes: u64,
+}
+
+/// Whether the process may touch a direction now.
+pub(super) enum Gate {
+    /// It may: nothing can be overtaken.
+    Open,
+    /// There is nothing for it to do.
+    Quiet,
+    /// There may be something, but the receiver must take the kernel's backlog first. It is looked at again.
+    Wait,
+    /// A connection failed.
+    Fault(Fault),
+}
+
+impl Kernel {
+    /// Puts two connections into the kernel's hands. `Ok(None)` if bytes came in just now: relay them and try again.
+    pub(super) fn join(
+        splicer: &Splicer,
+        sockets: [&TcpStream; 2],
+        flows: [&mut Flow; 2],
+    ) -> Result<Option<Kernel>, Refusal> {
+        let Some(engine) = splicer.socket_engine() else {
+            return Ok(None);
+        };
+        for (side, (socket, flow)) in sockets.into_iter().zip(&flows).enumerate() {
+            // A half-read piece at the head of the queue would be handed on whole (`tcp_read_skb`); an empty queue has none.
+            match sys::peek_anyway(socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    debug_assert!(!flow.holds_bytes(), "what is held would be overtaken");
+                }
+                Ok(true) => {
+                    for flow in flows {
+                        flow.look_anyway();
+                    }
+                    return Ok(None);
+                }
+                Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
+                // What tells of an error tells once.
+                Err(source) => {
+                    return Err(Refusal::Broken(side, fault(Side::From, "recv", source)));
+                }
+            }
+        }
+        let joint = Joint::new(engine, sockets)?;
+        let ways = [0, 1].map(|side| Way {
+            taken_before: flows[side].taken_bytes(),
+            relayed_before: flows[side].relayed_bytes(),
+            is_drained: true,
+            ..Way::default()
+        });
+        for flow in flows {
+            // What came in between is looked at by the program when somebody reads.
+            flow.look_anyway();
+        }
+        Ok(Some(Kernel {
+            joint,
+            ways,
+            timer: None,
+        }))
+    }
+
+    /// The kernel's part in the direction from `side`, as long as it has one.
+    pub(super) fn part(&self, side: usize) -> Option<KernelPart<'_>> {
+        self.joint.is_in_map(side).then(|| KernelPart {
+            joint: &self.joint,
+            side,
+            taken_before: self.ways[side].taken_before,
+        })
+    }
+
+    /// Whether the process may read and write in this direction.
+    pub(super) fn gate(
+        &mut self,
+        cx: &mut Context<'_>,
+        side: usize,
+        [from, to]: [&TcpStream; 2],
+        flow: &Flow,
+    ) -> Gate {
+        let way = &mut self.ways[side];
+        if way.is_drained || flow.is_ended() {
+            return Gate::Open;
+        }
+        if !flow.holds_bytes() && self.joint.is_in_map(side) {
+            let taken_bytes = flow.taken_bytes() - way.taken_before;
+            loop {
+                match from.poll_read_ready(cx) {
+                    std::task::Poll::Pending => return Gate::Quiet,
+                    std::task::Poll::Ready(Ok(())) => {}
+                    std::task::Poll::Ready(Err(error)) => {
+                        return Gate::Fault(fault(Side::From, "poll", error));
+                    }
+                }
+                if self.joint.passed_bytes(side) != taken_bytes {
+                    break;
+                }
+                match sys::has_input(from) {
+                    // The readiness is gone with that: look whether it came back.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    // What tells of an error tells once.
+                    Err(error) => return Gate::Fault(fault(Side::From, "recv", error)),
+                    Ok(_) => break,
+                }
+            }
+        }
+        match self.joint.backlog_bytes(side, to) {
+            Ok(Some(0)) => {
+                way.is_drained = true;
+                Gate::Open
+            }
+            Ok(Some(_)) => {
+                self.look_again(cx);
+                Gate::Wait
+            }
+            Ok(None) => Gate::Fault(lost(Side::To, to)),
+            Err(error) => Gate::Fault(fault(Side::To, "getsockopt", error)),
+        }
+    }
+
+    /// Tells the kernel how far the process has come in this direction, and the flow what the kernel has done.
+    pub(super) fn settle(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
+        let way = &mut self.ways[side];
+        if self.joint.is_in_map(side) {
+            if !flow.holds_bytes() && !flow.is_ended() {
+                way.is_drained = false;
+            }
+            self.joint
+                .set_relayed_bytes(side, flow.relayed_bytes() - way.relayed_before);
+        }
+        self.count(side, flow, counters);
+    }
+
+    /// Takes note of what the kernel has handed on.
+    pub(super) fn count(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
+        let way = &mut self.ways[side];
+        let forwarded = self.joint.forwarded_bytes(side);
+        if forwarded == way.counted_bytes {
+            return;
+        }
+        if way.counted_bytes == 0 {
+            counters.socket_splices.add(1);
+        }
+        counters.socket_bytes.add(forwarded - way.counted_bytes);
+        way.counted_bytes = forwarded;
+        flow.set_forwarded_bytes(forwarded);
+    }
+
+    /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
+    pub(super) fn allow(&self, side: usize) -> bool {
+        if self.joint.is_whole() {
+            self.joint.set_redirecting(side, true);
+        }
+        self.joint.is_whole()
+    }
+
+    /// The end of the stream was read too early: is what the kernel held for the process lost, or is it still to come?
+    pub(super) fn early_end(&mut self, cx: &mut Context<'_>, from: &TcpStream) -> Option<Fault> {
+        if is_closed(from) {
+            return Some(lost(Side::From, from));
+        }
+        self.look_again(cx);
+        None
+    }
+
+    pub(super) fn is_in_map(&self, side: usize) -> bool {
+        self.joint.is_in_map(side)
+    }
+
+    pub(super) fn is_end_passed(&self, side: usize) -> bool {
+        self.ways[side].is_end_passed
+    }
+
+    pub(super) fn set_end_passed(&mut self, side: usize) {
+        self.ways[side].is_end_passed = true;
+    }
+
+    /// Takes a socket out of the kernel's hands: what it receives goes through the process from now on. Nothing may wait for
+    /// this socket's own TCP.
+    pub(super) fn let_go(
+        &mut self,
+        side: usize,
+        [from, to]: [&TcpStream; 2],
+        flow: &mut Flow,
+        splicer: &Splicer,
+    ) -> Result<(), Fault> {
+        let taken_before = self.ways[side].taken_before;
+        let sheltered = self.joint.take_out(side, from, |joint| {
+            flow.take_all(&Ends {
+                splicer,
+                from,
+                to,
+                prefix: &[],
+                kernel: Some(KernelPart {
+                    joint,
+                    side,
+                    taken_before,
+                }),
+            })?;
+            Ok(flow.taken_bytes() - taken_before)
+        })?;
+        flow.hold_more(splicer, &sheltered);
+        // The kernel's backlog goes first; and splice(2) may be used again, once nothing is held.
+        self.ways[side].is_drained = false;
+        flow.set_choice(Choice::Auto);
+        self.count(side, flow, splicer.counters());
+        Ok(())
+    }
+
+    /// Bytes of both directions that are on their way inside the kernel; `None` if a connection is gone.
+    pub(super) fn backlog_bytes(&self, sockets: [&TcpStream; 2]) -> Option<u64> {
+        let mut sum = 0;
+        for side in [0, 1] {
+            if !self.ways[side].is_end_passed {
+                sum += self.joint.backlog_bytes(side, sockets[1 - side]).ok()??;
+            }
+        }
+        Some(sum)
+    }
+
+    /// Leaves everything to the process from now on.
+    pub(super) fn stop(&self, sockets: [&TcpStream; 2]) {
+        for side in [0, 1] {
+            self.joint.stop(side, sockets[side]);
+        }
+    }
+
+    /// Polls again soon.
+    pub(super) fn look_again(&mut self, cx: &mut Context<'_>) {
+        let next = Instant::now() + LOOK_AGAIN;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(next)));
+        if timer.as_mut().poll(cx).is_ready() {
+            timer.as_mut().reset(next);
+            if timer.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+
+    /// Counts what is left to be counted.
+    pub(super) fn finish(&mut self, flows: [&mut Flow; 2], counters: &Counters) {
+        for (side, flow) in flows.into_iter().enumerate() {
+            self.count(side, flow, counters);
+            counters
+                .socket_passed_bytes
+                .add(self.joint.passed_bytes(side));
+        }
+    }
+}
+
+fn fault(side: Side, call: &'static str, source: io::Error) -> Fault {
+    Fault { side, call, source }
+}
+
+/// The fault of a connection that is gone.
+fn lost(side: Side, stream: &TcpStream) -> Fault {
+    let source = match stream.take_error() {
+        Ok(Some(error)) | Err(error) => error,
+        Ok(None) => ErrorKind::ConnectionReset.into(),
+    };
+    fault(side, "poll", source)
+}

@@ -1,0 +1,271 @@
+//! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
+
+use super::shared::Direction;
+use super::{SocketEngine, tcp_info};
+use crate::{Fault, Side};
+use libbpf_rs::{MapCore, MapFlags};
+use socket2::SockRef;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
+/// the receiver to read (see `has_room` in bpf/socket.bpf.c).
+const BACKLOG_MAX: u64 = 1 << 20;
+
+/// The receive window that a socket needs, so that it can be stilled: one that is nearly closed asks the program whatever
+/// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
+const WINDOW_MIN: i32 = 256 << 10;
+
+/// How long a worker of the kernel may take to put what was left to the process where it can be read; how often to look.
+const TAKE_OUT_MAX: Duration = Duration::from_secs(1);
+const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
+
+/// Why a splice does not go to the kernel.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// As many splices as can be are there already.
+    Full,
+    /// The connection of this side has failed.
+    Broken(usize, Fault),
+    /// The kernel did not take one of the sockets, mostly because its connection is not established any more.
+    Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
+}
+
+/// A place for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
+pub(crate) struct Joint {
+    engine: Arc<SocketEngine>,
+    place: u32,
+    cookies: [u64; 2],
+    in_map: [bool; 2],
+    /// What had been taken out of each socket's queue when it was put into the map.
+    consumed_before: [Option<u64>; 2],
+}
+
+impl Joint {
+    /// Puts both sockets into the kernel's hands, which leaves everything to the process yet. Nobody may be writing to
+    /// them, and nothing that was received may be half read. If only one could be put there, the joint is not whole, and
+    /// what the kernel has left to the process must be taken before it is dropped.
+    pub(crate) fn new(
+        engine: &Arc<SocketEngine>,
+        sockets: [&TcpStream; 2],
+    ) -> Result<Joint, Refusal> {
+        let place = engine.take_place().ok_or(Refusal::Full)?;
+        let mut joint = Joint {
+            engine: Arc::clone(engine),
+            place,
+            cookies: [0; 2],
+            in_map: [false; 2],
+            consumed_before: [None; 2],
+        };
+        match joint.fill(sockets) {
+            // What is dropped here has no socket in the map.
+            Err(error) if !joint.in_map[0] => Err(Refusal::Kernel(error)),
+            _ => Ok(joint),
+        }
+    }
+
+    /// Whether both sockets are in the kernel's hands.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.in_map == [true; 2]
+    }
+
+    fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
+        for socket in sockets {
+            make_room(socket)?;
+        }
+        for side in [0, 1] {
+            let way = self.way(side);
+            way.clear();
+            way.begin(tcp_info::base_bytes(sockets[1 - side])?, BACKLOG_MAX);
+        }
+        for side in [0, 1] {
+            self.consumed_before[side] = tcp_info::consumed_bytes(sockets[side])?;
+            let cookie = rustix::net::sockopt::socket_cookie(sockets[side])?;
+            self.cookies[side] = cookie;
+            let index = self.index(side).to_ne_bytes();
+            self.engine
+                .places
+                .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            let descriptor = u64::try_from(sockets[side].as_raw_fd()).unwrap_or(u64::MAX);
+            self.engine
+                .sockets
+                .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
+                .map_err(io::Error::other)?;
+            self.in_map[side] = true;
+        }
+        Ok(())
+    }
+
+    fn index(&self, side: usize) -> u32 {
+        2 * self.place + u32::from(side == 1)
+    }
+
+    /// What comes from this side.
+    fn way(&self, side: usize) -> Direction<'_> {
+        self.engine.directions.get(self.index(side))
+    }
+
+    /// Bytes from this side that the kernel has handed on.
+    pub(crate) fn forwarded_bytes(&self, side: usize) -> u64 {
+        self.way(side).forwarded_bytes()
+    }
+
+    /// Bytes from this side that were left to the process.
+    pub(crate) fn passed_bytes(&self, side: usize) -> u64 {
+        self.way(side).passed_bytes()
+    }
+
+    /// Tells the kernel how many of these bytes the process has written to the other side. When it is all of them, the
+    /// kernel goes on.
+    pub(crate) fn set_relayed_bytes(&self, side: usize, bytes: u64) {
+        self.way(side).set_relayed_bytes(bytes);
+    }
+
+    /// Whether the kernel may hand on what comes from this side.
+    pub(crate) fn set_redirecting(&self, side: usize, redirecting: bool) {
+        self.way(side).set_redirecting(redirecting);
+    }
+
+    /// Leaves everything to the process that comes from this side. Afterwards no program is under way that does not know of
+    /// it: setting an option takes the socket's lock.
+    pub(crate) fn stop(&self, side: usize, socket: &TcpStream) {
+        self.set_redirecting(side, false);
+        if self.in_map[side] {
+            // It fails for nothing but a closed descriptor.
+            let _ = tcp_info::set_receive_low_water(socket, 1);
+        }
+    }
+
+    /// Bytes from this side that the kernel has handed on and that `receiver`'s TCP does not have yet. `None` if the
+    /// receiver's connection is gone, and they with it.
+    ///
+    /// Exact while nothing more is handed on: after bytes were left to the process, until it has relayed them.
+    pub(crate) fn backlog_bytes(
+        &self,
+        side: usize,
+        receiver: &TcpStream,
+    ) -> io::Result<Option<u64>> {
+        let way = self.way(side);
+        let given = way.receiver_base() + way.forwarded_bytes() + way.relayed_bytes();
+        Ok(tcp_info::written_bytes(receiver)?.map(|written| given.saturating_sub(written)))
+    }
+
+    /// Whether what this socket receives is still in the kernel's hands.
+    pub(crate) fn is_in_map(&self, side: usize) -> bool {
+        self.in_map[side]
+    }
+
+    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take_all` takes what the kernel has left
+    /// to the process and tells how many bytes that are since the beginning; it is called until it is everything.
+    /// Nothing may wait for this socket's own TCP.
+    ///
+    /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
+    /// the program looks at in that moment is lost (`sk_psock_verdict_recv`). So from the beginning what comes goes to the
+    /// shelter; and the socket is stilled: with a high low-water mark, what arrives rests in its queue and the program is
+    /// not asked (`tcp_data_ready`). Setting the mark takes the socket's lock, so that afterwards no program is under way
+    /// that knows of nothing.
+    pub(crate) fn take_out(
+        &mut self,
+        side: usize,
+        socket: &TcpStream,
+        mut take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let fault = |source| Fault {
+            side: Side::From,
+            call: "setsockopt",
+            source,
+        };
+        let engine = Arc::clone(&self.engine);
+        let mut shelter = engine
+            .shelter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.set_redirecting(side, false);
+        self.way(side).set_shelter(2 * engine.splices_max);
+        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        // What is left to the process does not grow any more.
+        let deadline = Instant::now() + TAKE_OUT_MAX;
+        loop {
+            // Reading would take the error that the owner is to find.
+            if is_closed(socket) {
+                return Err(fault(io::ErrorKind::ConnectionReset.into()));
+            }
+            if take_all(self)? == self.passed_bytes(side) {
+                break;
+            }
+            // A worker of the kernel is about to put it into the queue.
+            if Instant::now() > deadline {
+                return Err(fault(io::ErrorKind::TimedOut.into()));
+            }
+            std::thread::sleep(TAKE_OUT_LOOK);
+        }
+        let room = SockRef::from(socket).recv_buffer_size().map_err(fault)?;
+        let room = i32::try_from(room).unwrap_or(i32::MAX);
+        tcp_info::set_receive_low_water(socket, room).map_err(fault)?;
+        self.remove(side);
+        // Whatever rests in the queue is announced by this.
+        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        let sheltered = shelter
+            .take(self.way(side).sheltered_bytes())
+            .map_err(fault)?;
+        if self.has_gap(side, socket).map_err(fault)? {
+            let gap = io::Error::other("the kernel lost bytes while the socket was taken out");
+            return Err(fault(gap));
+        }
+        Ok(sheltered)
+    }
+
+    /// Whether bytes have left this socket's queue and came out nowhere.
+    fn has_gap(&self, side: usize, socket: &TcpStream) -> io::Result<bool> {
+        let way = self.way(side);
+        let known = way.forwarded_bytes() + way.passed_bytes() + way.sheltered_bytes();
+        let consumed = tcp_info::consumed_bytes(socket)?;
+        Ok(match (self.consumed_before[side], consumed) {
+            (Some(before), Some(after)) => after.wrapping_sub(before) != known,
+            // Of a connection that is gone nobody expects everything.
+            _ => false,
+        })
+    }
+
+    fn remove(&mut self, side: usize) {
+        // Both fail only if the socket has left the map by itself, having been closed or reset.
+        let _ = self.engine.sockets.delete(&self.index(side).to_ne_bytes());
+        let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+        self.in_map[side] = false;
+    }
+}
+
+impl Drop for Joint {
+    fn drop(&mut self) {
+        for side in [0, 1] {
+            self.set_redirecting(side, false);
+            if self.in_map[side] {
+                self.remove(side);
+            } else if self.cookies[side] != 0 {
+                let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+            }
+        }
+        self.engine.give_place(self.place);
+    }
+}
+
+/// Sees to a receive buffer of a size at which the socket can be stilled. Setting the low-water mark lets the buffer grow
+/// as far, and the kernel still sizes it by itself (`tcp_set_rcvlowat`).
+fn make_room(socket: &TcpStream) -> io::Result<()> {
+    if tcp_info::has_fixed_receive_buffer(socket)?
+        && SockRef::from(socket).recv_buffer_size()? < 2 * WINDOW_MIN as usize
+    {
+        return Err(io::Error::other("its receive buffer is small and fixed"));
+    }
+    tcp_info::set_receive_low_water(socket, WINDOW_MIN)?;
+    tcp_info::set_receive_low_water(socket, 1)
+}
+
+/// Whether a connection is gone altogether.
+pub(crate) fn is_closed(socket: &TcpStream) -> bool {
+    tcp_info::is_closed(socket)
+}

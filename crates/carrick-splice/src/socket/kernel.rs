@@ -1,0 +1,57 @@
+//! Which kernels lose or double bytes in a SOCKMAP, by their release.
+
+/// Says whether the running kernel may be trusted, or why not.
+pub(super) fn judge_running() -> Result<(), String> {
+    judge(&rustix::system::uname().release().to_string_lossy())
+}
+
+/// The first release of each series with the repairs of net/core/skmsg.c that keep a backlog whole (`sk_psock_backlog`,
+/// `tcp_read_skb`). Series that are not here never had them, or not all.
+const REPAIRED: [(u32, u32, u32); 2] = [(6, 1, 142), (6, 12, 35)];
+
+/// Every series from here on has them.
+const SAFE_FROM: (u32, u32) = (6, 16);
+
+/// Judges a release such as `6.1.0-13-amd64` or `6.12.35`.
+pub(super) fn judge(release: &str) -> Result<(), String> {
+    let Some((major, minor, patch)) = parse(release) else {
+        return Err(format!(
+            "the kernel's release {release:?} is not understood"
+        ));
+    };
+    if (major, minor) >= SAFE_FROM {
+        return Ok(());
+    }
+    let series = REPAIRED
+        .iter()
+        .find(|repaired| (repaired.0, repaired.1) == (major, minor));
+    match series {
+        Some(repaired) if patch >= repaired.2 => Ok(()),
+        Some(repaired) => Err(format!(
+            "Linux {release} loses or doubles bytes in a SOCKMAP; repaired in {}.{}.{}",
+            repaired.0, repaired.1, repaired.2
+        )),
+        None => Err(format!(
+            "Linux {release} loses or doubles bytes in a SOCKMAP; repaired in 6.1.142, 6.12.35 and 6.16"
+        )),
+    }
+}
+
+fn parse(release: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = release
+        .split(|character: char| !character.is_ascii_digit())
+        .map(|digits| digits.parse().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    // "6.16-rc1" has no third number.
+    let patch = release
+        .split('.')
+        .nth(2)
+        .and_then(|rest| {
+            let end = rest
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(rest.len());
+            rest[..end].parse().ok()
+        })
+        .unwrap_or(0);
+    Some((major, minor, patch))
+}

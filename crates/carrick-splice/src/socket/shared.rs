@@ -1,0 +1,157 @@
+//! The memory that the verdict program and the process share: one `struct direction` of bpf/socket.h per direction.
+
+use super::skeleton::types::direction;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::mem::{offset_of, size_of};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// All directions, mapped into this process.
+pub(super) struct Directions {
+    start: NonNull<u8>,
+    bytes: usize,
+    count: u32,
+}
+
+// SAFETY: the memory is shared with the kernel anyway; it is only touched through atomics, and the mapping stays until the
+// owner is dropped.
+#[expect(unsafe_code, reason = "a pointer to shared memory")]
+unsafe impl Send for Directions {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "a pointer to shared memory")]
+unsafe impl Sync for Directions {}
+
+impl Directions {
+    /// Maps the array map `map`, which has `count` entries.
+    #[expect(unsafe_code, reason = "mmap")]
+    pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> std::io::Result<Directions> {
+        let bytes = size_of::<direction>() * count as usize;
+        // SAFETY: a new shared mapping at an address of the kernel's choice; it aliases nothing of ours.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                map,
+                0,
+            )?
+        };
+        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::InvalidData)?;
+        Ok(Directions {
+            start,
+            bytes,
+            count,
+        })
+    }
+
+    /// One direction.
+    pub(super) fn get(&self, index: u32) -> Direction<'_> {
+        assert!(index < self.count, "a direction that does not exist");
+        Direction {
+            directions: self,
+            offset: size_of::<direction>() * index as usize,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "a field in shared memory")]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= self.bytes && offset.is_multiple_of(8));
+        // SAFETY: inside the mapping (see `get`), aligned as its type in C is, and only accessed through atomics.
+        unsafe { self.start.add(offset).cast().as_ref() }
+    }
+
+    #[expect(unsafe_code, reason = "a field in shared memory")]
+    fn half_word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset + 4 <= self.bytes && offset.is_multiple_of(4));
+        // SAFETY: as in `word`.
+        unsafe { self.start.add(offset).cast().as_ref() }
+    }
+}
+
+impl Drop for Directions {
+    #[expect(unsafe_code, reason = "munmap")]
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `map` made, whole; nothing borrows from it any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// One direction of one splice. Each field has one writer: the program or the process.
+#[derive(Clone, Copy)]
+pub(super) struct Direction<'d> {
+    directions: &'d Directions,
+    offset: usize,
+}
+
+impl Direction<'_> {
+    fn read(&self, field: usize) -> u64 {
+        self.directions
+            .word(self.offset + field)
+            .load(Ordering::Acquire)
+    }
+
+    fn write(&self, field: usize, value: u64) {
+        self.directions
+            .word(self.offset + field)
+            .store(value, Ordering::Release);
+    }
+
+    /// Makes it as new. Only while no program knows its place.
+    pub(super) fn clear(&self) {
+        for field in (0..size_of::<direction>()).step_by(8) {
+            self.write(field, 0);
+        }
+    }
+
+    /// Bytes that the kernel has handed to the receiver's queue.
+    pub(super) fn forwarded_bytes(&self) -> u64 {
+        self.read(offset_of!(direction, forwarded_bytes))
+    }
+
+    /// Bytes that were left to the process.
+    pub(super) fn passed_bytes(&self) -> u64 {
+        self.read(offset_of!(direction, passed_bytes))
+    }
+
+    /// Bytes that the process has written to the receiver, of those that were left to it.
+    pub(super) fn relayed_bytes(&self) -> u64 {
+        self.read(offset_of!(direction, relayed_bytes))
+    }
+
+    /// Tells the program how many bytes the process has written. They are in the receiver's TCP before this is seen.
+    pub(super) fn set_relayed_bytes(&self, bytes: u64) {
+        self.write(offset_of!(direction, relayed_bytes), bytes);
+    }
+
+    /// What the receiver's TCP had been given when the splice began.
+    pub(super) fn receiver_base(&self) -> u64 {
+        self.read(offset_of!(direction, receiver_base))
+    }
+
+    /// Sets where the splice begins, and how many bytes may wait for the receiver's TCP.
+    pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64) {
+        self.write(offset_of!(direction, receiver_base), receiver_base);
+        self.write(offset_of!(direction, backlog_max), backlog_max);
+    }
+
+    /// Bytes that the kernel has put into the shelter.
+    pub(super) fn sheltered_bytes(&self) -> u64 {
+        self.read(offset_of!(direction, sheltered_bytes))
+    }
+
+    /// From now on everything goes to the socket at `index` of the map.
+    pub(super) fn set_shelter(&self, index: u32) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, shelter))
+            .store(index + 1, Ordering::Release);
+    }
+
+    /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.
+    pub(super) fn set_redirecting(&self, redirecting: bool) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, redirecting))
+            .store(u32::from(redirecting), Ordering::Release);
+    }
+}

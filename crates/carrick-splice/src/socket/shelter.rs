@@ -1,0 +1,52 @@
+//! Where bytes go that come in while a socket is being taken out of the kernel's hands: a connection of the process with
+//! itself, whose receiving end the verdict program redirects to. The socket itself would forget them (`sk_psock_drop`).
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// How long the kernel may take to deliver what it has sheltered. It is a matter of microseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One for all splices: it is used by one at a time.
+pub(super) struct Shelter {
+    receiving: TcpStream,
+    _other_end: TcpStream,
+}
+
+impl Shelter {
+    /// Opens the connection and puts its receiving end into `sockets` at `index`.
+    pub(super) fn open(sockets: &MapHandle, index: u32) -> io::Result<Shelter> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let other_end = TcpStream::connect(listener.local_addr()?)?;
+        // Somebody else may have connected to the port; only the connection that was made here counts.
+        let receiving = loop {
+            let (receiving, address) = listener.accept()?;
+            if address == other_end.local_addr()? {
+                break receiving;
+            }
+        };
+        receiving.set_read_timeout(Some(PATIENCE))?;
+        let descriptor = u64::try_from(receiving.as_raw_fd()).unwrap_or(u64::MAX);
+        sockets
+            .update(
+                &index.to_ne_bytes(),
+                &descriptor.to_ne_bytes(),
+                MapFlags::NO_EXIST,
+            )
+            .map_err(io::Error::other)?;
+        Ok(Shelter {
+            receiving,
+            _other_end: other_end,
+        })
+    }
+
+    /// Takes so many bytes out, which are all that are there.
+    pub(super) fn take(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
+        let mut taken = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        self.receiving.read_exact(&mut taken)?;
+        Ok(taken)
+    }
+}

@@ -1,0 +1,169 @@
+//! What the kernel tells about one TCP socket: how much it was given, its state, and its name in maps.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
+const STATE: usize = 0;
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+
+/// `TCP_CLOSE` (net/tcp_states.h).
+const CLOSED: u8 = 7;
+
+/// The states in which the peer has not closed its side: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`.
+const OPEN: [u8; 3] = [1, 4, 5];
+
+/// So often the counts are read again if an acknowledgement came in between.
+const TRIES: usize = 64;
+
+/// Bytes that the socket's TCP was given to send since it exists, in the unit of the verdict program: acknowledged and
+/// unacknowledged ones. `None` if the connection is gone. Never more than it was; less only while acknowledgements come
+/// faster than one can look.
+pub(super) fn written_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    Ok(measure(socket)?.map(|(bytes, _)| bytes))
+}
+
+/// The same, exactly, or an error. Nobody may write meanwhile.
+pub(super) fn base_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    match measure(socket)? {
+        Some((bytes, true)) => Ok(bytes),
+        Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+/// The bytes, and whether no acknowledgement came in between.
+fn measure(socket: &impl AsFd) -> io::Result<Option<(u64, bool)>> {
+    let mut bytes = 0;
+    for _ in 0..TRIES {
+        let Some(acked) = acked_bytes(socket)? else {
+            return Ok(None);
+        };
+        bytes = acked + unacked_bytes(socket)?;
+        match acked_bytes(socket)? {
+            Some(again) if again == acked => return Ok(Some((bytes, true))),
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+    Ok(Some((bytes, false)))
+}
+
+/// Bytes that have been taken out of the socket's queue since it exists, by whomever; `None` if that cannot be told,
+/// because the connection is gone or bytes arrive faster than one can look.
+pub(super) fn consumed_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    for _ in 0..TRIES {
+        let before = info(socket)?;
+        let waiting = rustix::io::ioctl_fionread(socket)?;
+        let after = info(socket)?;
+        let received = number(&before, BYTES_RECEIVED);
+        if before[STATE] == CLOSED {
+            return Ok(None);
+        }
+        if before[STATE] == after[STATE] && received == number(&after, BYTES_RECEIVED) {
+            // The end of the stream counts as a byte (`tcp_rcv_nxt_update`).
+            let end = u64::from(!OPEN.contains(&before[STATE]));
+            return Ok(received.checked_sub(waiting + end));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the connection is gone altogether.
+pub(super) fn is_closed(socket: &impl AsFd) -> bool {
+    info(socket).is_ok_and(|info| info[STATE] == CLOSED)
+}
+
+fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    let info = info(socket)?;
+    Ok((info[STATE] != CLOSED).then(|| number(&info, BYTES_ACKED)))
+}
+
+/// The number of 64 bits at `offset`.
+fn number(info: &[u8; 256], offset: usize) -> u64 {
+    let (_, rest) = info.split_at(offset);
+    let (bytes, _) = rest.split_at(8);
+    u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
+}
+
+#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
+fn info(socket: &impl AsFd) -> io::Result<[u8; 256]> {
+    let mut info = [0; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if (length as usize) < BYTES_RECEIVED + 8 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(info)
+}
+
+#[expect(unsafe_code, reason = "no library has this ioctl for sockets")]
+fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (which is TIOCOUTQ, linux/sockios.h) writes one int, which lives for the call.
+    let outcome =
+        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether somebody has set the receive buffer's size, so that the kernel does not change it (`SO_BUF_LOCK`).
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(super) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
+    /// asm-generic/socket.h and linux/socket.h.
+    const SO_BUF_LOCK: libc::c_int = 72;
+    const SOCK_RCVBUF_LOCK: libc::c_int = 2;
+    let mut locks: libc::c_int = 0;
+    let mut length = std::mem::size_of_val(&locks) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes one int, which lives for the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_BUF_LOCK,
+            (&raw mut locks).cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        Ok(locks & SOCK_RCVBUF_LOCK != 0)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(super) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
+    let size = std::mem::size_of_val(&bytes) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

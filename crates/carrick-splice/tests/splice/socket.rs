@@ -1,0 +1,366 @@
+//! The socket engine: that the kernel does the work, that memory stays bounded, and that nothing is lost while it changes
+//! hands with the process.
+
+use crate::support::*;
+use carrick_splice::{
+    Choice, Counters, Engine, ExchangeEnd, ExchangeOrder, PoolLimits, Reason, SocketService,
+    Splicer,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// An order for the socket engine.
+pub fn order<'a>() -> ExchangeOrder<'a> {
+    ExchangeOrder {
+        choice: Choice::Socket,
+        ..ExchangeOrder::default()
+    }
+}
+
+/// Whether the engine is here; where it is not, the test says so.
+pub fn is_here(test: &str) -> bool {
+    let loaded = socket_service().is_loaded();
+    if !loaded {
+        eprintln!("SKIPPED {test}: the socket engine is not usable here (is it run as root?)");
+    }
+    loaded
+}
+
+/// Bytes at a place of an endless stream in which every loss, doubling and move shows.
+fn stream_bytes(start: u64, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length + 8);
+    let mut word = start / 8;
+    let skip = (start % 8) as usize;
+    while bytes.len() < length + skip {
+        bytes.extend_from_slice(&word.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        word += 1;
+    }
+    bytes[skip..skip + length].to_vec()
+}
+
+#[test]
+fn chatter_never_reaches_the_process() {
+    if !is_here("chatter_never_reaches_the_process") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let talk = async {
+            // In the kernel's hands from here on.
+            legs.sender.write_all(b"hello").await.unwrap();
+            assert_eq!(receive(&mut legs.receiver, 5).await, b"hello");
+            tokio::time::sleep(SETTLE).await;
+            for length in [1, 64, 1000, 10_000] {
+                for round in 0..50 {
+                    let bytes = sample(round, length);
+                    legs.sender.write_all(&bytes).await.unwrap();
+                    assert_same(&receive(&mut legs.receiver, length).await, &bytes, "there");
+                    legs.receiver.write_all(&bytes).await.unwrap();
+                    assert_same(&receive(&mut legs.sender, length).await, &bytes, "back");
+                }
+            }
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        let bytes = 50 * 11_065;
+        assert_eq!(
+            (exchange.a_to_b_bytes(), exchange.b_to_a_bytes()),
+            (bytes + 5, bytes)
+        );
+        assert_eq!(exchange.engines(), (Engine::Socket, Engine::Socket));
+        drop(exchange);
+        let counters = splicer.counters();
+        assert_eq!(counters.socket_splices.get(), 2);
+        assert_eq!(
+            counters.socket_bytes.get() + counters.copy_bytes.get(),
+            2 * bytes + 5
+        );
+        assert!(counters.copy_bytes.get() <= 5, "{counters:?}");
+    });
+}
+
+#[test]
+fn ipv6_and_ipv4_may_be_joined() {
+    if !is_here("ipv6_and_ipv4_may_be_joined") {
+        return;
+    }
+    on_worker(async {
+        let Ok(listener) = tokio::net::TcpListener::bind("[::1]:0").await else {
+            eprintln!("SKIPPED ipv6_and_ipv4_may_be_joined: no IPv6 here");
+            return;
+        };
+        let address = listener.local_addr().unwrap();
+        let (sender, from) =
+            tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+        let (mut sender, from) = (sender.unwrap(), from.unwrap().0);
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&from, &legs.to, order());
+        let talk = async {
+            tokio::time::sleep(SETTLE).await;
+            for round in 0..50 {
+                let bytes = sample(round, 1 + 300 * round as usize);
+                sender.write_all(&bytes).await.unwrap();
+                assert_same(
+                    &receive(&mut legs.receiver, bytes.len()).await,
+                    &bytes,
+                    "there",
+                );
+                legs.receiver.write_all(&bytes).await.unwrap();
+                assert_same(&receive(&mut sender, bytes.len()).await, &bytes, "back");
+            }
+            drop((sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(exchange.engines(), (Engine::Socket, Engine::Socket));
+    });
+}
+
+#[test]
+fn what_is_queued_before_the_start_goes_first() {
+    if !is_here("what_is_queued_before_the_start_goes_first") {
+        return;
+    }
+    on_worker(async {
+        for seed in 0..40 {
+            let mut random = Random::new(seed);
+            let mut legs = Legs::new().await;
+            let sent = sample(seed, 1 + random.magnitude(200_000));
+            let early = random.below(sent.len());
+            legs.sender.write_all(&sent[..early]).await.unwrap();
+            // A part of it was read by the caller, in the middle of what came as one.
+            let read = random.below(early.max(1));
+            let prefix = receive(&mut legs.from, read).await;
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(
+                &legs.from,
+                &legs.to,
+                ExchangeOrder {
+                    a_prefix: &prefix,
+                    ..order()
+                },
+            );
+            let talk = async {
+                send_in_pieces(&mut legs.sender, &sent[early..], &mut random).await;
+                legs.sender.shutdown().await.unwrap();
+            };
+            let answer = async {
+                let arrived = receive_until_it_breaks(&mut legs.receiver).await.0;
+                drop(legs.receiver);
+                arrived
+            };
+            let (end, (), arrived) = tokio::join!(exchange.run(), talk, answer);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+            assert_same(&arrived, &sent, &format!("seed {seed}"));
+        }
+    });
+}
+
+#[test]
+fn segments_of_every_size_arrive_in_order() {
+    if !is_here("segments_of_every_size_arrive_in_order") {
+        return;
+    }
+    on_worker(async {
+        for (piece, pieces, slow) in [
+            (1, 20_000, false),
+            (1, 5_000, true),
+            (64 << 10, 300, false),
+            (64 << 10, 30, true),
+            (7001, 500, false),
+        ] {
+            let mut legs = if slow {
+                Legs::to_a_slow_receiver().await
+            } else {
+                Legs::new().await
+            };
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+            let sent = sample(piece as u64, piece * pieces);
+            let talk = async {
+                // Quiet at first: everything below goes to the kernel.
+                tokio::time::sleep(SETTLE).await;
+                for bytes in sent.chunks(piece) {
+                    legs.sender.write_all(bytes).await.unwrap();
+                }
+                legs.sender.shutdown().await.unwrap();
+            };
+            let answer = async {
+                let arrived = receive_in_pieces(&mut legs.receiver, &mut Random::new(1)).await;
+                drop(legs.receiver);
+                arrived
+            };
+            let (end, (), arrived) = tokio::join!(exchange.run(), talk, answer);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+            assert_same(
+                &arrived,
+                &sent,
+                &format!("{pieces} pieces of {piece}, slow: {slow}"),
+            );
+            // A piece that is larger than the send buffer is never the kernel's.
+            assert!(slow || splicer.counters().socket_bytes.get() > 0);
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_never_reads_holds_the_sender_back() {
+    if !is_here("a_receiver_that_never_reads_holds_the_sender_back") {
+        return;
+    }
+    on_worker(async {
+        const OFFERED: u64 = 1 << 30;
+        const HELD_MAX: u64 = 32 << 20;
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let mut offered = 0;
+        let talk = async {
+            tokio::time::sleep(SETTLE).await;
+            // Until nothing more is taken for a while.
+            while offered < OFFERED {
+                let piece = stream_bytes(offered, 256 << 10);
+                match tokio::time::timeout(Duration::from_millis(700), legs.sender.write(&piece))
+                    .await
+                {
+                    Ok(written) => offered += written.unwrap() as u64,
+                    Err(_) => break,
+                }
+            }
+            assert!(offered < HELD_MAX, "{offered} bytes went in, none came out");
+            // The receiver wakes up, and the sender goes on to its end.
+            let rest = async {
+                let end = offered + (16 << 20);
+                while offered < end {
+                    let piece = stream_bytes(offered, 256 << 10);
+                    offered += legs.sender.write(&piece).await.unwrap() as u64;
+                }
+                legs.sender.shutdown().await.unwrap();
+                end
+            };
+            let drain = async {
+                let (mut arrived, mut buffer) = (0, vec![0; 256 << 10]);
+                loop {
+                    let read = legs.receiver.read(&mut buffer).await.unwrap();
+                    if read == 0 {
+                        break;
+                    }
+                    assert_same(&buffer[..read], &stream_bytes(arrived, read), "piece");
+                    arrived += read as u64;
+                }
+                legs.receiver.write_all(b"thanks").await.unwrap();
+                legs.receiver.shutdown().await.unwrap();
+                arrived
+            };
+            let (_, arrived) = tokio::join!(rest, drain);
+            assert_eq!(receive_until_it_breaks(&mut legs.sender).await.0, b"thanks");
+            arrived
+        };
+        let (end, arrived) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(arrived, offered);
+        assert_eq!(exchange.a_to_b_bytes(), offered);
+        drop(exchange);
+        assert!(splicer.counters().socket_bytes.get() > 0);
+        assert!(splicer.counters().socket_passed_bytes.get() > 0);
+    });
+}
+
+#[test]
+fn after_a_slow_receiver_the_kernel_goes_on() {
+    if !is_here("after_a_slow_receiver_the_kernel_goes_on") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let talk = async {
+            tokio::time::sleep(SETTLE).await;
+            let sent = sample(1, 24 << 20);
+            let receive_late = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                receive(&mut legs.receiver, sent.len()).await
+            };
+            let (written, arrived) = tokio::join!(legs.sender.write_all(&sent), receive_late);
+            written.unwrap();
+            assert_same(&arrived, &sent, "all of it");
+            tokio::time::sleep(SETTLE).await;
+            let before = splicer.counters().copy_bytes.get();
+            for _ in 0..100 {
+                legs.sender.write_all(b"a question").await.unwrap();
+                assert_eq!(receive(&mut legs.receiver, 10).await, b"a question");
+            }
+            assert_eq!(splicer.counters().copy_bytes.get(), before);
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+    });
+}
+
+#[test]
+fn where_there_is_no_room_the_process_does_it() {
+    if !is_here("where_there_is_no_room_the_process_does_it") {
+        return;
+    }
+    on_worker(async {
+        let service = SocketService::default();
+        service.load(1).unwrap();
+        let splicer = Splicer::with_socket(
+            PoolLimits::default(),
+            Arc::new(Counters::default()),
+            service.clone(),
+        );
+        let mut first = Legs::new().await;
+        let mut second = Legs::new().await;
+        let mut one = splicer.exchange(&first.from, &first.to, order());
+        let mut two = splicer.exchange(&second.from, &second.to, order());
+        let talk = async {
+            for (sender, receiver) in [
+                (&mut first.sender, &mut first.receiver),
+                (&mut second.sender, &mut second.receiver),
+            ] {
+                for _ in 0..3 {
+                    sender.write_all(b"question").await.unwrap();
+                    assert_eq!(receive(receiver, 8).await, b"question");
+                    tokio::time::sleep(SETTLE).await;
+                }
+            }
+            assert_eq!(service.splices(), (1, 1));
+            drop((first.sender, first.receiver, second.sender, second.receiver));
+        };
+        let (one_end, two_end, ()) = tokio::join!(one.run(), two.run(), talk);
+        assert!(matches!(one_end, ExchangeEnd::Closed), "{one_end:?}");
+        assert!(matches!(two_end, ExchangeEnd::Closed), "{two_end:?}");
+        drop((one, two));
+        assert_eq!(splicer.counters().reason(Reason::SocketFull).get(), 1);
+        assert_eq!(service.splices(), (0, 1));
+    });
+}
+
+#[test]
+fn without_the_engine_the_process_does_it_and_says_so() {
+    on_worker(async {
+        let splicer = Splicer::new(PoolLimits::default(), Arc::new(Counters::default()));
+        let mut legs = Legs::new().await;
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
+        let talk = async {
+            legs.sender.write_all(b"question").await.unwrap();
+            assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(
+            splicer.counters().reason(Reason::SocketUnavailable).get(),
+            1
+        );
+        assert_eq!(exchange.engines().0, Engine::Copy);
+    });
+}
