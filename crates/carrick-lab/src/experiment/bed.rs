@@ -18,7 +18,7 @@ const FURTHER_ORIGINS_PORT: u16 = 8001;
 /// The meter is checked again if the proxy's core, with nothing to do, was busy for more than this share.
 pub const QUIET_SHARE: f64 = 0.05;
 /// How often at most.
-const CALIBRATIONS_MAX: usize = 5;
+const CALIBRATIONS_MAX: usize = 3;
 
 /// A test bed and what runs in it. The fields are dropped in this order: programs before namespaces.
 #[derive(Debug)]
