@@ -1,7 +1,7 @@
 //! One sample: a fresh proxy, a load, and what came of both.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -24,6 +24,8 @@ use crate::testbed::ProxyCpu;
 const BACKGROUND_SHARE_MAX: f64 = 0.2;
 /// How long a proxy may take until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the sockets of a proxy that was killed may take to close.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the proxy, makes the load, and stops the proxy.
 ///
@@ -106,10 +108,16 @@ pub async fn measure(
         Ok(measured)
     });
     if let Some(service) = service {
-        // Squid has shared memory to put away. The others would only wait for connections that nobody has any more: dropped,
-        // they are killed.
+        // Squid has shared memory to put away. The others would only wait for connections that nobody has any more.
         if member.peer.family == Family::Squid {
             service.stop().await;
+        } else {
+            service.kill().await;
+        }
+        // A worker's sockets may outlive it by a moment; the next proxy must not be taken to listen while they do.
+        let until = Instant::now() + END_TIMEOUT;
+        while testbed.proxy.is_listening(member.job.port())? && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
     measured

@@ -217,6 +217,16 @@ impl Service {
         }
     }
 
+    /// Kills it and waits until it is gone, with all that it started in a namespace of its own: then nobody listens there
+    /// any more.
+    pub async fn kill(mut self) {
+        let _ = self.child.start_kill();
+        let _ = self.child.wait().await;
+        if self.owns_namespace {
+            self.namespace.kill_processes();
+        }
+    }
+
     /// Connections that the service's namespace has accepted since it was made (`PassiveOpens`, RFC 4022), and opened.
     ///
     /// # Errors
