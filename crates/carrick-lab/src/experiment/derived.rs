@@ -101,9 +101,9 @@ fn one(
 pub fn further_cells(workload: &Workload, cells: &[Cell], outcomes: &Outcomes) -> Vec<Cell> {
     let mut further = Vec::new();
     for cell in cells.iter().filter(|cell| cell.workload == workload.id) {
-        let own: &[Outcome] = outcomes
-            .by_cell
-            .iter()
+        // A cell whose samples were taken back has nothing to derive from.
+        let mut kept = outcomes.by_cell.iter().filter(|_| !cell.samples.is_empty());
+        let own: &[Outcome] = kept
             .find(|(of, at, _)| *of == cell.series && *at == cell.parameters)
             .map_or(&[], |(_, _, outcomes)| outcomes.as_slice());
         if let Some(distribution) = &workload.distribution {
