@@ -28,6 +28,8 @@ pub struct ExchangeOrder<'a> {
     pub b_prefix: &'a [u8],
     /// End with [`ExchangeEnd::Idle`] after no byte moved either way for so long. Noticed within a quarter of it.
     pub idle: Duration,
+    /// The owner's number for this splice, by which it finds it among those that are in the kernel.
+    pub label: u64,
 }
 
 impl Default for ExchangeOrder<'_> {
@@ -38,6 +40,7 @@ impl Default for ExchangeOrder<'_> {
             a_prefix: &[],
             b_prefix: &[],
             idle: Duration::from_secs(3600),
+            label: 0,
         }
     }
 }
@@ -68,6 +71,7 @@ pub struct Exchange<'a> {
     a_prefix: &'a [u8],
     b_prefix: &'a [u8],
     idle: Duration,
+    label: u64,
     a_to_b: Flow,
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
@@ -108,6 +112,7 @@ impl<'a> Exchange<'a> {
             a_prefix: order.a_prefix,
             b_prefix: order.b_prefix,
             idle: order.idle,
+            label: order.label,
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,

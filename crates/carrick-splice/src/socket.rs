@@ -39,6 +39,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
@@ -109,6 +110,17 @@ pub(crate) struct SocketEngine {
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
+    /// Who has each place.
+    tenants: Box<[Tenant]>,
+}
+
+/// Who has a place.
+#[derive(Default)]
+pub(crate) struct Tenant {
+    /// Whether anybody has it.
+    is_there: AtomicBool,
+    /// The owner's number for the splice.
+    label: AtomicU64,
 }
 
 impl SocketEngine {
@@ -144,6 +156,7 @@ impl SocketEngine {
                 .map_err(libbpf_rs::Error::from)?,
             splices_max,
             free: Mutex::new((0..splices_max).collect()),
+            tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
         })
     }
 
@@ -151,11 +164,19 @@ impl SocketEngine {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_place(&self) -> Option<u32> {
-        self.free().pop_front()
+    fn take_place(&self, label: u64) -> Option<u32> {
+        let place = self.free().pop_front()?;
+        if let Some(tenant) = self.tenants.get(place as usize) {
+            tenant.label.store(label, Relaxed);
+            tenant.is_there.store(true, Release);
+        }
+        Some(place)
     }
 
     fn give_place(&self, place: u32) {
+        if let Some(tenant) = self.tenants.get(place as usize) {
+            tenant.is_there.store(false, Release);
+        }
         self.free().push_back(place);
     }
 }

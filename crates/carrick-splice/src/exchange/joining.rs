@@ -59,7 +59,7 @@ impl<'a> Exchange<'a> {
             Err(Refusal::Kernel(std::io::ErrorKind::UnexpectedEof.into()))
         } else {
             let flows = [&mut self.a_to_b, &mut self.b_to_a];
-            Kernel::join(&self.splicer, [self.a, self.b], flows)
+            Kernel::join(&self.splicer, [self.a, self.b], flows, self.label)
         };
         match outcome {
             Ok(Some(kernel)) => {

@@ -56,6 +56,7 @@ impl Kernel {
         splicer: &Splicer,
         sockets: [&TcpStream; 2],
         flows: [&mut Flow; 2],
+        label: u64,
     ) -> Result<Option<Kernel>, Refusal> {
         let Some(engine) = splicer.socket_engine() else {
             return Ok(None);
@@ -79,7 +80,7 @@ impl Kernel {
                 }
             }
         }
-        let joint = Joint::new(engine, sockets)?;
+        let joint = Joint::new(engine, sockets, label)?;
         let ways = [0, 1].map(|side| Way {
             taken_before: flows[side].taken_bytes(),
             relayed_before: flows[side].relayed_bytes(),

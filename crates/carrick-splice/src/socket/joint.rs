@@ -51,8 +51,9 @@ impl Joint {
     pub(crate) fn new(
         engine: &Arc<SocketEngine>,
         sockets: [&TcpStream; 2],
+        label: u64,
     ) -> Result<Joint, Refusal> {
-        let place = engine.take_place().ok_or(Refusal::Full)?;
+        let place = engine.take_place(label).ok_or(Refusal::Full)?;
         let mut joint = Joint {
             engine: Arc::clone(engine),
             place,
