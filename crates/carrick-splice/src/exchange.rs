@@ -1,13 +1,12 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
 mod joining;
-mod kernel;
 
 use crate::flow::{Ends, Flow, Step};
+use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Reason, Side, Splicer};
-use kernel::Kernel;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;

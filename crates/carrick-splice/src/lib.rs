@@ -61,6 +61,7 @@ mod choice;
 mod counters;
 mod exchange;
 mod flow;
+mod kernel;
 mod local_copy;
 mod outcome;
 mod pipe;

@@ -1,6 +1,7 @@
 //! The socket engine: what one socket receives is handed to its peer by the kernel (BPF `sk_skb` on a SOCKMAP), without
 //! waking the process. Loading it, and who may use it; [`joint`] is one splice.
 
+mod filter;
 pub(crate) mod joint;
 mod kernel;
 mod self_test;
@@ -38,7 +39,7 @@ use shelter::Shelter;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -103,6 +104,9 @@ impl SocketService {
 /// The loaded programs and maps.
 pub(crate) struct SocketEngine {
     sockets: MapHandle,
+    receivers: MapHandle,
+    /// The filter that holds ends of streams back. Attached to a socket while it leaves the map.
+    hold_end: OwnedFd,
     places: MapHandle,
     directions: Directions,
     splices_max: u32,
@@ -138,6 +142,7 @@ impl SocketEngine {
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::SocketSkelBuilder::default().open(&mut object)?;
         open.maps.sockets.set_max_entries(sockets_max + 1)?;
+        open.maps.receivers.set_max_entries(sockets_max)?;
         open.maps.places.set_max_entries(sockets_max)?;
         open.maps.directions.set_max_entries(sockets_max)?;
         let loaded = open.load()?;
@@ -151,6 +156,13 @@ impl SocketEngine {
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
             ),
             sockets,
+            receivers: MapHandle::try_from(&loaded.maps.receivers)?,
+            hold_end: loaded
+                .progs
+                .hold_end
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(libbpf_rs::Error::from)?,
             places: MapHandle::try_from(&loaded.maps.places)?,
             directions: Directions::map(loaded.maps.directions.as_fd(), sockets_max)
                 .map_err(libbpf_rs::Error::from)?,

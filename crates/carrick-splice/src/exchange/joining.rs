@@ -1,20 +1,12 @@
 //! How an exchange gives its connections into the kernel's hands, helps there, and takes them back.
 
 use super::Exchange;
-use super::kernel::{Gate, Kernel};
 use crate::flow::{Flow, Step};
+use crate::kernel::{Gate, Kernel};
 use crate::socket::joint::Refusal;
-use crate::{Choice, Fault, Reason, Side, sys, tcp};
+use crate::{Choice, Fault, Reason, Side, sys};
 use std::task::Context;
-use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-
-/// How long `unsplice` waits for what is on its way inside the kernel. It waits for a worker of the kernel, not for a
-/// peer; longer takes only a machine without memory.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
-
-/// How often it looks.
-const LEAVE_LOOK: Duration = Duration::from_micros(50);
 
 impl<'a> Exchange<'a> {
     /// From where, to where.
@@ -58,7 +50,7 @@ impl<'a> Exchange<'a> {
         let outcome = if ended {
             Err(Refusal::Kernel(std::io::ErrorKind::UnexpectedEof.into()))
         } else {
-            let flows = [&mut self.a_to_b, &mut self.b_to_a];
+            let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
             Kernel::join(&self.splicer, [self.a, self.b], flows, self.label)
         };
         match outcome {
@@ -179,55 +171,23 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let
-    /// go in time, the connections are broken visibly rather than left with a gap.
+    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
     pub(super) fn leave_kernel(&mut self) {
         let Some(mut kernel) = self.kernel.take() else {
             return;
         };
-        let sockets = [self.a, self.b];
-        let deadline = Instant::now() + LEAVE_MAX;
-        kernel.stop(sockets);
-        let is_drained = loop {
-            match kernel.backlog_bytes(sockets) {
-                // What the kernel had for a connection that is gone is gone with it.
-                None | Some(0) => break true,
-                Some(_) if Instant::now() > deadline => break false,
-                Some(_) => std::thread::sleep(LEAVE_LOOK),
-            }
-        };
-        if !is_drained || !self.take_back(&mut kernel) {
-            self.splicer.counters().socket_broken.add(1);
-            for socket in sockets {
-                let _ = tcp::reset_on_close(socket);
-            }
-        }
-        kernel.finish(
-            [&mut self.a_to_b, &mut self.b_to_a],
-            self.splicer.counters(),
+        kernel.leave(
+            [self.a, self.b],
+            &mut [&mut self.a_to_b, &mut self.b_to_a],
+            &self.splicer,
         );
-    }
-
-    /// Takes both sockets out. False if one did not come out whole.
-    fn take_back(&mut self, kernel: &mut Kernel) -> bool {
-        let mut is_whole = true;
-        for a_to_b in [true, false] {
-            let side = usize::from(!a_to_b);
-            let ends = self.ends(a_to_b);
-            let splicer = self.splicer.clone();
-            let flow = self.flow_mut(a_to_b);
-            if kernel.is_in_map(side) && !flow.is_ended() {
-                is_whole &= kernel.let_go(side, ends, flow, &splicer).is_ok();
-            }
-        }
-        is_whole
     }
 
     /// Counts what the kernel did, at the end.
     pub(super) fn count_kernel(&mut self) {
         if let Some(mut kernel) = self.kernel.take() {
             kernel.finish(
-                [&mut self.a_to_b, &mut self.b_to_a],
+                &mut [&mut self.a_to_b, &mut self.b_to_a],
                 self.splicer.counters(),
             );
         }

@@ -1,12 +1,12 @@
 //! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
 
 use super::shared::Direction;
-use super::{SocketEngine, tcp_info};
+use super::{SocketEngine, filter, tcp_info};
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -34,12 +34,27 @@ pub(crate) enum Refusal {
     Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
 }
 
+/// What the kernel is to hand on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// What comes from either side.
+    Both,
+    /// What comes from side 0, at most so many bytes. What side 1 receives is none of its business.
+    One {
+        /// A piece that goes beyond is left to the process whole.
+        bytes_max: u64,
+    },
+}
+
 /// A place for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
 pub(crate) struct Joint {
     engine: Arc<SocketEngine>,
     place: u32,
     cookies: [u64; 2],
+    /// Whose input the program sees.
     in_map: [bool; 2],
+    /// Whether side 1 is in the map of those that only receive.
+    only_receives: bool,
     /// What had been taken out of each socket's queue when it was put into the map.
     consumed_before: [Option<u64>; 2],
 }
@@ -51,6 +66,7 @@ impl Joint {
     pub(crate) fn new(
         engine: &Arc<SocketEngine>,
         sockets: [&TcpStream; 2],
+        ways: Ways,
         label: u64,
     ) -> Result<Joint, Refusal> {
         let place = engine.take_place(label).ok_or(Refusal::Full)?;
@@ -59,9 +75,14 @@ impl Joint {
             place,
             cookies: [0; 2],
             in_map: [false; 2],
+            only_receives: false,
             consumed_before: [None; 2],
         };
-        match joint.fill(sockets) {
+        let filled = match ways {
+            Ways::Both => joint.fill(sockets),
+            Ways::One { bytes_max } => joint.fill_one_way(sockets, bytes_max),
+        };
+        match filled {
             // What is dropped here has no socket in the map.
             Err(error) if !joint.in_map[0] => Err(Refusal::Kernel(error)),
             _ => Ok(joint),
@@ -70,7 +91,7 @@ impl Joint {
 
     /// Whether both sockets are in the kernel's hands.
     pub(crate) fn is_whole(&self) -> bool {
-        self.in_map == [true; 2]
+        self.in_map == [true, !self.only_receives]
     }
 
     fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
@@ -80,24 +101,50 @@ impl Joint {
         for side in [0, 1] {
             let way = self.way(side);
             way.clear();
-            way.begin(tcp_info::base_bytes(sockets[1 - side])?, BACKLOG_MAX);
+            let base = tcp_info::base_bytes(sockets[1 - side])?;
+            way.begin(base, BACKLOG_MAX, u64::MAX);
         }
         for side in [0, 1] {
-            self.consumed_before[side] = tcp_info::consumed_bytes(sockets[side])?;
-            let cookie = rustix::net::sockopt::socket_cookie(sockets[side])?;
-            self.cookies[side] = cookie;
-            let index = self.index(side).to_ne_bytes();
-            self.engine
-                .places
-                .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
-                .map_err(io::Error::other)?;
-            let descriptor = u64::try_from(sockets[side].as_raw_fd()).unwrap_or(u64::MAX);
-            self.engine
-                .sockets
-                .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
-                .map_err(io::Error::other)?;
-            self.in_map[side] = true;
+            self.insert(side, sockets[side])?;
         }
+        Ok(())
+    }
+
+    fn fill_one_way(&mut self, [from, to]: [&TcpStream; 2], bytes_max: u64) -> io::Result<()> {
+        make_room(from)?;
+        self.only_receives = true;
+        let way = self.way(0);
+        way.clear();
+        way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
+        way.set_only_receives();
+        let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
+        self.engine
+            .receivers
+            .update(
+                &self.index(1).to_ne_bytes(),
+                &descriptor.to_ne_bytes(),
+                MapFlags::NO_EXIST,
+            )
+            .map_err(io::Error::other)?;
+        self.insert(0, from)
+    }
+
+    /// Shows what this socket receives to the program.
+    fn insert(&mut self, side: usize, socket: &TcpStream) -> io::Result<()> {
+        self.consumed_before[side] = tcp_info::consumed_bytes(socket)?;
+        let cookie = rustix::net::sockopt::socket_cookie(socket)?;
+        self.cookies[side] = cookie;
+        let index = self.index(side).to_ne_bytes();
+        self.engine
+            .places
+            .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or(u64::MAX);
+        self.engine
+            .sockets
+            .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
+            .map_err(io::Error::other)?;
+        self.in_map[side] = true;
         Ok(())
     }
 
@@ -167,8 +214,8 @@ impl Joint {
     /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
     /// the program looks at in that moment is lost (`sk_psock_verdict_recv`). So from the beginning what comes goes to the
     /// shelter; and the socket is stilled: with a high low-water mark, what arrives rests in its queue and the program is
-    /// not asked (`tcp_data_ready`). Setting the mark takes the socket's lock, so that afterwards no program is under way
-    /// that knows of nothing.
+    /// not asked (`tcp_data_ready`), but for an end of stream, which a filter holds back. Setting the mark takes the socket's
+    /// lock, so that afterwards no program is under way that knows of nothing.
     pub(crate) fn take_out(
         &mut self,
         side: usize,
@@ -207,7 +254,11 @@ impl Joint {
         let room = SockRef::from(socket).recv_buffer_size().map_err(fault)?;
         let room = i32::try_from(room).unwrap_or(i32::MAX);
         tcp_info::set_receive_low_water(socket, room).map_err(fault)?;
+        let is_filtered = filter::attach(socket, engine.hold_end.as_fd()).map_err(fault)?;
         self.remove(side);
+        if is_filtered {
+            filter::detach(socket).map_err(fault)?;
+        }
         // Whatever rests in the queue is announced by this.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         let sheltered = shelter
@@ -249,6 +300,10 @@ impl Drop for Joint {
             } else if self.cookies[side] != 0 {
                 let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
             }
+        }
+        if self.only_receives {
+            // Fails only if the socket has left the map by itself.
+            let _ = self.engine.receivers.delete(&self.index(1).to_ne_bytes());
         }
         self.engine.give_place(self.place);
     }

@@ -130,10 +130,19 @@ impl Direction<'_> {
         self.read(offset_of!(direction, receiver_base))
     }
 
-    /// Sets where the splice begins, and how many bytes may wait for the receiver's TCP.
-    pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64) {
+    /// Sets where the splice begins, how many bytes may wait for the receiver's TCP, and after how many bytes from the sender
+    /// nothing more is handed on.
+    pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64, bytes_max: u64) {
         self.write(offset_of!(direction, receiver_base), receiver_base);
         self.write(offset_of!(direction, backlog_max), backlog_max);
+        self.write(offset_of!(direction, bytes_max), bytes_max);
+    }
+
+    /// The receiver is in the map of those that only receive.
+    pub(super) fn set_only_receives(&self) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, only_receives))
+            .store(1, Ordering::Release);
     }
 
     /// Bytes that the kernel has put into the shelter.
