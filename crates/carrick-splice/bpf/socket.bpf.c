@@ -75,6 +75,13 @@ struct {
 	__type(value, struct direction);
 } directions SEC(".maps");
 
+// Directions whose process sleeps and has been left something. Each is named once for each time that it goes to sleep; so this is
+// room for all. The process sets the size.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
 // Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
 // read. Only then is the backlog short, and nothing that is queued behind it stands still.
 static __always_inline int has_room(struct direction *way, struct tcp_sock *receiver, __u64 bytes)
@@ -114,7 +121,7 @@ int splice_verdict(struct __sk_buff *skb)
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
-	__u32 *place, own, peer, shelter, only_receives;
+	__u32 *place, own, peer, shelter, only_receives, wake;
 	int fits = 0;
 	long redirected;
 
@@ -168,8 +175,12 @@ int splice_verdict(struct __sk_buff *skb)
 	way->pieces_since += 1;
 	return SK_PASS;
 pass:
-	way->passed_bytes += bytes;
 	way->passed_pieces += 1;
+	// With a barrier: either this sees that the process is about to sleep, or the process sees these bytes.
+	__sync_fetch_and_add(&way->passed_bytes, bytes);
+	wake = *(volatile __u32 *)&way->wake;
+	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
+		way->told = wake;
 	return SK_PASS;
 }
 

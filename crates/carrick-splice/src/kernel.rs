@@ -7,8 +7,9 @@ use crate::socket::joint::{Joint, Refusal, Ways, is_closed};
 use crate::{Choice, Counters, Fault, Side, Splicer, sys, tcp};
 use std::future::Future;
 use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -220,6 +221,39 @@ impl Kernel {
         }
         self.look_again(cx);
         None
+    }
+
+    /// Whether there is nothing for the process to do until it is told: both directions go through the kernel, and what it has
+    /// left to the process is relayed.
+    pub(crate) fn may_sleep(&self, flows: [&Flow; 2]) -> bool {
+        self.joint.is_whole()
+            && flows
+                .into_iter()
+                .zip(&self.ways)
+                .enumerate()
+                .all(|(side, (flow, way))| {
+                    !flow.holds_bytes()
+                        && !flow.is_ended()
+                        && !flow.is_all_taken()
+                        && !way.is_end_passed
+                        && self.joint.is_redirecting(side)
+                        && self.joint.passed_bytes(side) == flow.taken_bytes() - way.taken_before
+                })
+    }
+
+    /// The process is to be woken from now on. Afterwards it looks whether it [may sleep](Kernel::may_sleep).
+    pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
+        self.joint.sleep(connections)
+    }
+
+    /// Whether the process is to wake up.
+    pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.joint.poll_woken(cx)
+    }
+
+    /// The process is awake.
+    pub(crate) fn wake_up(&mut self, connections: [BorrowedFd<'_>; 2]) {
+        self.joint.wake_up(connections);
     }
 
     pub(crate) fn is_in_map(&self, side: usize) -> bool {

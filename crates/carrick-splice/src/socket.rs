@@ -8,6 +8,7 @@ mod self_test;
 mod shared;
 mod shelter;
 mod tcp_info;
+mod waking;
 
 #[expect(
     unsafe_code,
@@ -40,8 +41,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use waking::Waking;
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -115,7 +120,10 @@ pub(crate) struct SocketEngine {
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
     /// Who has each place.
-    tenants: Box<[Tenant]>,
+    tenants: Arc<[Tenant]>,
+    events: MapHandle,
+    /// Started with the first splice that sleeps: by then, the process has the privileges that it keeps.
+    waking: OnceLock<io::Result<Waking>>,
 }
 
 /// Who has a place.
@@ -125,6 +133,23 @@ pub(crate) struct Tenant {
     is_there: AtomicBool,
     /// The owner's number for the splice.
     label: AtomicU64,
+    /// Whether something has happened for which the owner is to be woken, since it went to sleep.
+    is_woken: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Tenant {
+    /// Wakes the owner, if it sleeps.
+    fn wake(&self) {
+        self.is_woken.store(true, SeqCst);
+        if let Some(waker) = self.waker().take() {
+            waker.wake();
+        }
+    }
+
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl SocketEngine {
@@ -145,6 +170,7 @@ impl SocketEngine {
         open.maps.receivers.set_max_entries(sockets_max)?;
         open.maps.places.set_max_entries(sockets_max)?;
         open.maps.directions.set_max_entries(sockets_max)?;
+        open.maps.events.set_max_entries(ring_bytes(sockets_max))?;
         let loaded = open.load()?;
         loaded
             .progs
@@ -168,12 +194,26 @@ impl SocketEngine {
                 .map_err(libbpf_rs::Error::from)?,
             splices_max,
             free: Mutex::new((0..splices_max).collect()),
+            events: MapHandle::try_from(&loaded.maps.events)?,
+            waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
         })
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, VecDeque<u32>> {
+    fn free(&self) -> MutexGuard<'_, VecDeque<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who wakes splices that sleep, if there is somebody.
+    fn waking(&self) -> Option<&Waking> {
+        self.waking
+            .get_or_init(|| {
+                let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
+                Waking::start(events, Arc::clone(&self.tenants))
+            })
+            .as_ref()
+            .ok()
+            .filter(|waking| waking.is_working())
     }
 
     fn take_place(&self, label: u64) -> Option<u32> {
@@ -191,6 +231,16 @@ impl SocketEngine {
         }
         self.free().push_back(place);
     }
+}
+
+/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
+/// A record takes 16 bytes; the size must be a power of two.
+fn ring_bytes(directions: u32) -> u32 {
+    directions
+        .saturating_mul(2 * 16)
+        .max(4096)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 31)
 }
 
 fn explain(error: &libbpf_rs::Error) -> Unavailable {

@@ -6,7 +6,7 @@ use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
-use crate::{Choice, Ended, Engine, Fault, HandOver, LocalCopy, Reason, Side, Splicer};
+use crate::{Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, Reason, Side, Splicer};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -202,7 +202,7 @@ impl<'a> Transfer<'a> {
                 Step::Yield => return Poll::Pending,
                 Step::Blocked(side) => {
                     if side == Side::From
-                        && let Poll::Ready(source) = self.errors.poll(cx, self.to)
+                        && let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to))
                     {
                         self.receiver_failed(Fault {
                             side: Side::To,

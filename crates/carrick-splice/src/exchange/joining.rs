@@ -4,18 +4,14 @@ use super::Exchange;
 use crate::flow::{Flow, Step};
 use crate::kernel::{Gate, Kernel};
 use crate::socket::joint::Refusal;
-use crate::{Choice, Fault, Reason, Side, sys};
+use crate::{Choice, Fault, Leg, Reason, Side, sys};
 use std::task::Context;
-use tokio::net::TcpStream;
 
 impl<'a> Exchange<'a> {
     /// From where, to where.
-    fn ends(&self, a_to_b: bool) -> [&'a TcpStream; 2] {
-        if a_to_b {
-            [self.a, self.b]
-        } else {
-            [self.b, self.a]
-        }
+    pub(super) fn ends(&self, a_to_b: bool) -> Option<[Leg<'a>; 2]> {
+        let [a, b] = self.legs.clone()?;
+        Some(if a_to_b { [a, b] } else { [b, a] })
     }
 
     fn flow_mut(&mut self, a_to_b: bool) -> &mut Flow {
@@ -44,6 +40,9 @@ impl<'a> Exchange<'a> {
         let ended = matches!(a_to_b, Step::Ended(_)) || matches!(b_to_a, Step::Ended(_));
         let quiet = matches!(a_to_b, Step::Blocked(Side::From))
             && matches!(b_to_a, Step::Blocked(Side::From));
+        let Some([a, b]) = self.ends(true) else {
+            return false;
+        };
         if self.failed.is_some() || !(ended || quiet) {
             return false;
         }
@@ -51,7 +50,7 @@ impl<'a> Exchange<'a> {
             Err(Refusal::Kernel(std::io::ErrorKind::UnexpectedEof.into()))
         } else {
             let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
-            Kernel::join(&self.splicer, [self.a, self.b], flows, self.label)
+            Kernel::join(&self.splicer, [&a, &b], flows, self.label)
         };
         match outcome {
             Ok(Some(kernel)) => {
@@ -80,12 +79,13 @@ impl<'a> Exchange<'a> {
 
     /// A direction goes through the process, as if the kernel had never been asked for.
     fn go_without_kernel(&mut self, a_to_b: bool) {
-        let [_, to] = self.ends(a_to_b);
+        let ends = self.ends(a_to_b);
         let flow = self.flow_mut(a_to_b);
         flow.set_choice(Choice::Auto);
         flow.set_pass_end(true);
         if flow.is_ended()
-            && let Err(source) = sys::shutdown_write(to)
+            && let Some([_, to]) = ends
+            && let Err(source) = sys::shutdown_write(&to)
         {
             let fault = Fault {
                 side: Side::To,
@@ -99,7 +99,7 @@ impl<'a> Exchange<'a> {
     /// Whether the process may work on a direction now; if not, where it stands.
     pub(super) fn poll_gate(&mut self, cx: &mut Context<'_>, a_to_b: bool) -> Option<Step> {
         let side = usize::from(!a_to_b);
-        let ends = self.ends(a_to_b);
+        let [from, to] = self.ends(a_to_b)?;
         let kernel = self.kernel.as_mut()?;
         let flow = if a_to_b {
             &mut self.a_to_b
@@ -107,7 +107,7 @@ impl<'a> Exchange<'a> {
             &mut self.b_to_a
         };
         kernel.count(side, flow, self.splicer.counters());
-        match kernel.gate(cx, side, ends, flow) {
+        match kernel.gate(cx, side, [&from, &to], flow) {
             Gate::Open => None,
             Gate::Quiet => Some(Step::Blocked(Side::From)),
             Gate::Wait => Some(Step::Blocked(Side::To)),
@@ -118,8 +118,7 @@ impl<'a> Exchange<'a> {
     /// After the process worked on a direction: the kernel learns of it, and an end of stream is passed on.
     pub(super) fn after_flow(&mut self, cx: &mut Context<'_>, a_to_b: bool, step: Step) -> Step {
         let side = usize::from(!a_to_b);
-        let [from, to] = self.ends(a_to_b);
-        let Some(kernel) = self.kernel.as_mut() else {
+        let (Some([from, to]), Some(kernel)) = (self.ends(a_to_b), self.kernel.as_mut()) else {
             return step;
         };
         let (flow, other) = if a_to_b {
@@ -130,7 +129,7 @@ impl<'a> Exchange<'a> {
         kernel.settle(side, flow, self.splicer.counters());
         match step {
             Step::Blocked(Side::From) if flow.take_ended_early() => {
-                match kernel.early_end(cx, from) {
+                match kernel.early_end(cx, &from) {
                     Some(fault) => Step::Fault(fault),
                     None => Step::Blocked(Side::From),
                 }
@@ -138,7 +137,7 @@ impl<'a> Exchange<'a> {
             Step::Blocked(Side::From) if kernel.is_in_map(side) && !kernel.allow(side) => {
                 // One socket could not be taken: the other one comes back.
                 self.splicer.counters().reason(Reason::SocketRefused).add(1);
-                match kernel.let_go(side, [from, to], flow, &self.splicer) {
+                match kernel.let_go(side, [&from, &to], flow, &self.splicer) {
                     Ok(()) => {
                         cx.waker().wake_by_ref();
                         Step::Yield
@@ -150,7 +149,8 @@ impl<'a> Exchange<'a> {
                 // A socket that has sent its end, receives the peer's, and is still in the map would lose what was left
                 // to the process (`tcp_time_wait`, `sock_map_unhash`): it leaves before.
                 if kernel.is_in_map(1 - side) && !other.is_ended() {
-                    if let Err(fault) = kernel.let_go(1 - side, [to, from], other, &self.splicer) {
+                    if let Err(fault) = kernel.let_go(1 - side, [&to, &from], other, &self.splicer)
+                    {
                         self.fail(!a_to_b, fault);
                         return Step::Blocked(Side::To);
                     }
@@ -158,7 +158,7 @@ impl<'a> Exchange<'a> {
                     cx.waker().wake_by_ref();
                 }
                 kernel.set_end_passed(side);
-                match sys::shutdown_write(to) {
+                match sys::shutdown_write(&to) {
                     Ok(()) => Step::Ended(ended),
                     Err(source) => Step::Fault(Fault {
                         side: Side::To,
@@ -176,8 +176,11 @@ impl<'a> Exchange<'a> {
         let Some(mut kernel) = self.kernel.take() else {
             return;
         };
+        let Some([a, b]) = self.ends(true) else {
+            return;
+        };
         kernel.leave(
-            [self.a, self.b],
+            [&a, &b],
             &mut [&mut self.a_to_b, &mut self.b_to_a],
             &self.splicer,
         );

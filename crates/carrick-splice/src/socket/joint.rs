@@ -6,8 +6,10 @@ use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -55,6 +57,8 @@ pub(crate) struct Joint {
     in_map: [bool; 2],
     /// Whether side 1 is in the map of those that only receive.
     only_receives: bool,
+    /// How often the process has gone to sleep.
+    sleeps: u32,
     /// What had been taken out of each socket's queue when it was put into the map.
     consumed_before: [Option<u64>; 2],
 }
@@ -76,6 +80,7 @@ impl Joint {
             cookies: [0; 2],
             in_map: [false; 2],
             only_receives: false,
+            sleeps: 0,
             consumed_before: [None; 2],
         };
         let filled = match ways {
@@ -178,6 +183,11 @@ impl Joint {
         self.way(side).set_redirecting(redirecting);
     }
 
+    /// Whether it may.
+    pub(crate) fn is_redirecting(&self, side: usize) -> bool {
+        self.way(side).is_redirecting()
+    }
+
     /// Leaves everything to the process that comes from this side. Afterwards no program is under way that does not know of
     /// it: setting an option takes the socket's lock.
     pub(crate) fn stop(&self, side: usize, socket: &TcpStream) {
@@ -205,6 +215,65 @@ impl Joint {
     /// Whether what this socket receives is still in the kernel's hands.
     pub(crate) fn is_in_map(&self, side: usize) -> bool {
         self.in_map[side]
+    }
+
+    /// From now on the process sleeps: it is woken when something is left to it, or a connection ends or fails. Whoever
+    /// calls this looks afterwards whether something was left to it before ([`passed_bytes`](Joint::passed_bytes)).
+    /// False if there is nobody to wake it.
+    pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
+        let engine = Arc::clone(&self.engine);
+        let Some(waking) = engine.waking() else {
+            return Ok(false);
+        };
+        self.engine.tenants[self.place as usize]
+            .is_woken
+            .store(false, SeqCst);
+        self.sleeps = self.sleeps.checked_add(1).unwrap_or(1);
+        for side in [0, 1] {
+            self.way(side).set_wake(self.sleeps);
+        }
+        // Between this and the reading of what was left.
+        fence(SeqCst);
+        for (side, connection) in connections.into_iter().enumerate() {
+            if let Err(error) = waking.watch(connection, self.place) {
+                if side == 1 {
+                    let _ = waking.forget(connections[0]);
+                }
+                self.stop_waking();
+                return Err(error);
+            }
+        }
+        // It may have ended before it could be told.
+        Ok(waking.is_working())
+    }
+
+    /// Whether there is a reason to wake up. If not, `cx` learns of it.
+    pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let tenant = &self.engine.tenants[self.place as usize];
+        *tenant.waker() = Some(cx.waker().clone());
+        if tenant.is_woken.load(SeqCst) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// The process is awake.
+    pub(crate) fn wake_up(&mut self, connections: [BorrowedFd<'_>; 2]) {
+        self.stop_waking();
+        if let Some(waking) = self.engine.waking() {
+            for connection in connections {
+                // Fails only if it is not there.
+                let _ = waking.forget(connection);
+            }
+        }
+    }
+
+    fn stop_waking(&self) {
+        for side in [0, 1] {
+            self.way(side).set_wake(0);
+        }
+        self.engine.tenants[self.place as usize].waker().take();
     }
 
     /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take_all` takes what the kernel has left
@@ -293,6 +362,7 @@ impl Joint {
 
 impl Drop for Joint {
     fn drop(&mut self) {
+        self.stop_waking();
         for side in [0, 1] {
             self.set_redirecting(side, false);
             if self.in_map[side] {

@@ -150,11 +150,26 @@ impl Direction<'_> {
         self.read(offset_of!(direction, sheltered_bytes))
     }
 
+    /// Whether, and for which time, the process is to be woken when something is left to it.
+    pub(super) fn set_wake(&self, time: u32) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, wake))
+            .store(time, Ordering::SeqCst);
+    }
+
     /// From now on everything goes to the socket at `index` of the map.
     pub(super) fn set_shelter(&self, index: u32) {
         self.directions
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
+    }
+
+    /// Whether the program may hand bytes to the receiver.
+    pub(super) fn is_redirecting(&self) -> bool {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, redirecting))
+            .load(Ordering::Acquire)
+            != 0
     }
 
     /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.
