@@ -114,6 +114,25 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
+// Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
+static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
+{
+	struct direction *other;
+	__u64 answered;
+
+	if (!way->run_bytes_max)
+		return 0;
+	other = bpf_map_lookup_elem(&directions, &peer);
+	if (!other)
+		return 0;
+	answered = *(volatile __u64 *)&other->forwarded_bytes;
+	if (answered != way->run_answered) {
+		way->run_answered = answered;
+		way->run_start = way->forwarded_bytes;
+	}
+	return way->forwarded_bytes - way->run_start + bytes > way->run_bytes_max;
+}
+
 SEC("sk_skb/stream_verdict")
 int splice_verdict(struct __sk_buff *skb)
 {
@@ -150,6 +169,8 @@ int splice_verdict(struct __sk_buff *skb)
 		goto pass;
 	// A piece with the end inside is cut by the process.
 	if (way->forwarded_bytes + way->passed_bytes + bytes > way->bytes_max)
+		goto pass;
+	if (is_bulk(way, peer, bytes))
 		goto pass;
 	only_receives = way->only_receives;
 	if (only_receives)

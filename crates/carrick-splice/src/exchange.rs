@@ -1,5 +1,6 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
+mod chatter;
 mod joining;
 mod sleeping;
 
@@ -8,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
+use chatter::Chatter;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -80,6 +82,8 @@ pub struct Exchange<'a> {
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
     wants_kernel: bool,
+    /// With `Auto`: whether the kernel is to have them.
+    chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
@@ -99,6 +103,8 @@ impl<'a> Exchange<'a> {
         } else {
             order.choice
         };
+        let chatter = (order.choice == Choice::Auto && splicer.socket_engine().is_some())
+            .then(Chatter::default);
         let flow = || {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
             // With the kernel's help there is more to do at the end than to pass it on.
@@ -116,6 +122,7 @@ impl<'a> Exchange<'a> {
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,
+            chatter,
             kernel: None,
             failed: None,
             is_over: false,
@@ -161,6 +168,9 @@ impl<'a> Exchange<'a> {
             }
             if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
                 return Poll::Pending;
+            }
+            if self.choose() {
+                continue;
             }
             if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
                 continue;

@@ -183,6 +183,13 @@ impl Joint {
         self.way(side).set_redirecting(redirecting);
     }
 
+    /// Leaves to the process what comes without an answer for so many bytes, either way.
+    pub(crate) fn set_run_bytes_max(&self, bytes: u64) {
+        for side in [0, 1] {
+            self.way(side).set_run_bytes_max(bytes);
+        }
+    }
+
     /// Whether it may.
     pub(crate) fn is_redirecting(&self, side: usize) -> bool {
         self.way(side).is_redirecting()

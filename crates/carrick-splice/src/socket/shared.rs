@@ -164,6 +164,11 @@ impl Direction<'_> {
             .store(index + 1, Ordering::Release);
     }
 
+    /// What is longer, without anything coming the other way, is left to the process.
+    pub(super) fn set_run_bytes_max(&self, bytes: u64) {
+        self.write(offset_of!(direction, run_bytes_max), bytes);
+    }
+
     /// Whether the program may hand bytes to the receiver.
     pub(super) fn is_redirecting(&self) -> bool {
         self.directions
