@@ -293,6 +293,14 @@ impl<'a> Exchange<'a> {
         self.b_to_a.written_bytes()
     }
 
+    /// Of [`a_to_b_bytes`](Exchange::a_to_b_bytes) and [`b_to_a_bytes`](Exchange::b_to_a_bytes): what went through the
+    /// process. What the kernel hands on comes on top; [`SocketService::live`](crate::SocketService::live) tells it at
+    /// any moment, and the two others take note of it when the process looks.
+    #[must_use]
+    pub fn process_bytes(&self) -> (u64, u64) {
+        (self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes())
+    }
+
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.
     #[must_use]
     pub fn engines(&self) -> (Engine, Engine) {

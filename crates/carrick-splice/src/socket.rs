@@ -3,6 +3,7 @@
 
 pub(crate) mod joint;
 mod kernel;
+pub(crate) mod live;
 mod self_test;
 mod shared;
 mod shelter;
@@ -33,14 +34,16 @@ mod skeleton {
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
+use live::Live;
 use shared::Directions;
 use shelter::Shelter;
+pub(crate) use tcp_info::rtt_us_and_retransmissions;
 use std::collections::VecDeque;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{fmt, io};
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -55,6 +58,13 @@ pub struct Unavailable(String);
 /// the engine before go through the process.
 #[derive(Clone, Default)]
 pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
+
+impl fmt::Debug for SocketService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (splices, splices_max) = self.splices();
+        write!(formatter, "SocketService({splices} of {splices_max} splices)")
+    }
+}
 
 impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
@@ -105,6 +115,8 @@ pub(crate) struct SocketEngine {
     sockets: MapHandle,
     places: MapHandle,
     directions: Directions,
+    /// Tells of the sockets in the map; or why it cannot.
+    live: Result<Live, String>,
     splices_max: u32,
     shelter: Mutex<Shelter>,
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
@@ -117,8 +129,8 @@ pub(crate) struct SocketEngine {
 /// Who has a place.
 #[derive(Default)]
 pub(crate) struct Tenant {
-    /// Whether anybody has it.
-    is_there: AtomicBool,
+    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
+    stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
 }
@@ -146,10 +158,15 @@ impl SocketEngine {
             .splice_verdict
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
         let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
+        let live = Live::load(
+            &[&sockets],
+            &MapHandle::try_from(&loaded.maps.directions)?,
+        );
         Ok(SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
             ),
+            live: live.map_err(|error| format!("{error:#}")),
             sockets,
             places: MapHandle::try_from(&loaded.maps.places)?,
             directions: Directions::map(loaded.maps.directions.as_fd(), sockets_max)
@@ -168,14 +185,14 @@ impl SocketEngine {
         let place = self.free().pop_front()?;
         if let Some(tenant) = self.tenants.get(place as usize) {
             tenant.label.store(label, Relaxed);
-            tenant.is_there.store(true, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         Some(place)
     }
 
     fn give_place(&self, place: u32) {
         if let Some(tenant) = self.tenants.get(place as usize) {
-            tenant.is_there.store(false, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         self.free().push_back(place);
     }
