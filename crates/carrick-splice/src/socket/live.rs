@@ -123,7 +123,8 @@ impl Live {
 
 impl SocketService {
     /// The splices that are in the kernel now, with the state of their connections. A splice that comes or goes meanwhile
-    /// may be left out. Needs no privileges; takes about a millisecond, and some microseconds more for each splice.
+    /// may be left out. Needs no privileges. Takes about a millisecond with room for 8192 splices, and less than a
+    /// microsecond more for each splice; nothing if there is none.
     ///
     /// # Errors
     /// The kernel does not tell, and why. (It is no reason not to splice.)
@@ -131,6 +132,9 @@ impl SocketService {
         let Some(engine) = self.engine() else {
             return Ok(Vec::new());
         };
+        if self.splices().0 == 0 {
+            return Ok(Vec::new());
+        }
         let live = engine
             .live
             .as_ref()

@@ -5,6 +5,7 @@ use crate::socket::{is_here, order};
 use crate::support::*;
 use carrick_splice::{ExchangeEnd, ExchangeOrder, LiveSplice, tcp};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
@@ -183,7 +184,7 @@ fn nobody_needs_privileges_to_look() {
         return;
     }
     on_worker(async {
-        let mut legs = Legs::new().await;
+        let legs = Legs::new().await;
         let (splicer, label) = (splicer(), label());
         let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
         let talk = async {
@@ -358,47 +359,55 @@ fn thousands() {
     assert_eq!(looker.join().unwrap(), SPLICES as usize);
 }
 
-/// In a network of its own, whose only interface is down for a while: what is sent meanwhile is lost, and sent again.
+/// In a network of its own, in which what one socket sends can be lost.
 #[test]
 #[expect(unsafe_code, reason = "unshare(2)")]
 fn what_was_lost_and_sent_again_is_counted() {
     if !is_here("what_was_lost_and_sent_again_is_counted") {
         return;
     }
-    let loopback = |state: &str| {
-        let told = Command::new("ip")
-            .args(["link", "set", "lo", state])
-            .status();
-        assert!(told.unwrap().success(), "ip link set lo {state}");
-    };
-    let play = move || {
+    let play = || {
         // SAFETY: the network belongs to this thread and to what it starts; no descriptors change hands.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
-        loopback("up");
+        tool("ip link set lo up");
+        tool("tc qdisc add dev lo root handle 1: htb");
+        tool("tc class add dev lo parent 1: classid 1:3 htb rate 1gbit quantum 1500");
         on_worker(async {
             let mut legs = Legs::new().await;
+            SockRef::from(&legs.to).set_priority(0x1_0003).unwrap();
             let (splicer, label) = (splicer(), label());
             let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
             let talk = async {
-                let before = until_seen(label, |_| true).await;
-                let sent_again = before.legs.map(|leg| leg.unwrap().retransmissions);
-                assert_eq!(sent_again, [0, 0]);
-                loopback("down");
-                // The sender's own loss is not the splice's: it is the receiver who speaks, and then the relay.
-                legs.receiver.write_all(&sample(1, 5000)).await.unwrap();
-                tokio::time::sleep(SETTLE).await;
-                loopback("up");
-                let arrived = receive(&mut legs.sender, 5000).await;
-                assert_same(&arrived, &sample(1, 5000), "back");
-                assert_eq!(seen(label).unwrap().legs[0].unwrap().retransmissions, 0);
-                // Now the relay's: the peer's acknowledgement cannot come before the interface is up again.
-                legs.receiver.write_all(b"x").await.unwrap();
-                receive(&mut legs.sender, 1).await;
+                let retransmissions =
+                    |splice: &LiveSplice| splice.legs.map(|leg| leg.unwrap().retransmissions);
+                let splice = until_seen(label, |_| true).await;
+                assert_eq!(retransmissions(&splice), [0, 0]);
+                tool("tc qdisc add dev lo parent 1:3 handle 3: blackhole");
+                legs.sender.write_all(b"question").await.unwrap();
+                let lost = until_seen(label, |splice| retransmissions(splice)[1] > 0).await;
+                assert_eq!(lost.legs[1].unwrap().in_flight_bytes, 8, "{lost:?}");
+                assert_eq!(lost.directions[0].backlog_bytes, Some(0), "{lost:?}");
+                tool("tc qdisc del dev lo root");
+                assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
+                let told = until_seen(label, |splice| {
+                    splice.legs[1].unwrap().in_flight_bytes == 0
+                })
+                .await;
+                assert_eq!(retransmissions(&told)[0], 0);
                 drop((legs.sender, legs.receiver));
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+            let after = tcp::path_state(&legs.to).unwrap();
+            assert!(after.retransmissions > 0 && after.rtt.is_some(), "{after:?}");
+            assert_eq!(tcp::path_state(&legs.from).unwrap().retransmissions, 0);
         });
     };
     std::thread::spawn(play).join().unwrap();
+}
+
+fn tool(line: &str) {
+    let mut words = line.split(' ');
+    let status = Command::new(words.next().unwrap()).args(words).status();
+    assert!(status.unwrap().success(), "{line}");
 }

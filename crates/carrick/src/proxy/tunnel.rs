@@ -3,18 +3,23 @@ use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
 use super::reply::{self, Asked};
 use super::session::{Next, unreachable_reply};
-use super::trace::Trace;
+use super::trace::{Trace, target_text};
 use super::upstream::checkout::{Checkout, Wanted, checkout};
 use crate::config::plan::{HashOn, Mode, RoutePlan};
 use crate::telemetry::metrics::{Job, Limit};
+use crate::telemetry::tunnels::{About, TARGET_BYTES_MAX};
 use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::Lent;
+use crate::worker::tunnels::Listed;
 use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Side};
+use carrick_splice::tcp::path_state;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
@@ -114,6 +119,8 @@ async fn relay(
             scratch.request_head.clone(),
         )
     });
+    let head = scratch.request.get(..head_bytes).unwrap_or_default();
+    let target = kept_target(target_text(head, &scratch.request_head));
     drop(scratch);
     trace.received += from_client.len() as u64;
     trace.sent += from_upstream.len() as u64;
@@ -121,6 +128,7 @@ async fn relay(
         client,
         &checkout,
         engine,
+        target,
         (from_client, from_upstream),
         &mut trace,
     )
@@ -137,6 +145,7 @@ async fn exchange(
     client: &Client,
     checkout: &Checkout,
     engine: Choice,
+    target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     trace: &mut Trace,
 ) -> Next {
@@ -144,18 +153,24 @@ async fn exchange(
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
     let upstream = &checkout.upstream.stream;
+    let listed = list(client, checkout, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
         b_prefix: &from_upstream,
         idle: client.live.plan().timeouts.tunnel_idle,
-        label: 0,
+        label: listed.tunnel().about.label,
     };
     let mut exchange = client
         .worker
         .splicer
         .exchange(&client.stream, upstream, order);
-    let end = exchange.run().await;
+    let end = poll_fn(|cx| {
+        let end = exchange.poll_run(cx);
+        listed.tunnel().note(&exchange);
+        end
+    })
+    .await;
     let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
     trace.received += up;
     trace.sent += down;
@@ -165,6 +180,8 @@ async fn exchange(
         exchange.engines().0
     });
     drop(exchange);
+    drop(listed);
+    note_paths(client, checkout, trace);
     checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
@@ -191,6 +208,62 @@ async fn exchange(
             Next::Reset
         }
     }
+}
+
+/// Puts a tunnel into the list of those that stand.
+fn list(
+    client: &Client,
+    checkout: &Checkout,
+    target: Box<[u8]>,
+    begun: Instant,
+    trace: &Trace,
+) -> Listed {
+    let worker = &client.worker;
+    let upstreams = &client.live.plan().upstreams;
+    let about = About {
+        label: worker.tunnels.label(worker.number),
+        begun,
+        job: Job::from(&client.listener.mode),
+        listener: client.listener.address,
+        client: client.address,
+        target,
+        upstream: trace
+            .upstream
+            .and_then(|index| upstreams.get(index))
+            .map(Arc::clone),
+        server: checkout.upstream.address,
+        bytes_before: [trace.received, trace.sent],
+    };
+    Listed::new(&worker.tunnels, &worker.metrics, about)
+}
+
+/// What is kept of a target while the tunnel stands.
+fn kept_target(target: &[u8]) -> Box<[u8]> {
+    target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
+}
+
+/// Takes note of how both connections have fared, before they are closed.
+fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
+    // It fails for nothing but a closed descriptor.
+    let (Ok(near), Ok(far)) = (
+        path_state(&client.stream),
+        path_state(&checkout.upstream.stream),
+    ) else {
+        return;
+    };
+    let paths = [near, far];
+    let metrics = &client.worker.metrics;
+    let counted = metrics
+        .tunnel_rtt
+        .iter()
+        .zip(&metrics.tunnel_retransmissions);
+    for (path, (rtt, retransmissions)) in paths.iter().zip(counted) {
+        retransmissions.add(path.retransmissions.into());
+        if let Some(time) = path.rtt {
+            rtt.observe(time);
+        }
+    }
+    trace.paths = Some(paths);
 }
 
 /// Serves a connection to a tunnel listener; `first` came with it already.
@@ -222,7 +295,7 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         (trace.status, trace.ended) = (404, "no_route");
         return trace.finish_tunnel(&client, &target, version);
     };
-    let next = tunnel_to(&client, route, sni.as_deref(), first, &mut trace).await;
+    let next = tunnel_to(&client, route, sni.as_deref(), &target, first, &mut trace).await;
     trace.finish_tunnel(&client, &target, version);
     if matches!(next, Next::Reset) {
         let _ = carrick_splice::tcp::reset_on_close(&client.stream);
@@ -233,6 +306,7 @@ async fn tunnel_to(
     client: &Client,
     route: &RoutePlan,
     sni: Option<&[u8]>,
+    target: &[u8],
     first: Vec<u8>,
     trace: &mut Trace,
 ) -> Next {
@@ -281,6 +355,7 @@ async fn tunnel_to(
         client,
         &checkout,
         destination.engine,
+        kept_target(target),
         (preamble, Vec::new()),
         trace,
     )

@@ -12,6 +12,7 @@ mod listen;
 pub mod live;
 mod memory;
 pub mod scratch;
+pub mod tunnels;
 
 use crate::control::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tunnels::TunnelList;
 
 use listen::Accepting;
 pub use listen::{Bound, bind, bind_all};
@@ -90,6 +92,8 @@ pub struct Worker {
     pub scratch: Rc<ScratchPool>,
     /// The time of day.
     pub clock: clock::Clock,
+    /// Its tunnels.
+    pub tunnels: Rc<TunnelList>,
     /// Idle sessions.
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
@@ -179,6 +183,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         resolver: parts.resolver,
         scratch: Rc::default(),
         clock: clock::Clock::default(),
+        tunnels: Rc::default(),
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,
