@@ -37,13 +37,13 @@ use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
 use live::Live;
 use shared::Directions;
 use shelter::Shelter;
-pub(crate) use tcp_info::rtt_us_and_retransmissions;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{fmt, io};
+pub(crate) use tcp_info::rtt_us_and_retransmissions;
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -62,7 +62,10 @@ pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
 impl fmt::Debug for SocketService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (splices, splices_max) = self.splices();
-        write!(formatter, "SocketService({splices} of {splices_max} splices)")
+        write!(
+            formatter,
+            "SocketService({splices} of {splices_max} splices)"
+        )
     }
 }
 
@@ -158,10 +161,7 @@ impl SocketEngine {
             .splice_verdict
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
         let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
-        let live = Live::load(
-            &[&sockets],
-            &MapHandle::try_from(&loaded.maps.directions)?,
-        );
+        let live = Live::load(&[&sockets], &MapHandle::try_from(&loaded.maps.directions)?);
         Ok(SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,

@@ -137,7 +137,8 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
             while arrived < sent {
                 arrived += legs.receiver.read(&mut buffer).await.unwrap() as u64;
                 let splice = seen(label).unwrap();
-                let moved = splice.directions[0].forwarded_bytes + splice.directions[0].relayed_bytes;
+                let moved =
+                    splice.directions[0].forwarded_bytes + splice.directions[0].relayed_bytes;
                 assert!(moved >= moved_before && moved <= sent, "{splice:?}");
                 assert!(moved >= arrived, "{arrived} arrived: {splice:?}");
                 moved_before = moved;
@@ -389,17 +390,18 @@ fn what_was_lost_and_sent_again_is_counted() {
                 assert_eq!(lost.directions[0].backlog_bytes, Some(0), "{lost:?}");
                 tool("tc qdisc del dev lo root");
                 assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
-                let told = until_seen(label, |splice| {
-                    splice.legs[1].unwrap().in_flight_bytes == 0
-                })
-                .await;
+                let told =
+                    until_seen(label, |splice| splice.legs[1].unwrap().in_flight_bytes == 0).await;
                 assert_eq!(retransmissions(&told)[0], 0);
                 drop((legs.sender, legs.receiver));
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
             let after = tcp::path_state(&legs.to).unwrap();
-            assert!(after.retransmissions > 0 && after.rtt.is_some(), "{after:?}");
+            assert!(
+                after.retransmissions > 0 && after.rtt.is_some(),
+                "{after:?}"
+            );
             assert_eq!(tcp::path_state(&legs.from).unwrap().retransmissions, 0);
         });
     };

@@ -10,8 +10,8 @@ pub use thread::LogThread;
 
 use crate::config::plan::LogFormat;
 use crate::telemetry::metrics::{Counter, Job, Limit, WorkerMetrics};
-use clock::Clock;
 use carrick_splice::tcp::PathState;
+use clock::Clock;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -149,7 +149,8 @@ impl Tunnels {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Arc<Tunnel>> {
+    /// The tunnels that are there.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<Tunnel>> {
         let chunks = self.chunks.iter().map_while(OnceLock::get);
         chunks
             .flatten()
@@ -216,4 +217,4 @@ impl View {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
