@@ -90,6 +90,7 @@ impl Program {
             running,
             metrics.clone(),
             engines,
+            socket.clone(),
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state))?;

@@ -11,6 +11,7 @@
 mod boundaries;
 mod exchanges;
 mod faults;
+mod live;
 mod local_copies;
 mod pools;
 mod socket;

@@ -4,6 +4,7 @@ use crate::telemetry::access_log::LogState;
 use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
+use carrick_splice::SocketService;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ pub struct ControlState {
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// What can be used here.
     pub engines: Vec<EngineStatus>,
+    /// The socket engine, which tells of the splices that it has.
+    pub socket: SocketService,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -69,6 +72,7 @@ impl ControlState {
         running: Running,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
+        socket: SocketService,
         log: Arc<LogState>,
     ) -> Self {
         Self {
@@ -77,6 +81,7 @@ impl ControlState {
             running: ArcSwap::from_pointee(running),
             workers,
             engines,
+            socket,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),

@@ -9,6 +9,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::HeadLimits;
+use carrick_splice::SocketService;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -103,6 +104,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         running(plan),
         workers,
         engines,
+        SocketService::default(),
         log_state,
     ))
 }

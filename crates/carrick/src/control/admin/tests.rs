@@ -111,7 +111,7 @@ fn the_documentation_names_every_field_of_status() {
             .keys()
             .cloned(),
     );
-    for group in ["splice", "dns", "access_log", "reloads"] {
+    for group in ["splice", "splices", "dns", "access_log", "reloads"] {
         fields.extend(json[group].as_object().unwrap().keys().cloned());
     }
     for field in fields {
