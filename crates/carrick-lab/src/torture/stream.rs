@@ -14,6 +14,9 @@ use crate::origin::sys::unacknowledged_bytes;
 /// nearby and idle, have less.
 pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 30 });
 
+/// Calls to the kernel in a row, after which it is the turn of other connections.
+const TURN: u32 = 32;
+
 thread_local! {
     /// What was read last. It is checked before anything else is read, so one is enough for all connections of a thread.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES_MAX]);
@@ -88,8 +91,10 @@ impl Lane {
         piece_bytes: usize,
     ) -> io::Result<()> {
         let end = self.offered() + bytes;
+        let mut calls = 0;
         while self.offered() < end {
             let left = usize::try_from(end - self.offered()).unwrap_or(usize::MAX);
+            take_turns(&mut calls).await;
             let piece = self.body.piece(self.offered(), left.min(piece_bytes));
             match socket.note(socket.stream.try_write(piece)) {
                 Ok(written) => self.offered.set(self.offered() + written as u64),
@@ -113,8 +118,10 @@ impl Lane {
         piece_bytes: usize,
     ) -> io::Result<()> {
         let end = self.received() + bytes;
+        let mut calls = 0;
         while self.received() < end {
             let left = usize::try_from(end - self.received()).unwrap_or(usize::MAX);
+            take_turns(&mut calls).await;
             if self.read(socket, left.min(piece_bytes)).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -124,7 +131,9 @@ impl Lane {
 
     /// Reads and checks everything up to the end, at most `piece_bytes` with each call to the kernel.
     pub async fn receive_to_end(&self, socket: &Socket, piece_bytes: usize) -> Ending {
+        let mut calls = 0;
         loop {
+            take_turns(&mut calls).await;
             match self.read(socket, piece_bytes).await {
                 Ok(0) if socket.was_reset.get() => return Ending::Broken,
                 Ok(0) => return Ending::Clean,
@@ -226,4 +235,12 @@ async fn patiently(ready: impl Future<Output = io::Result<()>>) -> io::Result<()
     tokio::time::timeout(PATIENCE, ready)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// A socket that is always ready would keep the thread for itself.
+async fn take_turns(calls: &mut u32) {
+    *calls += 1;
+    if calls.is_multiple_of(TURN) {
+        tokio::task::yield_now().await;
+    }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Scale, any_piece, each, magnitude};
+use crate::load::chance::Chance;
 use crate::torture::stage::{Pair, Stage, way_name};
 
 /// Most bytes that each side has to send.
 const BYTES_MAX: u64 = 4 << 20;
+/// Most pieces in which it sends them.
+const PIECES_MAX: u64 = 10_000;
 /// Latest moment of the reset.
 const MOMENT_MAX: Duration = Duration::from_millis(40);
 
@@ -24,6 +27,11 @@ pub async fn resets(stage: &Rc<Stage>, scale: Scale) {
     .await;
 }
 
+/// Bytes that are sent in a time that is not much longer than the latest moment.
+fn any_bytes(chance: &mut Chance, piece: usize) -> u64 {
+    magnitude(chance, BYTES_MAX).min(PIECES_MAX * piece as u64)
+}
+
 fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -32,8 +40,8 @@ fn micros_of(duration: Duration) -> u64 {
 pub(super) async fn one(stage: &Stage, mut pair: Pair, moment: Duration) {
     let chance = &mut pair.chance;
     let client_resets = chance.happens(0.5);
-    let (there_bytes, back_bytes) = (magnitude(chance, BYTES_MAX), magnitude(chance, BYTES_MAX));
     let (there_piece, back_piece) = (any_piece(chance), any_piece(chance));
+    let (there_bytes, back_bytes) = (any_bytes(chance, there_piece), any_bytes(chance, back_piece));
     // Now and then the other side does not read at that moment, so that the relay has something in its hands.
     let nap = Duration::from_millis(if chance.happens(0.25) { 60 } else { 0 });
     let number = pair.number;

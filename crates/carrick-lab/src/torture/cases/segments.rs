@@ -55,17 +55,8 @@ pub(super) async fn converse(stage: &Stage, pair: &Pair, bytes: [u64; 2], pieces
 
 async fn run(way: Way<'_>, bytes: u64, piece_bytes: usize) -> Ending {
     let send = async {
-        // A burst, then the others' turn; otherwise one connection would fill its buffers before the next begins.
-        const BURST: u64 = 64;
-        let mut left = bytes;
-        while left > 0 {
-            let now = left.min(BURST * piece_bytes as u64);
-            if way.lane.send(way.sender, now, piece_bytes).await.is_err() {
-                break;
-            }
-            left -= now;
-            tokio::task::yield_now().await;
-        }
+        // An error shows at the receiver.
+        let _ = way.lane.send(way.sender, bytes, piece_bytes).await;
         way.sender.end();
     };
     let receive = way.lane.receive_to_end(way.receiver, PIECE_BYTES_MAX);
