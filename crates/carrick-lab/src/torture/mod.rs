@@ -5,9 +5,27 @@
 //! thread. It knows nothing of namespaces or processes, so that bad relays can be put in a relay's place by tests.
 
 pub mod cases;
+pub mod run;
 pub mod stage;
 pub mod stream;
+pub mod table;
 pub mod tally;
+pub mod watch;
+
+/// Who is tortured, by the names of `peers`, in the order of reports.
+pub const RELAYS: [&str; 11] = [
+    "routed",
+    "carrick-copy",
+    "carrick-pipe",
+    "carrick-socket",
+    "carrick-auto",
+    "haproxy",
+    "haproxy-splice",
+    "nginx",
+    "nginx-half-close",
+    "3proxy",
+    "socat",
+];
 
 #[cfg(test)]
 mod tests;
