@@ -135,7 +135,9 @@ fn list() -> Result<ExitCode> {
     writeln!(output, "relays:").context("cannot print")?;
     for relay in choose_relays(&[])? {
         let note = match relay.family {
-            Family::Routed => "no relay: the kernel routes the packets, and the suite checks itself",
+            Family::Routed => {
+                "no relay: the kernel routes the packets, and the suite checks itself"
+            }
             Family::Carrick => "judged",
             _ => "for comparison",
         };

@@ -254,12 +254,13 @@ impl Programs {
     pub fn versions(&self) -> BTreeMap<String, String> {
         let mut versions = BTreeMap::new();
         for (family, path) in &self.paths {
-            let flag = match family {
-                Family::Carrick | Family::ThreeProxy => "--version",
-                Family::Socat => "-V",
-                _ => "-v",
+            let version = match family {
+                Family::Carrick => version_line(path, "--version"),
+                Family::Socat => version_line(path, "-V"),
+                Family::ThreeProxy => version_inside(path, "3proxy-"),
+                _ => version_line(path, "-v"),
             };
-            versions.insert(family.name().to_owned(), version_line(path, flag));
+            versions.insert(family.name().to_owned(), version);
         }
         if let Some(wrk) = find("wrk") {
             versions.insert(String::from("wrk"), version_line(&wrk, "-v"));
@@ -296,7 +297,7 @@ impl Programs {
     }
 }
 
-/// The first line that speaks of a version, or else the first line.
+/// The first line that has a version's number, or else the first line.
 fn version_line(program: &Path, flag: &str) -> String {
     let Ok(output) = std::process::Command::new(program).arg(flag).output() else {
         return String::from("unknown");
@@ -309,9 +310,26 @@ fn version_line(program: &Path, flag: &str) -> String {
     let said = String::from_utf8_lossy(&said);
     let line = said
         .lines()
-        .find(|line| line.contains(" version "))
+        .find(|line| {
+            line.split_once(" version")
+                .is_some_and(|(_, rest)| rest.contains(|letter: char| letter.is_ascii_digit()))
+        })
         .or_else(|| said.lines().next());
     line.unwrap_or("unknown").trim().to_owned()
+}
+
+/// Of a program that tells nobody its version: what follows these letters in its file, from a digit on.
+fn version_inside(program: &Path, before: &str) -> String {
+    let bytes = fs::read(program).unwrap_or_default();
+    let version = String::from_utf8_lossy(&bytes)
+        .split(before)
+        .skip(1)
+        .find_map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+            rest.starts_with(|letter: char| letter.is_ascii_digit())
+                .then(|| format!("{before}{}", &rest[..end]))
+        });
+    version.unwrap_or_else(|| String::from("unknown"))
 }
 
 impl Peer {
@@ -383,8 +401,9 @@ impl Peer {
             Mode::HalfClose => "proxy_half_close on;",
             _ => "",
         };
-        let (server_address, server_port) =
-            tunnel_origin.rsplit_once(':').unwrap_or((tunnel_origin, ""));
+        let (server_address, server_port) = tunnel_origin
+            .rsplit_once(':')
+            .unwrap_or((tunnel_origin, ""));
         let built_in = [
             ("proxy", proxy.as_str()),
             ("proxy_to_server", proxy_to_server.as_str()),

@@ -113,6 +113,16 @@ pub struct Played {
 }
 
 impl Played {
+    /// Of carrick: which share of the bytes its engine `socket` moved. None of other relays.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+    pub fn kernel_share(&self) -> Option<f64> {
+        let (start, end) = (self.start?.carrick?, self.end?.carrick?);
+        let by_kernel = end.socket_engine_bytes - start.socket_engine_bytes;
+        let others = end.other_engines_bytes - start.other_engines_bytes;
+        (by_kernel + others > 0).then(|| by_kernel as f64 / (by_kernel + others) as f64)
+    }
+
     /// What must not have happened, in words.
     #[must_use]
     pub fn harms(&self) -> Vec<String> {
@@ -142,14 +152,14 @@ impl Row {
 /// # Errors
 /// When the test bed cannot be built, or there is no carrick though it is wanted. What happens to a relay is in its row.
 pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
-    let (programs, missing) =
-        Programs::find_all(&plan.carrick, plan.configurations.as_deref())?;
+    let (programs, missing) = Programs::find_all(&plan.carrick, plan.configurations.as_deref())?;
     let mut rows = Vec::new();
-    let (bad_network, good_network): (Vec<Case>, Vec<Case>) = plan
-        .cases
-        .iter()
-        .partition(|case| **case == Case::Loss);
-    for (cases, layout) in [(good_network, Layout::Direct), (bad_network, Layout::Routed)] {
+    let (bad_network, good_network): (Vec<Case>, Vec<Case>) =
+        plan.cases.iter().partition(|case| **case == Case::Loss);
+    for (cases, layout) in [
+        (good_network, Layout::Direct),
+        (bad_network, Layout::Routed),
+    ] {
         if cases.is_empty() {
             continue;
         }
@@ -189,9 +199,13 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
         }
     }
     let mut versions = programs.versions();
+    versions.retain(|name, _| plan.relays.iter().any(|relay| relay.family.name() == name));
     versions.insert(
         String::from("Linux"),
-        rustix::system::uname().release().to_string_lossy().into_owned(),
+        rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
     );
     // Case by case, as they were asked for.
     rows.sort_by_key(|row| plan.cases.iter().position(|case| *case == row.case));
@@ -225,7 +239,10 @@ impl Bench<'_> {
         }
         let mut all = Played::default();
         for percent in self.plan.scale.of(LOSSES_SMOKE, LOSSES_FULL) {
-            let wan = self.testbed.start_wan(&bad_network(self.plan.seed, *percent)).await?;
+            let wan = self
+                .testbed
+                .start_wan(&bad_network(self.plan.seed, *percent))
+                .await?;
             let played = self.play(relay, case, u64::from(*percent)).await;
             let counts = wan.stop().await?;
             if counts.rules.iter().all(|rule| rule.lost_first == 0) {
@@ -321,7 +338,11 @@ impl Bench<'_> {
         Ok(Played {
             tally,
             start,
-            peak: if service.is_some() { peak } else { Holdings::default() },
+            peak: if service.is_some() {
+                peak
+            } else {
+                Holdings::default()
+            },
             end,
             seconds,
         })
@@ -345,7 +366,9 @@ impl Act {
     /// Plays the case, or just one exchange. Dropping the future ends it.
     async fn perform(self, case: Option<Case>) -> Result<Tally> {
         let (alive, stopped) = oneshot::channel::<()>();
-        let limit = self.scale.of(Duration::from_secs(120), Duration::from_secs(900));
+        let limit = self
+            .scale
+            .of(Duration::from_secs(120), Duration::from_secs(900));
         let played = tokio::task::spawn_blocking(move || {
             let client = self.client.clone();
             client.inside(|| {

@@ -84,12 +84,7 @@ impl Lane {
     ///
     /// # Errors
     /// When the connection breaks; `TimedOut` if it takes nothing for [`PATIENCE`].
-    pub async fn send(
-        &self,
-        socket: &Socket,
-        bytes: u64,
-        piece_bytes: usize,
-    ) -> io::Result<()> {
+    pub async fn send(&self, socket: &Socket, bytes: u64, piece_bytes: usize) -> io::Result<()> {
         let end = self.offered() + bytes;
         let mut calls = 0;
         while self.offered() < end {
@@ -111,12 +106,7 @@ impl Lane {
     ///
     /// # Errors
     /// When the connection breaks; `UnexpectedEof` if it ends before; `TimedOut` if nothing comes for [`PATIENCE`].
-    pub async fn receive(
-        &self,
-        socket: &Socket,
-        bytes: u64,
-        piece_bytes: usize,
-    ) -> io::Result<()> {
+    pub async fn receive(&self, socket: &Socket, bytes: u64, piece_bytes: usize) -> io::Result<()> {
         let end = self.received() + bytes;
         let mut calls = 0;
         while self.received() < end {

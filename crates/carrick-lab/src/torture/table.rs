@@ -18,7 +18,12 @@ pub fn markdown(results: &Results) -> String {
     let _ = writeln!(text, "\n## All cases\n\n{}", summary(results));
     for case in cases(results) {
         let rows = results.rows.iter().filter(|row| row.case == case);
-        let _ = writeln!(text, "## {}\n\n{}.\n", case.name(), capitalized(case.about()));
+        let _ = writeln!(
+            text,
+            "## {}\n\n{}.\n",
+            case.name(),
+            capitalized(case.about())
+        );
         let mut lines = vec![CASE_HEAD.map(str::to_owned).to_vec()];
         lines.extend(rows.map(case_line));
         let _ = writeln!(text, "{}", table(&lines));
@@ -41,7 +46,7 @@ pub fn line(row: &Row) -> String {
     format!("{} {}: {verdict}{seconds}", row.case.name(), row.relay)
 }
 
-const CASE_HEAD: [&str; 10] = [
+const CASE_HEAD: [&str; 11] = [
     "relay",
     "connections",
     "bytes received",
@@ -51,6 +56,7 @@ const CASE_HEAD: [&str; 10] = [
     "held, MB",
     "sockets, MB",
     "process, MB",
+    "by the kernel",
     "verdict",
 ];
 
@@ -72,6 +78,9 @@ fn case_line(row: &Row) -> Vec<String> {
         tally.held_bytes_max.map_or(String::new(), megabytes),
         socket_megabytes(played),
         process_megabytes(played),
+        played
+            .kernel_share()
+            .map_or(String::new(), |share| format!("{:.0} %", 100.0 * share)),
         verdict(&row.outcome),
     ]
 }

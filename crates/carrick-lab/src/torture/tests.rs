@@ -30,7 +30,10 @@ fn played(case: Case, manner: Manner, seed: u64) -> Tally {
 fn harms(case: Case, manner: Manner) -> String {
     let tally = played(case, manner, 7);
     let harms = tally.harms().join(", ");
-    assert!(!tally.complaints.is_empty() || harms.contains("held"), "{tally:?}");
+    assert!(
+        !tally.complaints.is_empty() || harms.contains("held"),
+        "{tally:?}"
+    );
     harms
 }
 
@@ -47,13 +50,21 @@ fn an_honest_relay_is_not_accused_by_the_other_cases() {
     for case in Case::ALL.into_iter().skip(3) {
         let tally = played(case, Manner::Honest, 2);
         assert_eq!(tally.harms(), Vec::<String>::new(), "{case:?}: {tally:?}");
-        assert!(tally.connections > 0 && tally.received_bytes > 0, "{case:?}");
+        assert!(
+            tally.connections > 0 && tally.received_bytes > 0,
+            "{case:?}"
+        );
     }
 }
 
 #[test]
 fn a_lost_byte_is_noticed() {
-    for case in [Case::Large, Case::Tiny, Case::EndWithBacklog, Case::HalfClose] {
+    for case in [
+        Case::Large,
+        Case::Tiny,
+        Case::EndWithBacklog,
+        Case::HalfClose,
+    ] {
         let harms = harms(case, Manner::DropsAByte);
         assert!(harms.contains("bytes lost"), "{case:?}: {harms}");
         assert!(harms.contains("wrong byte"), "{case:?}: {harms}");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -155,7 +154,8 @@ impl Carrick {
         let sum = |name: &str, label: &str| {
             let values = metrics.lines().filter_map(|line| {
                 let rest = line.strip_prefix(name)?;
-                let is_it = rest.starts_with(' ') || (rest.starts_with('{') && rest.contains(label));
+                let is_it =
+                    rest.starts_with(' ') || (rest.starts_with('{') && rest.contains(label));
                 let value: f64 = is_it.then(|| rest.rsplit(' ').next()?.parse().ok())??;
                 // Counts, far below 2^53.
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -186,18 +186,21 @@ fn rss_bytes(pid: u32) -> Option<u64> {
 }
 
 /// The sum over `skmem:(r0,rb131072,t0,tb87040,f4096,w0,o0,bl0,d0)`: received (r), reserved (f), written (w) and in the
-/// backlog (bl).
+/// backlog (bl). What is reserved may be less than nothing for a moment, and ss(8) shows it without its sign.
 fn socket_bytes(text: &str) -> u64 {
-    text.split("skmem:(")
+    let sum: i64 = text
+        .split("skmem:(")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
         .flat_map(|fields| fields.split(','))
         .filter_map(|field| {
             let digits = field.find(|letter: char| letter.is_ascii_digit())?;
             let (name, value) = field.split_at(digits);
-            matches!(name, "r" | "f" | "w" | "bl").then(|| value.parse::<u64>().ok())?
+            let value: u32 = value.parse().ok()?;
+            matches!(name, "r" | "f" | "w" | "bl").then(|| i64::from(value.cast_signed()))
         })
-        .sum()
+        .sum();
+    u64::try_from(sum).unwrap_or(0)
 }
 
 /// The number of a map whose entries come and go, from the `fdinfo` of its descriptor.
@@ -260,7 +263,7 @@ impl PeakWatch {
                         most.rss_bytes = most.rss_bytes.max(now.rss_bytes);
                         most.socket_bytes = most.socket_bytes.max(now.socket_bytes);
                     }
-                    std::thread::sleep(POLL.max(began.elapsed() * PAUSE_PER_SAMPLE));
+                    std::thread::park_timeout(POLL.max(began.elapsed() * PAUSE_PER_SAMPLE));
                 }
                 most
             })
@@ -275,6 +278,9 @@ impl PeakWatch {
     #[must_use]
     pub fn stop(mut self) -> Holdings {
         self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
         let joined = self.thread.take().map(JoinHandle::join);
         joined.and_then(std::result::Result::ok).unwrap_or_default()
     }
@@ -284,12 +290,6 @@ impl Drop for PeakWatch {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
-}
-
-/// Whether bpftool is there to count entries of maps.
-#[must_use]
-pub fn sees_maps() -> bool {
-    find("bpftool").is_some_and(|tool| Path::new(&tool).is_file())
 }
 
 #[cfg(test)]

@@ -10,15 +10,7 @@ use crate::content::PIECE_BYTES_MAX;
 use crate::torture::stage::{Stage, way_name};
 
 /// Sizes before the end, in bytes: from one that fits everywhere to one that fits nowhere.
-const BACKLOGS: [u64; 7] = [
-    1,
-    64 << 10,
-    300_000,
-    1 << 20,
-    3 << 20,
-    8 << 20,
-    64 << 20,
-];
+const BACKLOGS: [u64; 7] = [1, 64 << 10, 300_000, 1 << 20, 3 << 20, 8 << 20, 64 << 20];
 
 /// One connection up, one down; what comes back at the end shows that the other direction still works.
 pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
@@ -44,15 +36,17 @@ pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
             let unread = way.lane.taken_bytes(way.sender);
             stage.tally.borrow_mut().unread(unread);
             for _ in 0..slow_reads {
-                if way.lane.receive(way.receiver, 64 << 10, 64 << 10).await.is_err() {
+                if way
+                    .lane
+                    .receive(way.receiver, 64 << 10, 64 << 10)
+                    .await
+                    .is_err()
+                {
                     break;
                 }
                 sleep(Duration::from_millis(20)).await;
             }
-            let ending = way
-                .lane
-                .receive_to_end(way.receiver, PIECE_BYTES_MAX)
-                .await;
+            let ending = way.lane.receive_to_end(way.receiver, PIECE_BYTES_MAX).await;
             let _ = back.lane.send(back.sender, 1000, 1000).await;
             back.sender.end();
             ending

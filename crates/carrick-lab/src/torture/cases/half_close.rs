@@ -30,7 +30,7 @@ enum Manner {
 pub async fn half_close(stage: &Rc<Stage>, scale: Scale) {
     let asleep = scale.of(Duration::from_millis(300), Duration::from_millis(1500));
     let count = 2 * 3 * (SIZES.len() * SIZES.len()) as u64;
-    each(stage, count, 24, move |stage, number| async move {
+    each(stage, count, 48, move |stage, number| async move {
         let size = |index: u64| SIZES[usize::try_from(index % 4).unwrap_or(0)];
         let (before, after) = (size(number / 6), size(number / 24));
         let is_up = number % 2 == 0;
@@ -55,10 +55,7 @@ async fn one(
     // `first` is the direction that ends first.
     let (first, second) = pair.ways(is_up);
     let closer = async {
-        let _ = first
-            .lane
-            .send(first.sender, before, PIECE_BYTES_MAX)
-            .await;
+        let _ = first.lane.send(first.sender, before, PIECE_BYTES_MAX).await;
         first.sender.end();
         if matches!(manner, Manner::BothSleep) {
             sleep(asleep).await;
@@ -69,9 +66,7 @@ async fn one(
             .await
     };
     let to_end = || async {
-        let read = first
-            .lane
-            .receive_to_end(first.receiver, PIECE_BYTES_MAX);
+        let read = first.lane.receive_to_end(first.receiver, PIECE_BYTES_MAX);
         timeout(END_PATIENCE, read).await.unwrap_or(Ending::Silent)
     };
     let send_rest = || async {
@@ -107,9 +102,7 @@ async fn one(
     let (second_ending, first_ending) = watched(stage, &[first, second], both).await;
     let mut tally = stage.tally.borrow_mut();
     tally.lost_bytes += (before - first.lane.offered()) + (after - second.lane.offered());
-    let is_whole = |lane: &Lane, bytes| {
-        lane.received() == bytes && lane.wrong_at().is_none()
-    };
+    let is_whole = |lane: &Lane, bytes| lane.received() == bytes && lane.wrong_at().is_none();
     tally.half_closes.count(
         first_ending == Ending::Clean
             && second_ending == Ending::Clean

@@ -41,7 +41,10 @@ pub(super) async fn one(stage: &Stage, mut pair: Pair, moment: Duration) {
     let chance = &mut pair.chance;
     let client_resets = chance.happens(0.5);
     let (there_piece, back_piece) = (any_piece(chance), any_piece(chance));
-    let (there_bytes, back_bytes) = (any_bytes(chance, there_piece), any_bytes(chance, back_piece));
+    let (there_bytes, back_bytes) = (
+        any_bytes(chance, there_piece),
+        any_bytes(chance, back_piece),
+    );
     // Now and then the other side does not read at that moment, so that the relay has something in its hands.
     let nap = Duration::from_millis(if chance.happens(0.25) { 60 } else { 0 });
     let number = pair.number;

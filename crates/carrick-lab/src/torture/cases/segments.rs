@@ -35,7 +35,13 @@ pub async fn loss(stage: &Rc<Stage>, scale: Scale) {
     each(stage, scale.of(4, 8), 8, move |stage, _| async move {
         if let Some(mut pair) = stage.pair().await {
             let pieces = [any_piece(&mut pair.chance), any_piece(&mut pair.chance)];
-            converse(&stage, &pair, [bytes, bytes], pieces.map(|piece| piece.max(100))).await;
+            converse(
+                &stage,
+                &pair,
+                [bytes, bytes],
+                pieces.map(|piece| piece.max(100)),
+            )
+            .await;
         }
     })
     .await;

@@ -26,26 +26,31 @@ pub async fn stop_and_go(stage: &Rc<Stage>, scale: Scale) {
             sleep(still).await;
             signal_all(stage.processes(), Signal::CONT);
         };
-        let play = each(stage, scale.of(24, 48), 48, move |stage, number| async move {
-            let Some(mut pair) = stage.pair().await else {
-                return;
-            };
-            let chance = &mut pair.chance;
-            let moment = BEFORE.mul_f64(chance.share()) + still.mul_f64(chance.share() / 2.0);
-            match number % 3 {
-                0 => {
-                    let bytes = [magnitude(chance, BYTES_MAX), magnitude(chance, BYTES_MAX)];
-                    let pieces = [any_piece(chance).max(1000), any_piece(chance).max(1000)];
-                    segments::converse(&stage, &pair, bytes, pieces).await;
+        let play = each(
+            stage,
+            scale.of(24, 48),
+            48,
+            move |stage, number| async move {
+                let Some(mut pair) = stage.pair().await else {
+                    return;
+                };
+                let chance = &mut pair.chance;
+                let moment = BEFORE.mul_f64(chance.share()) + still.mul_f64(chance.share() / 2.0);
+                match number % 3 {
+                    0 => {
+                        let bytes = [magnitude(chance, BYTES_MAX), magnitude(chance, BYTES_MAX)];
+                        let pieces = [any_piece(chance).max(1000), any_piece(chance).max(1000)];
+                        segments::converse(&stage, &pair, bytes, pieces).await;
+                    }
+                    1 => {
+                        let bytes = [magnitude(chance, 100_000), magnitude(chance, 100_000)];
+                        sleep(moment).await;
+                        segments::converse(&stage, &pair, bytes, [1000, 1000]).await;
+                    }
+                    _ => resets::one(&stage, pair, moment).await,
                 }
-                1 => {
-                    let bytes = [magnitude(chance, 100_000), magnitude(chance, 100_000)];
-                    sleep(moment).await;
-                    segments::converse(&stage, &pair, bytes, [1000, 1000]).await;
-                }
-                _ => resets::one(&stage, pair, moment).await,
-            }
-        });
+            },
+        );
         tokio::join!(stop, play);
     }
 }

@@ -60,7 +60,11 @@ fn results() -> Results {
         rows: vec![
             row("carrick-copy", Case::SlowReader, played(good, 0)),
             row("nginx", Case::SlowReader, played(bad, 3)),
-            row("3proxy", Case::SlowReader, Outcome::Skipped(String::from("missing"))),
+            row(
+                "3proxy",
+                Case::SlowReader,
+                Outcome::Skipped(String::from("missing")),
+            ),
         ],
     }
 }
@@ -90,7 +94,10 @@ fn everything_that_was_found_is_told() {
 fn every_line_of_a_table_has_as_many_cells_as_its_head() {
     let text = markdown(&results());
     for table in text.split("\n\n").filter(|part| part.starts_with('|')) {
-        let cells: Vec<usize> = table.lines().map(|line| line.matches('|').count()).collect();
+        let cells: Vec<usize> = table
+            .lines()
+            .map(|line| line.matches('|').count())
+            .collect();
         assert!(cells.iter().all(|count| *count == cells[0]), "{table}");
     }
 }
@@ -99,9 +106,23 @@ fn every_line_of_a_table_has_as_many_cells_as_its_head() {
 fn only_carrick_is_judged() {
     let faults: Vec<bool> = results().rows.iter().map(Row::is_fault).collect();
     assert_eq!(faults, [false, false, false]);
-    let failed = row("carrick-pipe", Case::Tiny, Outcome::Failed(String::from("it ended")));
+    let failed = row(
+        "carrick-pipe",
+        Case::Tiny,
+        Outcome::Failed(String::from("it ended")),
+    );
     assert!(failed.is_fault());
-    let leaks = row("carrick-pipe", Case::Tiny, played(Tally { connections: 1, ..Tally::default() }, 1));
+    let leaks = row(
+        "carrick-pipe",
+        Case::Tiny,
+        played(
+            Tally {
+                connections: 1,
+                ..Tally::default()
+            },
+            1,
+        ),
+    );
     assert!(leaks.is_fault());
     assert_eq!(line(&failed), "tiny carrick-pipe: FAILED: it ended");
 }

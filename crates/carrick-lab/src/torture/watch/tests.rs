@@ -8,6 +8,8 @@ fn memory_of_sockets_is_summed_over_what_holds_bytes() {
                 LISTEN 0 4096 10.77.1.1:8443 0.0.0.0:*\n\t skmem:(r0,rb131072,t0,tb16384,f4096,w0,o0,bl0,d0)\n";
     assert_eq!(socket_bytes(text), 1000 + 96 + 2304 + 10 + 4096);
     assert_eq!(socket_bytes(""), 0);
+    let below_nothing = "skmem:(r4096,rb1,t0,tb1,f4294966296,w0,o0,bl0,d0)";
+    assert_eq!(socket_bytes(below_nothing), 4096 - 1000);
 }
 
 #[test]
@@ -21,7 +23,8 @@ fn free_places_of_a_sockmap_are_no_entries() {
 
 #[test]
 fn only_maps_whose_entries_come_and_go_are_counted() {
-    let about = |kind| format!("pos:\t0\nflags:\t02\nmap_type:\t{kind}\nkey_size:\t4\nmap_id:\t77\n");
+    let about =
+        |kind| format!("pos:\t0\nflags:\t02\nmap_type:\t{kind}\nkey_size:\t4\nmap_id:\t77\n");
     assert_eq!(map_with_entries(&about(15)), Some(77));
     assert_eq!(map_with_entries(&about(1)), Some(77));
     assert_eq!(map_with_entries(&about(2)), None, "an array");
