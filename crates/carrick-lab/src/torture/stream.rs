@@ -17,6 +17,10 @@ pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 30
 /// Calls to the kernel in a row, after which it is the turn of other connections.
 const TURN: u32 = 32;
 
+/// So many bytes that are in the wrong place are sought so far around.
+const SOUGHT_BYTES: usize = 16;
+const SEARCH_BYTES: u64 = 1 << 20;
+
 thread_local! {
     /// What was read last. It is checked before anything else is read, so one is enough for all connections of a thread.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES_MAX]);
@@ -28,7 +32,17 @@ pub struct Lane {
     body: Body,
     offered: Cell<u64>,
     received: Cell<u64>,
-    wrong_at: Cell<Option<u64>>,
+    wrong: Cell<Option<Wrong>>,
+}
+
+/// The first byte that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Where it was read.
+    pub at: u64,
+    /// Where in the sender's stream it, and what was read with it, stands: what came is there, but in the wrong place. None:
+    /// nowhere near.
+    pub belongs_at: Option<u64>,
 }
 
 /// One end of a connection.
@@ -58,7 +72,7 @@ impl Lane {
             body: Body::of_seed(seed),
             offered: Cell::new(0),
             received: Cell::new(0),
-            wrong_at: Cell::new(None),
+            wrong: Cell::new(None),
         }
     }
 
@@ -74,10 +88,10 @@ impl Lane {
         self.received.get()
     }
 
-    /// Where the first byte was read that is not the one that was sent, or that was never sent.
+    /// The first byte that is not the one that was sent, or that was never sent.
     #[must_use]
-    pub fn wrong_at(&self) -> Option<u64> {
-        self.wrong_at.get()
+    pub fn wrong(&self) -> Option<Wrong> {
+        self.wrong.get()
     }
 
     /// Sends the next `bytes`, at most `piece_bytes` with each call to the kernel.
@@ -155,13 +169,30 @@ impl Lane {
     fn check(&self, bytes: &[u8]) {
         let at = self.received();
         let end = at + bytes.len() as u64;
-        if self.wrong_at().is_none() {
+        if self.wrong().is_none() {
             // More than was sent is wrong even if it goes on as the body would.
             let surplus = (end > self.offered()).then(|| at.max(self.offered()));
-            self.wrong_at
-                .set(self.body.first_difference(at, bytes).or(surplus));
+            let wrong_at = self.body.first_difference(at, bytes).or(surplus);
+            self.wrong.set(wrong_at.map(|wrong_at| Wrong {
+                at: wrong_at,
+                belongs_at: self.find(
+                    wrong_at,
+                    &bytes[usize::try_from(wrong_at - at).unwrap_or(0)..],
+                ),
+            }));
         }
         self.received.set(end);
+    }
+
+    /// Where in the stream these bytes stand, if not too far from `near`.
+    fn find(&self, near: u64, bytes: &[u8]) -> Option<u64> {
+        let sought = &bytes[..bytes.len().min(SOUGHT_BYTES)];
+        let places = near.saturating_sub(SEARCH_BYTES)..near + SEARCH_BYTES;
+        (sought.len() == SOUGHT_BYTES).then(|| {
+            places
+                .into_iter()
+                .find(|place| self.body.piece(*place, SOUGHT_BYTES) == sought)
+        })?
     }
 
     /// Bytes that the relay has acknowledged to the sender and not brought to the receiver's kernel: what it, and the kernel

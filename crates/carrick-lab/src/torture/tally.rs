@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use serde::{Deserialize, Serialize};
 
-use crate::torture::stream::{Ending, Lane};
+use crate::torture::stream::{Ending, Lane, Wrong};
 
 /// Complaints that are kept word by word; all are counted.
 const COMPLAINTS_MAX: usize = 8;
@@ -118,9 +118,15 @@ impl Tally {
     fn bytes(&mut self, what: &str, lane: &Lane) {
         self.offered_bytes += lane.offered();
         self.received_bytes += lane.received();
-        if let Some(at) = lane.wrong_at() {
+        if let Some(Wrong { at, belongs_at }) = lane.wrong() {
             self.wrong += 1;
-            self.complain(|| format!("{what}: byte {at} is not the one that was sent"));
+            self.complain(|| {
+                let what_came = match belongs_at {
+                    Some(place) => format!("what came belongs to byte {place}"),
+                    None => String::from("what came is nowhere near"),
+                };
+                format!("{what}: byte {at} is not the one that was sent; {what_came}")
+            });
         }
     }
 

@@ -81,9 +81,14 @@ fn a_changed_byte_is_noticed() {
 }
 
 #[test]
-fn bytes_that_come_twice_are_noticed() {
-    let harms = harms(Case::Large, Manner::DoublesAPiece);
-    assert!(harms.contains("wrong byte"), "{harms}");
+fn bytes_that_come_twice_are_noticed_and_told_where_they_belong() {
+    let tally = played(Case::Large, Manner::DoublesAPiece, 7);
+    assert!(tally.wrong > 0, "{tally:?}");
+    let complaints = tally.complaints.join("\n");
+    assert!(
+        complaints.contains("what came belongs to byte 1"),
+        "{complaints}"
+    );
 }
 
 #[test]
@@ -161,7 +166,10 @@ fn more_than_was_sent_is_wrong() {
         near.unwrap().try_write(surplus).unwrap();
         let far = super::stream::Socket::new(far.unwrap().0);
         assert_eq!(lane.receive_to_end(&far, 100).await, Ending::Clean);
-        assert_eq!((lane.received(), lane.wrong_at()), (10, Some(0)));
+        assert_eq!(
+            (lane.received(), lane.wrong().map(|wrong| wrong.at)),
+            (10, Some(0))
+        );
         assert!(PATIENCE > Duration::from_secs(1));
     });
 }

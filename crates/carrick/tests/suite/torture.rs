@@ -109,8 +109,14 @@ fn socket_stands_it() {
 #[test]
 fn names_that_do_not_exist_are_told_from_those_that_do() {
     for (arguments, part) in [
-        (["--relay", "varnish"], "there is no relay `varnish`: routed, carrick-copy"),
-        (["--case", "fire"], "there is no case `fire`: slow-reader, end-with-backlog"),
+        (
+            ["--relay", "varnish"],
+            "there is no relay `varnish`: routed, carrick-copy",
+        ),
+        (
+            ["--case", "fire"],
+            "there is no case `fire`: slow-reader, end-with-backlog",
+        ),
         (["--connections", "0"], "invalid value '0'"),
     ] {
         let output = Command::new(CARRICK)
@@ -131,7 +137,10 @@ fn the_list_has_every_case() {
         .expect("carrick");
     let text = String::from_utf8_lossy(&output.stdout);
     for case in Case::ALL {
-        assert!(text.contains(case.name()) && text.contains(case.about()), "{text}");
+        assert!(
+            text.contains(case.name()) && text.contains(case.about()),
+            "{text}"
+        );
     }
     assert!(output.status.success());
 }

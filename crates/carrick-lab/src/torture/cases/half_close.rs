@@ -102,7 +102,7 @@ async fn one(
     let (second_ending, first_ending) = watched(stage, &[first, second], both).await;
     let mut tally = stage.tally.borrow_mut();
     tally.lost_bytes += (before - first.lane.offered()) + (after - second.lane.offered());
-    let is_whole = |lane: &Lane, bytes| lane.received() == bytes && lane.wrong_at().is_none();
+    let is_whole = |lane: &Lane, bytes| lane.received() == bytes && lane.wrong().is_none();
     tally.half_closes.count(
         first_ending == Ending::Clean
             && second_ending == Ending::Clean
