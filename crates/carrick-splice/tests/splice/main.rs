@@ -17,4 +17,6 @@ mod socket;
 mod socket_ends;
 mod support;
 mod timeouts;
+mod torture_copies;
+mod torture_unsplicing;
 mod unsplicing;

@@ -31,8 +31,8 @@ pub async fn large(stage: &Rc<Stage>, scale: Scale) {
 
 /// Pieces of any size, over the network that the runner has made bad.
 pub async fn loss(stage: &Rc<Stage>, scale: Scale) {
-    let bytes = scale.of(100_000, 1_000_000);
-    each(stage, scale.of(4, 8), 8, move |stage, _| async move {
+    let bytes = scale.of(300_000, 1_000_000);
+    each(stage, scale.of(6, 8), 8, move |stage, _| async move {
         if let Some(mut pair) = stage.pair().await {
             let pieces = [any_piece(&mut pair.chance), any_piece(&mut pair.chance)];
             converse(
