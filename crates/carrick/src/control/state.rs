@@ -1,5 +1,6 @@
 //! What the control thread knows of the program, and what it counts itself.
 use crate::config::plan::Plan;
+use crate::privileges::Standing;
 use crate::telemetry::access_log::LogState;
 use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
@@ -50,7 +51,9 @@ pub struct ControlState {
     /// One per worker thread.
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// What can be used here.
-    pub engines: Vec<EngineStatus>,
+    pub engines: ArcSwap<Vec<EngineStatus>>,
+    /// Who the program is.
+    pub standing: Standing,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -69,6 +72,7 @@ impl ControlState {
         running: Running,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
+        standing: Standing,
         log: Arc<LogState>,
     ) -> Self {
         Self {
@@ -76,7 +80,8 @@ impl ControlState {
             started_at: Instant::now(),
             running: ArcSwap::from_pointee(running),
             workers,
-            engines,
+            engines: ArcSwap::from_pointee(engines),
+            standing,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),
@@ -96,6 +101,20 @@ impl ControlState {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    /// Changes what is known of an engine.
+    pub fn set_engine(&self, status: EngineStatus) {
+        self.engines.rcu(|engines| {
+            let mut engines = Vec::clone(engines);
+            for engine in engines
+                .iter_mut()
+                .filter(|engine| engine.name == status.name)
+            {
+                engine.clone_from(&status);
+            }
+            engines
+        });
     }
 
     /// Notes how a reload went.
