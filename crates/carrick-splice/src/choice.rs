@@ -28,8 +28,8 @@ pub enum Choice {
     Copy,
     /// [`Engine::Pipe`](crate::Engine::Pipe) wherever a pipe can be had.
     Pipe,
-    /// [`Engine::Socket`](crate::Engine::Socket) for exchanges, where it is loaded and the kernel takes the connections;
-    /// otherwise, and for transfers one way, as `Auto`.
+    /// [`Engine::Socket`](crate::Engine::Socket), where it is loaded and the kernel takes the connections; otherwise, and for
+    /// transfers with a local copy, as `Auto`.
     Socket,
 }
 
@@ -54,8 +54,8 @@ pub enum Reason {
     PipesExhausted,
     /// The socket engine was asked for and is not loaded.
     SocketUnavailable,
-    /// The socket engine was asked for a transfer one way, which it does not do.
-    SocketBothWaysOnly,
+    /// The socket engine was asked for a transfer with a local copy, which it does not make.
+    SocketLocalCopy,
     /// As many splices as can be are in the kernel.
     SocketFull,
     /// The kernel did not take a connection, mostly because it is half closed already.
@@ -74,7 +74,7 @@ impl Reason {
         Reason::LocalCopy,
         Reason::PipesExhausted,
         Reason::SocketUnavailable,
-        Reason::SocketBothWaysOnly,
+        Reason::SocketLocalCopy,
         Reason::SocketFull,
         Reason::SocketRefused,
     ];
@@ -92,7 +92,7 @@ impl Reason {
             Reason::LocalCopy => "local_copy",
             Reason::PipesExhausted => "pipes_exhausted",
             Reason::SocketUnavailable => "socket_unavailable",
-            Reason::SocketBothWaysOnly => "socket_both_ways_only",
+            Reason::SocketLocalCopy => "socket_local_copy",
             Reason::SocketFull => "socket_full",
             Reason::SocketRefused => "socket_refused",
         }

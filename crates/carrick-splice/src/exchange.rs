@@ -1,13 +1,14 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
 mod joining;
-mod kernel;
+mod sleeping;
 
 use crate::flow::{Ends, Flow, Step};
+use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
-use crate::{Choice, End, Engine, Fault, HandOver, Reason, Side, Splicer};
-use kernel::Kernel;
+use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
+use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct ExchangeOrder<'a> {
     pub b_prefix: &'a [u8],
     /// End with [`ExchangeEnd::Idle`] after no byte moved either way for so long. Noticed within a quarter of it.
     pub idle: Duration,
+    /// The owner's number for this splice, by which it finds it among those that are in the kernel.
+    pub label: u64,
 }
 
 impl Default for ExchangeOrder<'_> {
@@ -38,6 +41,7 @@ impl Default for ExchangeOrder<'_> {
             a_prefix: &[],
             b_prefix: &[],
             idle: Duration::from_secs(3600),
+            label: 0,
         }
     }
 }
@@ -63,11 +67,15 @@ pub enum ExchangeEnd {
 /// A transfer both ways, made by [`Splicer::exchange`].
 pub struct Exchange<'a> {
     splicer: Splicer,
-    a: &'a TcpStream,
-    b: &'a TcpStream,
+    /// `a` and `b`, as long as tokio has them.
+    legs: Option<[Leg<'a>; 2]>,
+    /// The same, while the process sleeps.
+    parked: Option<Parked>,
+    calm: Calm,
     a_prefix: &'a [u8],
     b_prefix: &'a [u8],
     idle: Duration,
+    label: u64,
     a_to_b: Flow,
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
@@ -82,12 +90,7 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(crate) fn new(
-        splicer: Splicer,
-        a: &'a TcpStream,
-        b: &'a TcpStream,
-        order: ExchangeOrder<'a>,
-    ) -> Self {
+    pub(crate) fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
         let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
         let choice = if order.choice == Choice::Socket && !wants_kernel {
@@ -103,11 +106,13 @@ impl<'a> Exchange<'a> {
             flow
         };
         Exchange {
-            a,
-            b,
+            legs: Some(legs),
+            parked: None,
+            calm: Calm::default(),
             a_prefix: order.a_prefix,
             b_prefix: order.b_prefix,
             idle: order.idle,
+            label: order.label,
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,
@@ -129,6 +134,25 @@ impl<'a> Exchange<'a> {
 
     /// [`run`](Exchange::run), for those who poll themselves.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
+        loop {
+            if self.parked.is_some() {
+                match self.poll_parked(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(end)) => return Poll::Ready(end),
+                    Poll::Ready(None) => {}
+                }
+            }
+            if let Poll::Ready(end) = self.poll_awake(cx) {
+                return Poll::Ready(end);
+            }
+            if !self.sleep(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Moves what can be moved, while tokio has the connections.
+    fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
             let a_to_b = self.poll_flow(cx, true);
             let b_to_a = self.poll_flow(cx, false);
@@ -170,17 +194,20 @@ impl<'a> Exchange<'a> {
             return self.judge(a_to_b, step);
         }
         let side = usize::from(!a_to_b);
-        let (flow, from, to, prefix) = if a_to_b {
-            (&mut self.a_to_b, self.a, self.b, self.a_prefix)
+        let Some([from, to]) = self.ends(a_to_b) else {
+            return Step::Blocked(Side::From);
+        };
+        let (flow, prefix) = if a_to_b {
+            (&mut self.a_to_b, self.a_prefix)
         } else {
-            (&mut self.b_to_a, self.b, self.a, self.b_prefix)
+            (&mut self.b_to_a, self.b_prefix)
         };
         let step = flow.poll(
             cx,
             &Ends {
                 splicer: &self.splicer,
-                from,
-                to,
+                from: &from,
+                to: &to,
                 prefix,
                 kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(side)),
             },
@@ -222,6 +249,9 @@ impl<'a> Exchange<'a> {
 
     /// Watches a connection that nobody reads at the moment and that somebody means to write to. True if one has failed.
     fn poll_errors(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
+        let Some([a, b]) = self.ends(true) else {
+            return false;
+        };
         if self.failed.is_some() {
             return false;
         }
@@ -232,14 +262,14 @@ impl<'a> Exchange<'a> {
         };
         if !self.is_ended(false)
             && !matches!(a_to_b, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.a_errors.poll(cx, self.a)
+            && let Poll::Ready(error) = self.a_errors.poll(cx, &a)
         {
             self.fail(false, fault(error));
             return true;
         }
         if !self.is_ended(true)
             && !matches!(b_to_a, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.b_errors.poll(cx, self.b)
+            && let Poll::Ready(error) = self.b_errors.poll(cx, &b)
         {
             self.fail(true, fault(error));
             return true;
@@ -299,16 +329,40 @@ impl<'a> Exchange<'a> {
     ///
     /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
     #[must_use]
-    pub fn unsplice(mut self) -> (HandOver, HandOver) {
+    pub fn unsplice(self) -> (HandOver, HandOver) {
+        let (a_to_b, b_to_a, _) = self.unsplice_own();
+        (a_to_b, b_to_a)
+    }
+
+    /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
+    /// if they were lent, or if tokio would not have them back. To be called on a runtime.
+    #[must_use]
+    pub fn unsplice_own(mut self) -> (HandOver, HandOver, Option<[TcpStream; 2]>) {
+        // If tokio does not have them back, they are lost.
+        self.wake_up();
         self.leave_kernel();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
-        (a_to_b, b_to_a)
+        self.forget_watches();
+        let legs = self.legs.take().and_then(|[a, b]| {
+            let (Some(a), Some(b)) = (a.into_own(), b.into_own()) else {
+                return None;
+            };
+            Some([a, b])
+        });
+        (a_to_b, b_to_a, legs)
+    }
+
+    /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.
+    #[must_use]
+    pub fn connections(&self) -> Option<[&TcpStream; 2]> {
+        self.legs.as_ref().map(|[a, b]| [&**a, &**b])
     }
 }
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
+        self.stop_sleeping();
         self.count_kernel();
         self.a_to_b.release(&self.splicer);
         self.b_to_a.release(&self.splicer);

@@ -15,6 +15,7 @@ mod local_copies;
 mod pools;
 mod socket;
 mod socket_ends;
+mod socket_sleep;
 mod support;
 mod timeouts;
 mod unsplicing;

@@ -149,6 +149,7 @@ async fn exchange(
         a_prefix: &from_client,
         b_prefix: &from_upstream,
         idle: client.live.plan().timeouts.tunnel_idle,
+        label: 0,
     };
     let mut exchange = client
         .worker
