@@ -154,7 +154,7 @@ async fn exchange(
     let mut exchange = client
         .worker
         .splicer
-        .exchange(&client.stream, upstream, order);
+        .exchange(&*client.stream, upstream, order);
     let end = exchange.run().await;
     let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
     trace.received += up;
