@@ -1,7 +1,6 @@
 //! What needs privileges after the start: a reload or a rotation that cannot have them says so, and what ran goes on.
 use super::*;
 use crate::support::carrick::ACCESS_LOG;
-use crate::support::wait_for;
 use rustix::process::Signal;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ mod start;
 
 use crate::support::carrick::{PROGRAM, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
-use crate::support::{Carrick, Peer, Place, Server};
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use nix::unistd::User;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +16,9 @@ const NOBODY: &str = "nobody";
 
 /// `[process]` with that user.
 const AS_NOBODY: &str = "[process]\nuser = \"nobody\"\n";
+
+/// About as many bytes have the messages of [`chat`].
+const CHAT_BYTES: f64 = 1000.0;
 
 /// Capabilities by their bits (capabilities(7)).
 const SETPCAP: u32 = 8;
@@ -106,14 +109,20 @@ fn chat(carrick: &Carrick, server: &Server) -> (Peer, Peer) {
         upstream.expect(&question);
         upstream.send(&answer);
         client.expect(&answer);
+        // Both directions rest for a moment: that is when the kernel gets them.
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     (client, upstream)
 }
 
-/// What the kernel carried, once the tunnels have ended.
-fn kernel_bytes(carrick: &Carrick, ends: (Peer, Peer), least: f64) -> f64 {
+/// The kernel must have carried a good part of a chat, which ends now.
+fn expect_kernel_carried(carrick: &Carrick, ends: (Peer, Peer)) {
     drop(ends);
-    carrick.wait_for_metric("carrick_splice_bytes_total", &["engine=\"socket\""], least)
+    carrick.wait_for_metric(
+        "carrick_splice_bytes_total",
+        &["engine=\"socket\""],
+        CHAT_BYTES / 4.0,
+    );
 }
 
 /// How often a tunnel that asked for the engine went without it.
@@ -132,21 +141,21 @@ fn second_listener(port: u16) -> String {
     )
 }
 
-/// The status files of all threads of a process.
+/// The status files of all threads of a process, which give themselves their names when they begin.
 fn threads(carrick: &Carrick) -> Vec<Status> {
     let tasks = format!("/proc/{}/task", carrick.pid().as_raw_nonzero());
-    let threads: Vec<Status> = std::fs::read_dir(tasks)
-        .expect("a process")
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
-        .map(Status)
-        .collect();
-    for name in ["control", "access-log", "worker-0", "worker-1"] {
-        assert!(
-            threads.iter().any(|thread| thread.field("Name") == name),
-            "there is no thread {name}"
-        );
-    }
-    threads
+    wait_for("all threads", || {
+        let threads: Vec<Status> = std::fs::read_dir(&tasks)
+            .expect("a process")
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .map(Status)
+            .collect();
+        let is_there = |name: &&str| threads.iter().any(|thread| thread.field("Name") == *name);
+        ["control", "access-log", "worker-0", "worker-1"]
+            .iter()
+            .all(is_there)
+            .then_some(threads)
+    })
 }
 
 /// A thread's `status` in /proc.

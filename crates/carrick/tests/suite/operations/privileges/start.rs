@@ -1,7 +1,6 @@
 //! What every thread has after the start, however carrick was started, and that the engine works without it.
 use super::*;
 use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, switch_text};
-use crate::support::wait_for;
 use rustix::process::Signal;
 
 /// Every thread must be nobody, with nobody's groups.
@@ -27,7 +26,7 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
     expect_nobody_everywhere(&carrick);
     expect_capabilities_of_root(&carrick, 0);
     let ends = chat(&carrick, &server);
-    assert!(kernel_bytes(&carrick, ends, 500.0) >= 500.0);
+    expect_kernel_carried(&carrick, ends);
     assert!(went_without(&carrick) < 0.5);
 
     // What operators do later works: another listener, whose tunnels go in the kernel, too; a log that was moved.
@@ -82,7 +81,7 @@ fn root_without_a_user_stays_root_and_keeps_no_capability() {
     expect_capabilities_of_root(&carrick, 0);
     let ends = chat(&carrick, &server);
     if has_engine() {
-        kernel_bytes(&carrick, ends, 500.0);
+        expect_kernel_carried(&carrick, ends);
     }
     assert_eq!(carrick.status()["process"]["user"], "root");
 }
@@ -133,7 +132,7 @@ fn ambient_capabilities_load_the_engine_and_are_given_up() {
         Carrick::try_start_by(&place, &socket_tunnel(server.address()), command).expect("a start");
     expect_capabilities(&carrick, 0);
     let ends = chat(&carrick, &server);
-    kernel_bytes(&carrick, ends, 500.0);
+    expect_kernel_carried(&carrick, ends);
     assert!(went_without(&carrick) < 0.5);
 }
 
@@ -157,7 +156,7 @@ fn the_capabilities_of_the_file_load_the_engine_and_are_given_up() {
         Carrick::try_start_by(&place, &socket_tunnel(server.address()), command).expect("a start");
     expect_capabilities(&carrick, 0);
     let ends = chat(&carrick, &server);
-    kernel_bytes(&carrick, ends, 500.0);
+    expect_kernel_carried(&carrick, ends);
 }
 
 #[test]
