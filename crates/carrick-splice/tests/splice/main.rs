@@ -19,3 +19,4 @@ mod socket_sleep;
 mod support;
 mod timeouts;
 mod unsplicing;
+mod verifier;
