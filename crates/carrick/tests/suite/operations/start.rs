@@ -110,7 +110,9 @@ fn banner_in_readme() -> Vec<String> {
                 .trim_end()
                 .to_owned()
         })
-        .filter(|line| !line.is_empty() && !line.contains(" workers,"))
+        .filter(|line| {
+            !line.is_empty() && !line.contains(" workers,") && !line.contains("  runs as ")
+        })
         .collect();
     assert!(lines.len() > 10, "{lines:?}");
     lines
