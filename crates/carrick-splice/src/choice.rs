@@ -52,6 +52,10 @@ pub enum Reason {
     LocalCopy,
     /// A pipe was wanted and not to be had: copying.
     PipesExhausted,
+    /// Small messages go back and forth: on in the kernel.
+    Chatter,
+    /// More came, or there was less room, than the kernel is good for: back to the process.
+    Bulk,
     /// The socket engine was asked for and is not loaded.
     SocketUnavailable,
     /// The socket engine was asked for a transfer with a local copy, which it does not make.
@@ -64,7 +68,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their declaration.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Forced,
         Reason::SmallBody,
         Reason::LargeBody,
@@ -73,6 +77,8 @@ impl Reason {
         Reason::BurstSmall,
         Reason::LocalCopy,
         Reason::PipesExhausted,
+        Reason::Chatter,
+        Reason::Bulk,
         Reason::SocketUnavailable,
         Reason::SocketLocalCopy,
         Reason::SocketFull,
@@ -91,6 +97,8 @@ impl Reason {
             Reason::BurstSmall => "burst_small",
             Reason::LocalCopy => "local_copy",
             Reason::PipesExhausted => "pipes_exhausted",
+            Reason::Chatter => "chatter",
+            Reason::Bulk => "bulk",
             Reason::SocketUnavailable => "socket_unavailable",
             Reason::SocketLocalCopy => "socket_local_copy",
             Reason::SocketFull => "socket_full",

@@ -1,5 +1,6 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
+mod chatter;
 mod joining;
 mod sleeping;
 
@@ -8,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
+use chatter::Chatter;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -80,6 +82,8 @@ pub struct Exchange<'a> {
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
     wants_kernel: bool,
+    /// With `Auto`: whether the kernel is to have them.
+    chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
@@ -99,6 +103,8 @@ impl<'a> Exchange<'a> {
         } else {
             order.choice
         };
+        let chatter = (order.choice == Choice::Auto && splicer.socket_engine().is_some())
+            .then(Chatter::default);
         let flow = || {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
             // With the kernel's help there is more to do at the end than to pass it on.
@@ -116,6 +122,7 @@ impl<'a> Exchange<'a> {
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,
+            chatter,
             kernel: None,
             failed: None,
             is_over: false,
@@ -161,6 +168,9 @@ impl<'a> Exchange<'a> {
             }
             if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
                 return Poll::Pending;
+            }
+            if self.choose() {
+                continue;
             }
             if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
                 continue;
@@ -318,6 +328,14 @@ impl<'a> Exchange<'a> {
         self.b_to_a.written_bytes()
     }
 
+    /// Of [`a_to_b_bytes`](Exchange::a_to_b_bytes) and [`b_to_a_bytes`](Exchange::b_to_a_bytes): what went through the
+    /// process. What the kernel hands on comes on top; [`SocketService::live`](crate::SocketService::live) tells it at
+    /// any moment, and the two others take note of it when the process looks.
+    #[must_use]
+    pub fn process_bytes(&self) -> (u64, u64) {
+        (self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes())
+    }
+
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.
     #[must_use]
     pub fn engines(&self) -> (Engine, Engine) {
@@ -335,22 +353,26 @@ impl<'a> Exchange<'a> {
     }
 
     /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
-    /// if they were lent, or if tokio would not have them back. To be called on a runtime.
+    /// for one that was lent, or that tokio would not have back. To be called on a runtime.
     #[must_use]
-    pub fn unsplice_own(mut self) -> (HandOver, HandOver, Option<[TcpStream; 2]>) {
+    pub fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
         // If tokio does not have them back, they are lost.
         self.wake_up();
         self.leave_kernel();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
+        (a_to_b, b_to_a, self.into_connections())
+    }
+
+    /// Gives connections back that were given to the exchange for good, and forgets what is on its way between them: for after
+    /// its end. `None` for one that was lent, or that tokio would not have back. To be called on a runtime.
+    #[must_use]
+    pub fn into_connections(mut self) -> [Option<TcpStream>; 2] {
+        self.wake_up();
         self.forget_watches();
-        let legs = self.legs.take().and_then(|[a, b]| {
-            let (Some(a), Some(b)) = (a.into_own(), b.into_own()) else {
-                return None;
-            };
-            Some([a, b])
-        });
-        (a_to_b, b_to_a, legs)
+        self.legs
+            .take()
+            .map_or([None, None], |legs| legs.map(Leg::into_own))
     }
 
     /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.

@@ -46,6 +46,8 @@ struct Way {
     relayed_before: u64,
     /// What an earlier splice in the kernel had forwarded.
     forwarded_before: u64,
+    /// What had been left to the process before the kernel was let.
+    passed_at_first: u64,
     /// The receiver's TCP has everything that the kernel forwarded, and it forwards nothing meanwhile.
     is_drained: bool,
     /// Whether the end of the stream was passed on.
@@ -137,6 +139,10 @@ impl Kernel {
         [from, to]: [&TcpStream; 2],
         flow: &Flow,
     ) -> Gate {
+        if self.joint.is_broken(side) {
+            let source = io::Error::other("the kernel lost bytes");
+            return Gate::Fault(fault(Side::From, "bpf", source));
+        }
         let way = &mut self.ways[side];
         if way.is_drained || flow.is_ended() {
             return Gate::Open;
@@ -207,8 +213,9 @@ impl Kernel {
     }
 
     /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
-    pub(crate) fn allow(&self, side: usize) -> bool {
-        if self.joint.is_whole() {
+    pub(crate) fn allow(&mut self, side: usize) -> bool {
+        if self.joint.is_whole() && !self.joint.is_redirecting(side) {
+            self.ways[side].passed_at_first = self.joint.passed_bytes(side);
             self.joint.set_redirecting(side, true);
         }
         self.joint.is_whole()
@@ -221,6 +228,19 @@ impl Kernel {
         }
         self.look_again(cx);
         None
+    }
+
+    /// What is longer, without an answer, is left to the process.
+    pub(crate) fn leave_runs_to_the_process(&self, bytes_max: u64) {
+        self.joint.set_run_bytes_max(bytes_max);
+    }
+
+    /// Whether the process had to relay something since the kernel began to.
+    pub(crate) fn needs_help(&self) -> bool {
+        let joint = &self.joint;
+        self.ways.iter().enumerate().any(|(side, way)| {
+            joint.is_redirecting(side) && joint.passed_bytes(side) > way.passed_at_first
+        })
     }
 
     /// Whether there is nothing for the process to do until it is told: both directions go through the kernel, and what it has
@@ -319,13 +339,13 @@ impl Kernel {
     }
 
     /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let go in
-    /// time, the connections are broken visibly rather than left with a gap.
+    /// time, the connections are broken visibly rather than left with a gap, and this is false.
     pub(crate) fn leave(
         &mut self,
         sockets: [&TcpStream; 2],
         flows: &mut [&mut Flow],
         splicer: &Splicer,
-    ) {
+    ) -> bool {
         let deadline = std::time::Instant::now() + LEAVE_MAX;
         self.stop(sockets);
         let is_drained = loop {
@@ -336,13 +356,15 @@ impl Kernel {
                 Some(_) => std::thread::sleep(LEAVE_LOOK),
             }
         };
-        if !is_drained || !self.take_back(sockets, flows, splicer) {
+        let is_whole = is_drained && self.take_back(sockets, flows, splicer);
+        if !is_whole {
             splicer.counters().socket_broken.add(1);
             for socket in sockets {
                 let _ = tcp::reset_on_close(socket);
             }
         }
         self.finish(flows, splicer.counters());
+        is_whole
     }
 
     /// Takes both sockets out. False if one did not come out whole.

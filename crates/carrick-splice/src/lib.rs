@@ -82,6 +82,7 @@ pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
+pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService, Unavailable};
 pub use transfer::{End, Order, RateMin, Transfer};
 

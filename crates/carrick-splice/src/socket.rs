@@ -4,6 +4,7 @@
 mod filter;
 pub(crate) mod joint;
 mod kernel;
+pub(crate) mod live;
 mod self_test;
 mod shared;
 mod shelter;
@@ -35,10 +36,10 @@ mod skeleton {
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
+use live::Live;
 use shared::Directions;
 use shelter::Shelter;
 use std::collections::VecDeque;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{
@@ -46,6 +47,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::{fmt, io};
+pub(crate) use tcp_info::rtt_us_and_retransmissions;
 use waking::Waking;
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
@@ -61,6 +64,16 @@ pub struct Unavailable(String);
 /// the engine before go through the process.
 #[derive(Clone, Default)]
 pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
+
+impl fmt::Debug for SocketService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (splices, splices_max) = self.splices();
+        write!(
+            formatter,
+            "SocketService({splices} of {splices_max} splices)"
+        )
+    }
+}
 
 impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
@@ -114,6 +127,8 @@ pub(crate) struct SocketEngine {
     hold_end: OwnedFd,
     places: MapHandle,
     directions: Directions,
+    /// Tells of the sockets in the map; or why it cannot.
+    live: Result<Live, String>,
     splices_max: u32,
     shelter: Mutex<Shelter>,
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
@@ -129,8 +144,8 @@ pub(crate) struct SocketEngine {
 /// Who has a place.
 #[derive(Default)]
 pub(crate) struct Tenant {
-    /// Whether anybody has it.
-    is_there: AtomicBool,
+    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
+    stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
     /// Whether something has happened for which the owner is to be woken, since it went to sleep.
@@ -177,12 +192,16 @@ impl SocketEngine {
             .splice_verdict
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
         let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
+        let receivers = MapHandle::try_from(&loaded.maps.receivers)?;
+        let directions = MapHandle::try_from(&loaded.maps.directions)?;
+        let live = Live::load(&[&sockets, &receivers], &directions);
         Ok(SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
             ),
+            live: live.map_err(|error| format!("{error:#}")),
             sockets,
-            receivers: MapHandle::try_from(&loaded.maps.receivers)?,
+            receivers,
             hold_end: loaded
                 .progs
                 .hold_end
@@ -220,14 +239,14 @@ impl SocketEngine {
         let place = self.free().pop_front()?;
         if let Some(tenant) = self.tenants.get(place as usize) {
             tenant.label.store(label, Relaxed);
-            tenant.is_there.store(true, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         Some(place)
     }
 
     fn give_place(&self, place: u32) {
         if let Some(tenant) = self.tenants.get(place as usize) {
-            tenant.is_there.store(false, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         self.free().push_back(place);
     }

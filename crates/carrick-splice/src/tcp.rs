@@ -31,6 +31,27 @@ pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
 }
 
+/// How a connection has fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathState {
+    /// Round-trip time, smoothed, to the microsecond; `None`: never measured.
+    pub rtt: Option<Duration>,
+    /// Segments that were sent again.
+    pub retransmissions: u32,
+}
+
+/// How a connection has fared until now; also when it has ended and is not closed yet. One system call (`TCP_INFO`).
+///
+/// # Errors
+/// What `getsockopt` says.
+pub fn path_state(stream: &TcpStream) -> io::Result<PathState> {
+    let (rtt_us, retransmissions) = crate::socket::rtt_us_and_retransmissions(stream)?;
+    Ok(PathState {
+        rtt: (rtt_us > 0).then(|| Duration::from_micros(rtt_us.into())),
+        retransmissions,
+    })
+}
+
 /// Lets the kernel hold back connections that have not sent anything yet, for about so many seconds (`TCP_DEFER_ACCEPT`, tcp(7)):
 /// for protocols in which the client speaks first.
 ///

@@ -8,10 +8,7 @@ use std::ffi::CStr;
 use std::io;
 
 /// The compiled programs, by the name of their file in `bpf/`.
-const OBJECTS: &[(&str, &[u8])] = &[(
-    "socket",
-    include_bytes!(concat!(env!("OUT_DIR"), "/socket.o")),
-)];
+const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// Asks the verifier for the statistics alone (`BPF_LOG_STATS`).
 const LOG_STATS: u32 = 4;

@@ -138,6 +138,7 @@ impl Program {
             metrics.clone(),
             engines,
             given_up.standing.clone(),
+            socket.clone(),
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;

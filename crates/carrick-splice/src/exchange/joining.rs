@@ -1,6 +1,7 @@
 //! How an exchange gives its connections into the kernel's hands, helps there, and takes them back.
 
 use super::Exchange;
+use super::chatter::RUN_BYTES_MAX;
 use crate::flow::{Flow, Step};
 use crate::kernel::{Gate, Kernel};
 use crate::socket::joint::Refusal;
@@ -55,6 +56,13 @@ impl<'a> Exchange<'a> {
         match outcome {
             Ok(Some(kernel)) => {
                 self.wants_kernel = false;
+                if self.chatter.is_some() {
+                    kernel.leave_runs_to_the_process(RUN_BYTES_MAX);
+                }
+                for a_to_b in [true, false] {
+                    // What the kernel leaves to the process is copied.
+                    self.flow_mut(a_to_b).set_choice(Choice::Socket);
+                }
                 self.kernel = Some(Box::new(kernel));
             }
             Ok(None) => {}
@@ -67,7 +75,10 @@ impl<'a> Exchange<'a> {
                     Refusal::Full => Reason::SocketFull,
                     Refusal::Kernel(_) | Refusal::Broken(..) => Reason::SocketRefused,
                 };
-                self.splicer.counters().reason(reason).add(1);
+                // Nobody asked for it: an end of stream that came first is no refusal.
+                if self.chatter.take().is_none() || !ended {
+                    self.splicer.counters().reason(reason).add(1);
+                }
                 self.wants_kernel = false;
                 for a_to_b in [true, false] {
                     self.go_without_kernel(a_to_b);
@@ -75,6 +86,37 @@ impl<'a> Exchange<'a> {
             }
         }
         true
+    }
+
+    /// Decides whether the kernel is to have the exchange, if that is to be decided. True if there is something to be polled for.
+    pub(super) fn choose(&mut self) -> bool {
+        let Some(chatter) = self.chatter.as_mut() else {
+            return false;
+        };
+        if self.failed.is_some() || self.a_to_b.is_ended() || self.b_to_a.is_ended() {
+            return false;
+        }
+        let taken = [self.a_to_b.taken_bytes(), self.b_to_a.taken_bytes()];
+        match &self.kernel {
+            None if !self.wants_kernel && chatter.observe(taken) => {
+                self.wants_kernel = true;
+                self.splicer.counters().reason(Reason::Chatter).add(1);
+                for a_to_b in [true, false] {
+                    self.flow_mut(a_to_b).set_pass_end(false);
+                }
+            }
+            Some(kernel) if kernel.needs_help() => {
+                chatter.came_back(taken);
+                self.splicer.counters().reason(Reason::Bulk).add(1);
+                self.leave_kernel();
+                for a_to_b in [true, false] {
+                    self.go_without_kernel(a_to_b);
+                }
+                return true;
+            }
+            _ => {}
+        }
+        false
     }
 
     /// A direction goes through the process, as if the kernel had never been asked for.
@@ -179,11 +221,19 @@ impl<'a> Exchange<'a> {
         let Some([a, b]) = self.ends(true) else {
             return;
         };
-        kernel.leave(
-            [&a, &b],
-            &mut [&mut self.a_to_b, &mut self.b_to_a],
-            &self.splicer,
-        );
+        let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
+        if !kernel.leave([&a, &b], flows, &self.splicer) {
+            let source =
+                std::io::Error::other("the kernel did not give the connections back whole");
+            self.fail(
+                true,
+                Fault {
+                    side: Side::From,
+                    call: "bpf",
+                    source,
+                },
+            );
+        }
     }
 
     /// Counts what the kernel did, at the end.

@@ -145,6 +145,14 @@ impl Direction<'_> {
             .store(1, Ordering::Release);
     }
 
+    /// Whether bytes were lost.
+    pub(super) fn has_gap(&self) -> bool {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, gap))
+            .load(Ordering::Acquire)
+            != 0
+    }
+
     /// Bytes that the kernel has put into the shelter.
     pub(super) fn sheltered_bytes(&self) -> u64 {
         self.read(offset_of!(direction, sheltered_bytes))
@@ -162,6 +170,11 @@ impl Direction<'_> {
         self.directions
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
+    }
+
+    /// What is longer, without anything coming the other way, is left to the process.
+    pub(super) fn set_run_bytes_max(&self, bytes: u64) {
+        self.write(offset_of!(direction, run_bytes_max), bytes);
     }
 
     /// Whether the program may hand bytes to the receiver.

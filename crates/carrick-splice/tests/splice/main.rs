@@ -11,6 +11,7 @@
 mod boundaries;
 mod exchanges;
 mod faults;
+mod live;
 mod local_copies;
 mod pools;
 mod socket;
@@ -18,5 +19,7 @@ mod socket_ends;
 mod socket_sleep;
 mod support;
 mod timeouts;
+mod torture_copies;
+mod torture_unsplicing;
 mod unsplicing;
 mod verifier;

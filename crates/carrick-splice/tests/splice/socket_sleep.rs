@@ -3,7 +3,7 @@
 
 use crate::socket::{is_here, order};
 use crate::support::*;
-use carrick_splice::{ExchangeEnd, ExchangeOrder, tcp};
+use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, tcp};
 use std::future::poll_fn;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -174,7 +174,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             // Something is under way.
             legs.sender.write_all(b"and so on").await.unwrap();
             let (a_to_b, _, connections) = exchange.unsplice_own();
-            let [mut a, mut b] = connections.unwrap();
+            let [mut a, mut b] = connections.map(Option::unwrap);
             b.write_all(&a_to_b.unsent).await.unwrap();
             let told = a_to_b.bytes + a_to_b.unsent.len() as u64;
             let sent: u64 = (0..rounds).map(|round| 1 + round % 100).sum::<u64>() + 9;
@@ -186,5 +186,43 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             b.write_all(b"x").await.unwrap();
             assert_eq!(receive(&mut legs.receiver, 1).await, b"x");
         }
+    });
+}
+
+#[test]
+fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
+    if !is_here("chatter_goes_to_the_kernel_and_bulk_comes_back") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let counted = |reason| splicer.counters().reason(reason).get();
+        let mut exchange = splicer.exchange(legs.from, legs.to, ExchangeOrder::default());
+        let talk = async {
+            for part in 0..3 {
+                chat(&mut legs.sender, &mut legs.receiver, 500).await;
+                let counts = (counted(Reason::Chatter), counted(Reason::Bulk));
+                assert_eq!(counts, (part + 1, part));
+                let bytes = sample(part, 8 << 20);
+                let (sender, receiver) = if part == 1 {
+                    (&mut legs.receiver, &mut legs.sender)
+                } else {
+                    (&mut legs.sender, &mut legs.receiver)
+                };
+                let (sent, arrived) =
+                    tokio::join!(sender.write_all(&bytes), receive(receiver, bytes.len()));
+                sent.unwrap();
+                assert_same(&arrived, &bytes, "bulk");
+                assert_eq!(counted(Reason::Bulk), part + 1);
+            }
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        let counters = splicer.counters();
+        assert!(counters.socket_bytes.get() > 40_000, "{counters:?}");
+        assert!(counters.pipe_bytes.get() > 8 << 20, "{counters:?}");
+        assert_eq!(counters.socket_broken.get(), 0);
     });
 }

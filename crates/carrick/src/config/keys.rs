@@ -176,7 +176,7 @@ pub static ADMIN: Table = Table {
             what: "an address and port",
             default: "\"127.0.0.1:3129\"",
         },
-        about: "Where `/metrics`, `/health` and `/status` are served, without authentication; `\"\"` turns them off",
+        about: "Where `/metrics`, `/health`, `/status` and `/splices` are served, without authentication; `\"\"` turns them off",
     }],
 };
 

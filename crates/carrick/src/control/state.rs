@@ -5,6 +5,7 @@ use crate::telemetry::access_log::LogState;
 use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
+use carrick_splice::SocketService;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,8 @@ pub struct ControlState {
     pub engines: ArcSwap<Vec<EngineStatus>>,
     /// Who the program is.
     pub standing: Standing,
+    /// The socket engine, which tells of the splices that it has.
+    pub socket: SocketService,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -73,6 +76,7 @@ impl ControlState {
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
         standing: Standing,
+        socket: SocketService,
         log: Arc<LogState>,
     ) -> Self {
         Self {
@@ -82,6 +86,7 @@ impl ControlState {
             workers,
             engines: ArcSwap::from_pointee(engines),
             standing,
+            socket,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),

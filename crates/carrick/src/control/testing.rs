@@ -10,6 +10,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::HeadLimits;
+use carrick_splice::SocketService;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -106,6 +107,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         workers,
         engines,
         Standing::read().unwrap(),
+        SocketService::default(),
         log_state,
     ))
 }

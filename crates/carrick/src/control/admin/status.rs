@@ -1,4 +1,5 @@
 //! `/status`: everything that can be known of a running carrick, as one JSON object.
+use super::splices::{self, Splices};
 use crate::config::plan::{ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
 use crate::privileges::Standing;
@@ -45,6 +46,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .collect(),
         limits: limits(state),
         splice: Splice::of(state),
+        splices: Splices::of(state, splices::LISTED_MAX),
         dns: Dns::of(state),
         access_log: Log::of(state),
         reloads: Reloads::of(state),
@@ -69,6 +71,7 @@ struct Status<'a> {
     upstreams: Vec<Upstream<'a>>,
     limits: BTreeMap<&'static str, LimitUse>,
     splice: Splice,
+    splices: Splices,
     dns: Dns,
     access_log: Log,
     reloads: Reloads,

@@ -113,7 +113,14 @@ fn the_documentation_names_every_field_of_status() {
             .keys()
             .cloned(),
     );
-    for group in ["process", "splice", "dns", "access_log", "reloads"] {
+    for group in [
+        "process",
+        "splice",
+        "splices",
+        "dns",
+        "access_log",
+        "reloads",
+    ] {
         fields.extend(json[group].as_object().unwrap().keys().cloned());
     }
     for field in fields {
