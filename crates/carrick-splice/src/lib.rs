@@ -72,6 +72,7 @@ mod socket;
 mod sys;
 pub mod tcp;
 mod transfer;
+pub mod verifier;
 mod watch;
 
 pub use choice::{Choice, Reason};

@@ -22,3 +22,4 @@ mod timeouts;
 mod torture_copies;
 mod torture_unsplicing;
 mod unsplicing;
+mod verifier;
