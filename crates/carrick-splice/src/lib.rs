@@ -72,7 +72,7 @@ pub mod tcp;
 mod transfer;
 mod watch;
 
-pub use choice::{Choice, Reason};
+pub use choice::{Choice, Reason, UnknownEngine};
 pub use counters::{Counter, Counters};
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use local_copy::LocalCopy;

@@ -13,6 +13,7 @@ mod exchanges;
 mod faults;
 mod local_copies;
 mod pools;
+mod relay;
 mod socket;
 mod socket_ends;
 mod support;
