@@ -55,12 +55,14 @@
 //! # }
 //! ```
 //!
-//! For a relay, see `examples/relay.rs`.
+//! A whole relay, and how this interface relates to `splice` and `unsplice` of the papers and to `SO_SPLICE` of BSD:
+//! [`interface`].
 
 mod choice;
 mod counters;
 mod exchange;
 mod flow;
+pub mod interface;
 mod local_copy;
 mod outcome;
 mod pipe;
