@@ -27,8 +27,6 @@ use crate::testbed::service::Service;
 
 /// With a new connection per request, at least this share of the requests must have come on one of their own.
 const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
-/// Of an engine that has to be asked for: with less than this share of the bytes, it was another one's work.
-const ENGINE_SHARE_MIN: f64 = 0.01;
 /// Memory hardly varies; more runs would only take time.
 const MEMORY_REPETITIONS_MAX: u32 = 3;
 /// The proxy's pools fill and its allocator warms up before the measured run.
@@ -337,7 +335,8 @@ impl Session<'_> {
         if let Some(engine) = peer.engine().filter(|name| engine_use::must_be_shown(name)) {
             let share = engine_use::share(&testbed.proxy, engine, measured.bytes)?;
             run.engine_share = Some(share);
-            if share < ENGINE_SHARE_MIN {
+            // How much of it is another engine's work is in the table; all of it must not be.
+            if share <= 0.0 {
                 bail!("the engine {engine} moved none of the bytes (see carrick doctor)");
             }
         }

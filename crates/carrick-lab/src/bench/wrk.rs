@@ -105,6 +105,10 @@ impl Measured {
                 "the load saw errors: {connect} connect, {read} read, {write} write, {timeout} time-outs, {status} responses >= 400"
             ));
         }
+        if work.is_stream() {
+            // However slow it was, that is a figure.
+            return (self.bytes == 0).then(|| String::from("not one byte"));
+        }
         if self.requests == 0 {
             return Some(String::from("not one response"));
         }

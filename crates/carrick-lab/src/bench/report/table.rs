@@ -146,7 +146,7 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
             let percent = share * 100.0;
             let _ = writeln!(
                 text,
-                "      its engine moved {percent:.0} % of the bytes in the median run, copying the rest"
+                "      its engine moved {percent:.1} % of the bytes in the median run, copying the rest"
             );
         }
         for cell in [&rate, &cpu] {

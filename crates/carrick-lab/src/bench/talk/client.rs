@@ -71,10 +71,10 @@ pub fn run(
             })
             .collect::<Result<Vec<Seen>>>()
     })?;
-    add_up(seen, begun.elapsed())
+    add_up(talk, seen, begun.elapsed())
 }
 
-fn add_up(seen: Vec<Seen>, duration: Duration) -> Result<Measured> {
+fn add_up(talk: Talk, seen: Vec<Seen>, duration: Duration) -> Result<Measured> {
     let mut all = histogram()?;
     let (mut count, mut bytes) = (0, 0);
     for one in seen {
@@ -82,6 +82,9 @@ fn add_up(seen: Vec<Seen>, duration: Duration) -> Result<Measured> {
         bytes += one.bytes;
         all.add(&one.latency_ns)
             .context("latencies cannot be added")?;
+    }
+    if talk == Talk::Stream {
+        count = bytes >> 20;
     }
     let us = |ns: u64| ns as f64 / 1000.0;
     Ok(Measured {
@@ -170,7 +173,7 @@ fn take(stream: &TcpStream, time: Duration) -> Result<Seen> {
         bytes += count as u64;
     }
     Ok(Seen {
-        count: bytes >> 20,
+        count: 0,
         bytes,
         latency_ns: histogram()?,
     })
