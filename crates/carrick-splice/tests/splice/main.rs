@@ -16,6 +16,7 @@ mod pools;
 mod relay;
 mod socket;
 mod socket_ends;
+mod splice_cost;
 mod support;
 mod timeouts;
 mod unsplicing;
