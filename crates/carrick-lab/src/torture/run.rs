@@ -317,8 +317,7 @@ impl Bench<'_> {
             // What is made with the first connection and kept is not what is looked for.
             act.clone().perform(None).await?;
             service.check()?;
-            tokio::time::sleep(SETTLE_POLL * 3).await;
-            start = Some(holdings()?);
+            start = Some(settled(holdings).await?);
         }
         let began = Instant::now();
         let peaks = PeakWatch::start(self.testbed.proxy.clone())?;
@@ -350,6 +349,26 @@ impl Bench<'_> {
             end,
             seconds,
         })
+    }
+}
+
+/// Reads until two readings in a row have the same descriptors and entries: a relay may still be making what it makes once,
+/// and have connections that are closing.
+async fn settled(holdings: impl Fn() -> Result<Holdings>) -> Result<Holdings> {
+    let counted = |holdings: &Holdings| Holdings {
+        rss_bytes: 0,
+        socket_bytes: 0,
+        ..*holdings
+    };
+    let until = Instant::now() + SETTLE_TIMEOUT;
+    let mut before = holdings()?;
+    loop {
+        tokio::time::sleep(SETTLE_POLL * 2).await;
+        let now = holdings()?;
+        if counted(&now) == counted(&before) || Instant::now() > until {
+            return Ok(now);
+        }
+        before = now;
     }
 }
 

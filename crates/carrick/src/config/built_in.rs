@@ -32,6 +32,7 @@ impl Plan {
         Self {
             admin: Some(ADMIN_DEFAULT),
             workers: workers(0),
+            account: None,
             limits: Limits {
                 connections: 100_000,
                 connections_per_client: 0,
@@ -44,6 +45,7 @@ impl Plan {
                 log_queue: 8192,
                 dns_cache: 10_000,
                 pipes: 1024,
+                splices: 16_384,
             },
             timeouts: Timeouts {
                 head: Duration::from_secs(10),

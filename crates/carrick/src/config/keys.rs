@@ -117,6 +117,14 @@ pub static ROOT: Table = Table {
             about: "Threads",
         },
         Key {
+            name: "process",
+            form: Form::Other {
+                what: "`[process]`",
+                default: "see there",
+            },
+            about: "Who carrick is once it has started",
+        },
+        Key {
             name: "limits",
             form: Form::Other {
                 what: "`[limits]`",
@@ -181,7 +189,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels; HTTP bodies as with `auto`); `auto` chooses for each transfer between `copy` and `pipe`",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
     }],
 };
 
@@ -197,6 +205,29 @@ pub static WORKERS: Table = Table {
         },
         about: "Worker threads; 0: one for each core that carrick may run on",
     }],
+};
+
+/// `[process]`
+pub static PROCESS: Table = Table {
+    title: "[process]",
+    keys: &[
+        Key {
+            name: "user",
+            form: Form::Text {
+                what: "a user's name or number",
+                default: "who started it",
+            },
+            about: "Whom carrick becomes, once it listens and has loaded what needs privileges; only root can",
+        },
+        Key {
+            name: "group",
+            form: Form::Text {
+                what: "a group's name or number",
+                default: "that of `user`",
+            },
+            about: "Its group, instead of the user's own; needs `user`",
+        },
+    ],
 };
 
 /// `[limits]`
@@ -284,6 +315,15 @@ pub static LIMITS: Table = Table {
             },
             about: "Most pipes of the `pipe` engine per worker, two descriptors each; beyond, bytes are copied",
         },
+        Key {
+            name: "splices",
+            form: Form::Number {
+                min: 1,
+                max: 1_000_000,
+                default: 16_384,
+            },
+            about: "Most connections that the kernel relays by the `socket` engine at a time, half a kilobyte of its memory each; further ones go through the process",
+        },
     ],
 };
 
@@ -364,8 +404,8 @@ pub static LOG: Table = Table {
 
 /// All tables, in the order of the documentation.
 pub static TABLES: &[&Table] = &[
-    &ROOT, &ADMIN, &SPLICE, &WORKERS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &PARENT, &ROUTE,
-    &HEADER, &UPSTREAM, &SERVER, &HEALTH,
+    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &PARENT,
+    &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
 ];
 
 impl Table {

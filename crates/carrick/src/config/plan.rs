@@ -16,6 +16,8 @@ pub struct Plan {
     pub admin: Option<SocketAddr>,
     /// Worker threads, at least 1.
     pub workers: usize,
+    /// Whom it becomes once it listens; `None`: it stays who it is.
+    pub account: Option<Account>,
     /// Bounds on what clients can make carrick hold.
     pub limits: Limits,
     /// How long things may take.
@@ -26,6 +28,19 @@ pub struct Plan {
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
+}
+
+/// `[process]`: a user of this machine, as it was found there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its name, or its number if it has none.
+    pub user: String,
+    /// Its number.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// All its groups.
+    pub groups: Vec<u32>,
 }
 
 /// `[limits]`
@@ -47,6 +62,8 @@ pub struct Limits {
     pub dns_cache: usize,
     /// Most pipes per worker.
     pub pipes: usize,
+    /// Most splices in the kernel, over all workers.
+    pub splices: u32,
 }
 
 /// `[timeouts]`
@@ -109,13 +126,33 @@ pub struct ListenerPlan {
 }
 
 impl Plan {
-    /// Whether anything asks for the socket engine.
+    /// Whether a listener or admin is on a port below `port`; port 0 is the kernel's choice, which is a high one.
+    #[must_use]
+    pub fn has_port_below(&self, port: u16) -> bool {
+        self.listeners
+            .iter()
+            .map(|listener| listener.address)
+            .chain(self.admin)
+            .any(|address| (1..port).contains(&address.port()))
+    }
+
+    /// Whether anything asks for the socket engine by name.
     #[must_use]
     pub fn wants_socket_engine(&self) -> bool {
+        self.has_engine(|engine| engine == Choice::Socket)
+    }
+
+    /// Whether anything would use the socket engine if it were there.
+    #[must_use]
+    pub fn may_use_socket_engine(&self) -> bool {
+        self.has_engine(|engine| matches!(engine, Choice::Socket | Choice::Auto))
+    }
+
+    fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         self.listeners.iter().any(|listener| match &listener.mode {
-            Mode::Forward(forward) => forward.engine == Choice::Socket,
+            Mode::Forward(forward) => is_wanted(forward.engine),
             Mode::Switch(routes) | Mode::Tunnel(routes) => {
-                routes.iter().any(|route| route.engine == Choice::Socket)
+                routes.iter().any(|route| is_wanted(route.engine))
             }
         })
     }
