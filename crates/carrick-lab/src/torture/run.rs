@@ -17,7 +17,7 @@ use crate::peers::{Family, Job, Peer, Programs};
 use crate::testbed::namespace::Namespace;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan};
-use crate::torture::cases::{Case, Scale, play};
+use crate::torture::cases::{Case, Scale, play, warm_up};
 use crate::torture::stage::Stage;
 use crate::torture::tally::Tally;
 use crate::torture::watch::{Holdings, PeakWatch};
@@ -102,7 +102,7 @@ pub enum Outcome {
 pub struct Played {
     /// What happened to the bytes.
     pub tally: Tally,
-    /// Before, with one connection made and ended; none without a relay.
+    /// Before, when a few connections had been made and ended; none without a relay.
     pub start: Option<Holdings>,
     /// The most of its memory while the case was played; other fields are nothing.
     pub peak: Holdings,
@@ -314,7 +314,7 @@ impl Bench<'_> {
         let holdings = || Holdings::read(&self.testbed.proxy, is_carrick);
         let mut start = None;
         if let Some(service) = &mut service {
-            // What is made with the first connection and kept is not what is looked for.
+            // What is made with the first connections and kept is not what is looked for.
             act.clone().perform(None).await?;
             service.check()?;
             start = Some(settled(holdings).await?);
@@ -386,7 +386,7 @@ struct Act {
 }
 
 impl Act {
-    /// Plays the case, or just one exchange. Dropping the future ends it.
+    /// Plays the case, or warms the relay up. Dropping the future ends it.
     async fn perform(self, case: Option<Case>) -> Result<Tally> {
         let (alive, stopped) = oneshot::channel::<()>();
         let limit = self
@@ -403,7 +403,7 @@ impl Act {
                     let play = async {
                         match case {
                             Some(case) => play(case, &stage, self.scale, self.connections).await,
-                            None => play(Case::Many, &stage, Scale::Smoke, 1).await,
+                            None => warm_up(&stage).await,
                         }
                     };
                     tokio::select! {

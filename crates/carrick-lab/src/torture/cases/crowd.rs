@@ -19,6 +19,21 @@ const ROUNDS: u64 = 3;
 /// Connections that are being opened, used or closed at the same moment.
 const CONCURRENCY: usize = 64;
 
+/// A few connections with chatter and with bulk, so that the relay makes what it makes once and keeps.
+pub async fn warm_up(stage: &Rc<Stage>) {
+    each(stage, 4, 4, |stage, _| async move {
+        if let Some(pair) = stage.pair().await {
+            // An error shows in the case.
+            for _ in 0..100 {
+                let _ = exchange(&pair, 64, 64).await;
+            }
+            let _ = exchange(&pair, 1 << 20, 1 << 20).await;
+            end_in_turn(pair.upward(), pair.downward()).await;
+        }
+    })
+    .await;
+}
+
 /// So many connections at one time; each exchanges messages when all are open, and ends then.
 pub async fn many(stage: &Rc<Stage>, connections: u64) {
     let pairs: Rc<RefCell<Vec<Rc<Pair>>>> = Rc::default();
@@ -65,7 +80,7 @@ fn pair_of(pairs: &[Rc<Pair>], number: u64) -> Rc<Pair> {
 }
 
 /// A message up, and one down.
-async fn exchange(pair: &Pair, up_bytes: u64, down_bytes: u64) -> io::Result<()> {
+pub(super) async fn exchange(pair: &Pair, up_bytes: u64, down_bytes: u64) -> io::Result<()> {
     for (way, bytes) in [(pair.upward(), up_bytes), (pair.downward(), down_bytes)] {
         let (sent, received) = tokio::join!(
             way.lane.send(way.sender, bytes, PIECE_BYTES_MAX),
@@ -77,7 +92,7 @@ async fn exchange(pair: &Pair, up_bytes: u64, down_bytes: u64) -> io::Result<()>
 }
 
 /// One side ends, and the other when it has seen that.
-async fn end_in_turn(first: Way<'_>, second: Way<'_>) -> (Ending, Ending) {
+pub(super) async fn end_in_turn(first: Way<'_>, second: Way<'_>) -> (Ending, Ending) {
     first.sender.end();
     let first_ending = first
         .lane

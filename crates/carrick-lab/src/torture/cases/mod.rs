@@ -3,6 +3,7 @@
 mod backlog;
 mod crowd;
 mod half_close;
+mod moods;
 mod resets;
 mod segments;
 mod stall;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+
+pub use crowd::warm_up;
 
 use crate::load::chance::Chance;
 use crate::torture::stage::{Stage, Way};
@@ -35,6 +38,8 @@ pub enum Case {
     Tiny,
     /// Writes of 64 KB.
     Large,
+    /// Chatter and bulk in turn on the same connections.
+    Moods,
     /// Loss, reordering and duplication on both legs.
     Loss,
     /// Thousands of connections at one time.
@@ -47,13 +52,14 @@ pub enum Case {
 
 impl Case {
     /// All, in the order of reports.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SlowReader,
         Self::EndWithBacklog,
         Self::HalfClose,
         Self::Resets,
         Self::Tiny,
         Self::Large,
+        Self::Moods,
         Self::Loss,
         Self::Many,
         Self::Churn,
@@ -70,6 +76,7 @@ impl Case {
             Self::Resets => "resets",
             Self::Tiny => "tiny",
             Self::Large => "large",
+            Self::Moods => "moods",
             Self::Loss => "loss",
             Self::Many => "many",
             Self::Churn => "churn",
@@ -93,6 +100,7 @@ impl Case {
             Self::Resets => "either side resets the connection at a random moment",
             Self::Tiny => "segments of one byte, both ways at once",
             Self::Large => "writes of 64 KB, both ways at once",
+            Self::Moods => "chatter, bulk and slow readers in turn on the same connections",
             Self::Loss => {
                 "1, 3 and 5 % of the packets lost, others reordered or doubled, on both legs"
             }
@@ -143,6 +151,7 @@ pub async fn play(case: Case, stage: &Rc<Stage>, scale: Scale, connections: u64)
         Case::Resets => resets::resets(stage, scale).await,
         Case::Tiny => segments::tiny(stage, scale).await,
         Case::Large => segments::large(stage, scale).await,
+        Case::Moods => moods::moods(stage, scale).await,
         Case::Loss => segments::loss(stage, scale).await,
         Case::Many => crowd::many(stage, connections).await,
         Case::Churn => crowd::churn(stage, scale).await,
