@@ -297,8 +297,8 @@ impl Bench<'_> {
         // A relay that has died explains more than what became of its connections.
         let checked = service.as_mut().map_or(Ok(()), Service::check);
         if let Some(service) = service {
-            service.stop().await;
-            self.testbed.proxy.kill_processes();
+            // How it ends is not looked at here.
+            service.kill().await;
         }
         checked.and(played)
     }

@@ -17,6 +17,8 @@ fn free_places_of_a_sockmap_are_no_entries() {
     let dump = r#"[{"key":["0x00"],"value":{"error":"No such file or directory"}},
                    {"key":["0x01"],"value":["0x2a","0x00"]}]"#;
     assert_eq!(entries_of(dump), Some(1));
+    let with_types = r#"[{"key":["0x07"],"value":["0x2a"],"formatted":{"key":7,"value":42}}]"#;
+    assert_eq!(entries_of(with_types), Some(1));
     assert_eq!(entries_of("[]"), Some(0));
     assert_eq!(entries_of("Error: no such map"), None);
 }
