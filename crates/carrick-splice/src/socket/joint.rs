@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
@@ -21,8 +21,9 @@ const BACKLOG_MAX: u64 = 1 << 20;
 /// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
 const WINDOW_MIN: i32 = 256 << 10;
 
-/// How long a worker of the kernel may take to put what was left to the process where it can be read; how often to look.
-const TAKE_OUT_MAX: Duration = Duration::from_secs(1);
+/// How often to look whether a worker of the kernel has put what was left to the process where it can be read, a second in all;
+/// how long to sleep in between.
+const TAKE_OUT_LOOKS_MAX: u32 = 20_000;
 const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 
 /// Why a splice does not go to the kernel.
@@ -318,7 +319,7 @@ impl Joint {
         self.way(side).set_shelter(2 * engine.splices_max);
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         // What is left to the process does not grow any more.
-        let deadline = Instant::now() + TAKE_OUT_MAX;
+        let mut looks = 0;
         loop {
             // Reading would take the error that the owner is to find.
             if is_closed(socket) {
@@ -328,7 +329,8 @@ impl Joint {
                 break;
             }
             // A worker of the kernel is about to put it into the queue.
-            if Instant::now() > deadline {
+            looks += 1;
+            if looks > TAKE_OUT_LOOKS_MAX {
                 return Err(fault(io::ErrorKind::TimedOut.into()));
             }
             std::thread::sleep(TAKE_OUT_LOOK);
