@@ -122,6 +122,7 @@ impl Joint {
         way.clear();
         way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
         way.set_only_receives();
+        way.set_redirecting(true);
         let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
         self.engine
             .receivers

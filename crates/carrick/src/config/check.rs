@@ -76,12 +76,8 @@ pub fn workers(given: u64) -> usize {
 
 /// The engine that a word names.
 fn engine(word: &Setting<&'static str>) -> Option<Choice> {
-    Some(match *word.given()?.get_ref() {
-        "copy" => Choice::Copy,
-        "pipe" => Choice::Pipe,
-        "socket" => Choice::Socket,
-        _ => Choice::Auto,
-    })
+    // Other words were refused when the file was read.
+    word.given()?.get_ref().parse().ok()
 }
 
 fn admin(
