@@ -15,10 +15,15 @@ NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=hapro
 
 NEEDED_TO_LAB = $(NEEDED_TO_BUILD) ip=iproute2 taskset=util-linux nginx=nginx-light haproxy=haproxy squid=squid \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+# 3proxy takes part where it is installed; not every distribution has it.
+NEEDED_TO_TORTURE = $(NEEDED_TO_BUILD) ip=iproute2 ss=iproute2 taskset=util-linux nginx=nginx-light haproxy=haproxy \
+	socat=socat bpftool=bpftool /usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+# Seeds for each engine in the splice library's part of the torture.
+SEEDS ?= 3000
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build test lint deny bench lab man deb fuzz clean need-rust
+.PHONY: run build test lint deny bench lab torture man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -53,6 +58,13 @@ bench: build
 lab: build
 	@scripts/need $(NEEDED_TO_LAB)
 	$(RELEASE) lab run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(RELEASE) lab report $(LAB_RESULTS) && exit $$ended
+
+# What breaks relays that are not careful: the splice library with thousands of seeds, then carrick with each engine and its
+# peers, every case in full, in about fifteen minutes. Needs root. For example: make torture TORTURE="--relay carrick --seed 7"
+torture: build
+	@scripts/need $(NEEDED_TO_TORTURE)
+	CARRICK_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --locked -p carrick-splice --test splice torture
+	$(RELEASE) lab torture $(TORTURE)
 
 man: build
 	@mkdir -p target/man target/completions

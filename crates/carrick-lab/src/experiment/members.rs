@@ -11,6 +11,9 @@ use crate::peers::probe::{self, Answer};
 use crate::peers::{Family, Job, Peer, Programs, by_name};
 use crate::testbed::TestbedPlan;
 
+/// The programs that experiments know besides carrick.
+const OTHERS: [Family; 3] = [Family::Haproxy, Family::Nginx, Family::Squid];
+
 /// The programs of this machine, and what carrick said that it can do.
 #[derive(Debug)]
 pub struct Tools {
@@ -69,7 +72,7 @@ impl Tools {
     /// # Errors
     /// When there is no carrick.
     pub fn find(carrick: &Path, configurations: Option<&Path>, directory: &Path) -> Result<Self> {
-        let (programs, missing) = Programs::find_all(carrick, configurations)?;
+        let (programs, missing) = Programs::find(&OTHERS, carrick, configurations)?;
         Ok(Self {
             programs,
             missing,

@@ -194,11 +194,12 @@ impl Programs {
         })
     }
 
-    /// Finds what is there of everything; with what is missing, and what to do about it.
+    /// Finds carrick, and what is there of other programs; with what is missing, and what to do about it.
     ///
     /// # Errors
     /// When there is no carrick: it is asked what it can do.
-    pub fn find_all(
+    pub fn find(
+        others: &[Family],
         carrick: &Path,
         configurations: Option<&Path>,
     ) -> Result<(Self, BTreeMap<Family, String>)> {
@@ -210,16 +211,10 @@ impl Programs {
         })?;
         let mut paths = BTreeMap::from([(Family::Carrick, carrick)]);
         let mut missing = BTreeMap::new();
-        for (family, tool) in [
-            (Family::Haproxy, "haproxy"),
-            (Family::Nginx, "nginx"),
-            (Family::Squid, "squid"),
-            (Family::ThreeProxy, "3proxy"),
-            (Family::Socat, "socat"),
-        ] {
-            match require(tool) {
-                Ok(path) => drop(paths.insert(family, path)),
-                Err(error) => drop(missing.insert(family, error.to_string())),
+        for family in others {
+            match require(family.name()) {
+                Ok(path) => drop(paths.insert(*family, path)),
+                Err(error) => drop(missing.insert(*family, error.to_string())),
             }
         }
         let module = PathBuf::from(STREAM_MODULE);

@@ -152,7 +152,10 @@ impl Row {
 /// # Errors
 /// When the test bed cannot be built, or there is no carrick though it is wanted. What happens to a relay is in its row.
 pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
-    let (programs, missing) = Programs::find_all(&plan.carrick, plan.configurations.as_deref())?;
+    let mut others: Vec<Family> = plan.relays.iter().map(|relay| relay.family).collect();
+    others.retain(|family| !matches!(family, Family::Routed | Family::Carrick));
+    let (programs, missing) =
+        Programs::find(&others, &plan.carrick, plan.configurations.as_deref())?;
     let mut rows = Vec::new();
     let (bad_network, good_network): (Vec<Case>, Vec<Case>) =
         plan.cases.iter().partition(|case| **case == Case::Loss);
@@ -199,7 +202,8 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
         }
     }
     let mut versions = programs.versions();
-    versions.retain(|name, _| plan.relays.iter().any(|relay| relay.family.name() == name));
+    // The benchmark's tool.
+    versions.remove("wrk");
     versions.insert(
         String::from("Linux"),
         rustix::system::uname()
@@ -253,7 +257,7 @@ impl Bench<'_> {
             all.peak.rss_bytes = all.peak.rss_bytes.max(played.peak.rss_bytes);
             all.peak.socket_bytes = all.peak.socket_bytes.max(played.peak.socket_bytes);
             // The first rate at which something was left stands for all.
-            if !(all.start.zip(all.end)).is_some_and(|(start, end)| !end.is_back_to(&start)) {
+            if (all.start.zip(all.end)).is_none_or(|(start, end)| end.is_back_to(&start)) {
                 (all.start, all.end) = (played.start, played.end);
             }
             all.seconds += played.seconds;
@@ -313,8 +317,7 @@ impl Bench<'_> {
             // What is made with the first connection and kept is not what is looked for.
             act.clone().perform(None).await?;
             service.check()?;
-            tokio::time::sleep(SETTLE_POLL * 3).await;
-            start = Some(holdings()?);
+            start = Some(settled(holdings).await?);
         }
         let began = Instant::now();
         let peaks = PeakWatch::start(self.testbed.proxy.clone())?;
@@ -346,6 +349,26 @@ impl Bench<'_> {
             end,
             seconds,
         })
+    }
+}
+
+/// Reads until two readings in a row have the same descriptors and entries: a relay may still be making what it makes once,
+/// and have connections that are closing.
+async fn settled(holdings: impl Fn() -> Result<Holdings>) -> Result<Holdings> {
+    let counted = |holdings: &Holdings| Holdings {
+        rss_bytes: 0,
+        socket_bytes: 0,
+        ..*holdings
+    };
+    let until = Instant::now() + SETTLE_TIMEOUT;
+    let mut before = holdings()?;
+    loop {
+        tokio::time::sleep(SETTLE_POLL * 2).await;
+        let now = holdings()?;
+        if counted(&now) == counted(&before) || Instant::now() > until {
+            return Ok(now);
+        }
+        before = now;
     }
 }
 

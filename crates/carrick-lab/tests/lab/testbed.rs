@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use carrick_lab::content::Body;
 use carrick_lab::load::plan::LoadPlan;
-use carrick_lab::peers::{Family, Job, PEERS, Programs, start_origin};
+use carrick_lab::peers::{FURTHER, Family, Job, PEERS, Programs, start_origin};
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};

@@ -51,7 +51,7 @@ pub async fn slow_reader(stage: &Rc<Stage>, scale: Scale) {
             back.sender.end();
             ending
         };
-        let both = async { tokio::join!(send, receive) };
+        let both = Box::pin(async { tokio::join!(send, receive) });
         let (back_ending, ending) = watched(&stage, &[way], both).await;
         let mut tally = stage.tally.borrow_mut();
         // What could not be sent at all is lost, too.

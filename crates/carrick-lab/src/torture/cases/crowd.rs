@@ -49,7 +49,7 @@ pub async fn many(stage: &Rc<Stage>, connections: u64) {
     each(stage, pairs.len() as u64, CONCURRENCY, |stage, number| {
         let pair = pair_of(&pairs, number);
         async move {
-            let client_first = pair.number % 2 == 0;
+            let client_first = pair.number.is_multiple_of(2);
             let (first, second) = pair.ways(client_first);
             let (first_ending, second_ending) = end_in_turn(first, second).await;
             let mut tally = stage.tally.borrow_mut();

@@ -36,7 +36,7 @@ pub async fn half_close(stage: &Rc<Stage>, scale: Scale) {
         let is_up = number % 2 == 0;
         let manner = [Manner::Answers, Manner::Sleeps, Manner::BothSleep]
             [usize::try_from(number / 2 % 3).unwrap_or(0)];
-        one(&stage, before, after, is_up, manner, asleep).await;
+        Box::pin(one(&stage, before, after, is_up, manner, asleep)).await;
     })
     .await;
 }
@@ -98,7 +98,7 @@ async fn one(
         second.sender.end();
         ending
     };
-    let both = async { tokio::join!(closer, other) };
+    let both = Box::pin(async { tokio::join!(closer, other) });
     let (second_ending, first_ending) = watched(stage, &[first, second], both).await;
     let mut tally = stage.tally.borrow_mut();
     tally.lost_bytes += (before - first.lane.offered()) + (after - second.lane.offered());
