@@ -15,6 +15,13 @@ char _license[] SEC("license") = "GPL";
 // Pieces that may wait for the receiver's TCP: they bound the memory that many tiny pieces take.
 #define PIECES_MAX 64
 
+// In a TCP header (RFC 9293 section 3.1): where the flags are, and the one that ends the stream.
+#define TCP_FLAGS_OFFSET 13
+#define TCP_FIN 1
+
+// What a socket filter says to keep a packet whole.
+#define WHOLE -1
+
 // The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
 struct sock {
 	int sk_wmem_queued;
@@ -44,6 +51,14 @@ struct {
 	__type(value, __u64);
 } sockets SEC(".maps");
 
+// The receivers of splices one way, at the place of the sender's peer. There is no program here: what they receive stays theirs.
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} receivers SEC(".maps");
+
 // The cookie of a socket, and its place in `sockets` and `directions`.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -59,6 +74,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct direction);
 } directions SEC(".maps");
+
+// Directions whose process sleeps and has been left something. Each is named once for each time that it goes to sleep; so this is
+// room for all. The process sets the size.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
 
 // Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
 // read. Only then is the backlog short, and nothing that is queued behind it stands still.
@@ -92,6 +114,25 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
+// Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
+static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
+{
+	struct direction *other;
+	__u64 answered;
+
+	if (!way->run_bytes_max)
+		return 0;
+	other = bpf_map_lookup_elem(&directions, &peer);
+	if (!other)
+		return 0;
+	answered = *(volatile __u64 *)&other->forwarded_bytes;
+	if (answered != way->run_answered) {
+		way->run_answered = answered;
+		way->run_start = way->forwarded_bytes;
+	}
+	return way->forwarded_bytes - way->run_start + bytes > way->run_bytes_max;
+}
+
 SEC("sk_skb/stream_verdict")
 int splice_verdict(struct __sk_buff *skb)
 {
@@ -99,8 +140,9 @@ int splice_verdict(struct __sk_buff *skb)
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
-	__u32 *place, own, peer, shelter;
+	__u32 *place, own, peer, shelter, only_receives, wake;
 	int fits = 0;
+	long redirected;
 
 	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
 	// connection (sk_psock_backlog takes a piece of no length for an error).
@@ -125,21 +167,54 @@ int splice_verdict(struct __sk_buff *skb)
 	if (!*(volatile __u32 *)&way->redirecting ||
 	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)
 		goto pass;
-	receiver = bpf_map_lookup_elem(&sockets, &peer);
+	// A piece with the end inside is cut by the process.
+	if (way->forwarded_bytes + way->passed_bytes + bytes > way->bytes_max)
+		goto pass;
+	if (is_bulk(way, peer, bytes))
+		goto pass;
+	only_receives = way->only_receives;
+	if (only_receives)
+		receiver = bpf_map_lookup_elem(&receivers, &peer);
+	else
+		receiver = bpf_map_lookup_elem(&sockets, &peer);
 	if (!receiver)
 		goto pass;
 	tcp = bpf_skc_to_tcp_sock(receiver);
 	if (tcp)
 		fits = has_room(way, tcp, bytes);
 	bpf_sk_release(receiver);
-	if (!fits || bpf_sk_redirect_map(skb, &sockets, peer, 0) != SK_PASS)
+	if (!fits)
+		goto pass;
+	if (only_receives)
+		redirected = bpf_sk_redirect_map(skb, &receivers, peer, 0);
+	else
+		redirected = bpf_sk_redirect_map(skb, &sockets, peer, 0);
+	if (redirected != SK_PASS)
 		goto pass;
 	way->forwarded_bytes += bytes;
 	way->forwarded_pieces += 1;
 	way->pieces_since += 1;
 	return SK_PASS;
 pass:
-	way->passed_bytes += bytes;
 	way->passed_pieces += 1;
+	// With a barrier: either this sees that the process is about to sleep, or the process sees these bytes.
+	__sync_fetch_and_add(&way->passed_bytes, bytes);
+	wake = *(volatile __u32 *)&way->wake;
+	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
+		way->told = wake;
 	return SK_PASS;
+}
+
+// Attached to a socket for the moment in which it leaves the map. With a high low-water mark what arrives rests in its queue
+// and the verdict program is not asked, but for an end of stream (tcp_data_ready, SOCK_DONE): what comes with that would be lost
+// if it came just when the socket's state in the map is unlinked. So it does not come: its sender sends it again.
+SEC("socket")
+int hold_end(struct __sk_buff *skb)
+{
+	__u8 flags;
+
+	// The filter of a TCP socket sees the segment from its TCP header on.
+	if (bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags)))
+		return WHOLE;
+	return flags & TCP_FIN ? 0 : WHOLE;
 }

@@ -76,6 +76,8 @@ pub(crate) struct Flow {
     at_end_of_stream: bool,
     pass_end: bool,
     ended: Option<Ended>,
+    /// What came from the sender behind the agreed end.
+    surplus: Vec<u8>,
     /// Read once without waiting for readiness.
     look_anyway: bool,
     /// The last poll ended with its turn, not with an empty socket.
@@ -112,6 +114,7 @@ impl Flow {
             at_end_of_stream: false,
             pass_end: false,
             ended: None,
+            surplus: Vec::new(),
             look_anyway: false,
             yielded: false,
             ended_early: false,
@@ -132,7 +135,25 @@ impl Flow {
 
     /// Takes note of what the kernel has handed on by itself.
     pub(crate) fn set_forwarded_bytes(&mut self, bytes: u64) {
+        if self.remaining_bytes != u64::MAX {
+            self.remaining_bytes -= bytes - self.forwarded_bytes;
+        }
         self.forwarded_bytes = bytes;
+    }
+
+    /// Bytes that the kernel has handed on by itself, as far as they were noted.
+    pub(crate) fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes
+    }
+
+    /// Bytes that are to come from the sender yet; `u64::MAX` if the end of the stream is the end.
+    pub(crate) fn remaining_bytes(&self) -> u64 {
+        self.remaining_bytes
+    }
+
+    /// Whether the sender has closed its side, and everything before was taken.
+    pub(crate) fn is_at_end_of_stream(&self) -> bool {
+        self.at_end_of_stream
     }
 
     /// Bytes of the body written so far, the kernel's included.
@@ -299,6 +320,7 @@ impl Flow {
         HandOver {
             bytes: self.written_bytes(),
             unsent,
+            surplus: std::mem::take(&mut self.surplus),
             prefix_unsent: prefix_bytes - self.prefix_sent_bytes,
             engine: self.engine(),
             copied_bytes: 0,

@@ -43,7 +43,7 @@ pub struct LiveSplice {
     pub label: u64,
     /// The connections `a` and `b`; `None`: it has left the kernel already, or is not there yet.
     pub legs: [Option<LiveLeg>; 2],
-    /// From `a` to `b`, and from `b` to `a`.
+    /// From `a` to `b`, and from `b` to `a`. Of a transfer one way, `a` is the sender, and nothing comes from `b`.
     pub directions: [LiveDirection; 2],
 }
 

@@ -16,6 +16,7 @@ mod local_copies;
 mod pools;
 mod socket;
 mod socket_ends;
+mod socket_sleep;
 mod support;
 mod timeouts;
 mod unsplicing;

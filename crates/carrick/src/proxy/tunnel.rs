@@ -16,7 +16,7 @@ use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
 use carrick_splice::tcp::path_state;
-use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Side};
+use carrick_splice::{Choice, Exchange, ExchangeEnd, ExchangeOrder, Side};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ async fn exchange(
     let mut exchange = client
         .worker
         .splicer
-        .exchange(&client.stream, upstream, order);
+        .exchange(&*client.stream, upstream, order);
     let end = poll_fn(|cx| {
         let end = exchange.poll_run(cx);
         listed.tunnel().note(&exchange);
@@ -179,9 +179,9 @@ async fn exchange(
     } else {
         exchange.engines().0
     });
+    note_paths(client, &exchange, trace);
     drop(exchange);
     drop(listed);
-    note_paths(client, checkout, trace);
     checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
@@ -243,12 +243,10 @@ fn kept_target(target: &[u8]) -> Box<[u8]> {
 }
 
 /// Takes note of how both connections have fared, before they are closed.
-fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
+fn note_paths(client: &Client, exchange: &Exchange<'_>, trace: &mut Trace) {
     // It fails for nothing but a closed descriptor.
-    let (Ok(near), Ok(far)) = (
-        path_state(&client.stream),
-        path_state(&checkout.upstream.stream),
-    ) else {
+    let paths = exchange.connections().map(|legs| legs.map(path_state));
+    let Some([Ok(near), Ok(far)]) = paths else {
         return;
     };
     let paths = [near, far];
