@@ -123,7 +123,7 @@ impl Live {
 
 impl SocketService {
     /// The splices that are in the kernel now, with the state of their connections. A splice that comes or goes meanwhile
-    /// may be left out. Needs no privileges. Takes about a millisecond with room for 8192 splices, and less than a
+    /// may be left out. Needs no privileges. Takes two or three milliseconds with room for 8192 splices, and less than a
     /// microsecond more for each splice; nothing if there is none.
     ///
     /// # Errors
