@@ -19,6 +19,10 @@ char _license[] SEC("license") = "GPL";
 #define TCP_FLAGS_OFFSET 13
 #define TCP_FIN 1
 
+// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece.
+#define CUT_BYTES_MAX 0xfff
+#define CUTS_MAX 17
+
 // What a socket filter says to keep a packet whole.
 #define WHOLE -1
 
@@ -39,8 +43,17 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_acked;
+	__u32 copied_seq;
 	__u32 snd_una;
 	__u32 write_seq;
+} __attribute__((preserve_access_index));
+
+struct tcp_skb_cb {
+	__u32 seq;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	char cb[48];
 } __attribute__((preserve_access_index));
 
 // The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of all three when it loads them.
@@ -114,6 +127,45 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
+// Sees to it that the piece begins where the last one ended: what is sent again together with new bytes is queued whole, and so
+// is what has been read in part; but tcp_read_skb knows no offset. False if that cannot be had, and the splice is broken.
+static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *way)
+{
+	struct tcp_skb_cb *control = (void *)&((struct sk_buff *)skb)->cb;
+	struct tcp_sock *sender = 0;
+	__u32 seq, repeated, part;
+
+	if (bpf_probe_read_kernel(&seq, sizeof(seq), &control->seq))
+		goto broken;
+	if (!way->is_begun) {
+		if (skb->sk)
+			sender = bpf_skc_to_tcp_sock(skb->sk);
+		if (!sender)
+			goto broken;
+		way->next_seq = sender->copied_seq;
+		way->is_begun = 1;
+	}
+	repeated = way->next_seq - seq;
+	if (repeated) {
+		// Also if it is "negative": then bytes are missing.
+		if (repeated >= skb->len)
+			goto broken;
+		for (int i = 0; i < CUTS_MAX && repeated; i++) {
+			part = repeated < CUT_BYTES_MAX ? repeated : CUT_BYTES_MAX;
+			if (bpf_skb_adjust_room(skb, -(__s32)part, 0, 0))
+				goto broken;
+			repeated -= part;
+		}
+		if (repeated)
+			goto broken;
+	}
+	way->next_seq += skb->len;
+	return 1;
+broken:
+	way->gap = 1;
+	return 0;
+}
+
 // Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
 static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
 {
@@ -136,7 +188,7 @@ static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 byte
 SEC("sk_skb/stream_verdict")
 int splice_verdict(struct __sk_buff *skb)
 {
-	__u64 cookie, bytes = skb->len;
+	__u64 cookie, bytes;
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
@@ -146,7 +198,7 @@ int splice_verdict(struct __sk_buff *skb)
 
 	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
 	// connection (sk_psock_backlog takes a piece of no length for an error).
-	if (!bytes)
+	if (!skb->len)
 		return SK_DROP;
 	cookie = bpf_get_socket_cookie(skb);
 	place = bpf_map_lookup_elem(&places, &cookie);
@@ -157,6 +209,9 @@ int splice_verdict(struct __sk_buff *skb)
 	way = bpf_map_lookup_elem(&directions, &own);
 	if (!way)
 		return SK_PASS;
+	if (!begins_anew(skb, way))
+		return SK_DROP;
+	bytes = skb->len;
 	// The process takes this socket out of the map, with which everything is lost that waits here.
 	shelter = *(volatile __u32 *)&way->shelter;
 	if (shelter && bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) == SK_PASS) {

@@ -358,22 +358,26 @@ impl<'a> Exchange<'a> {
     }
 
     /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
-    /// if they were lent, or if tokio would not have them back. To be called on a runtime.
+    /// for one that was lent, or that tokio would not have back. To be called on a runtime.
     #[must_use]
-    pub fn unsplice_own(mut self) -> (HandOver, HandOver, Option<[TcpStream; 2]>) {
+    pub fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
         // If tokio does not have them back, they are lost.
         self.wake_up();
         self.leave_kernel();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
+        (a_to_b, b_to_a, self.into_connections())
+    }
+
+    /// Gives connections back that were given to the exchange for good, and forgets what is on its way between them: for after
+    /// its end. `None` for one that was lent, or that tokio would not have back. To be called on a runtime.
+    #[must_use]
+    pub fn into_connections(mut self) -> [Option<TcpStream>; 2] {
+        self.wake_up();
         self.forget_watches();
-        let legs = self.legs.take().and_then(|[a, b]| {
-            let (Some(a), Some(b)) = (a.into_own(), b.into_own()) else {
-                return None;
-            };
-            Some([a, b])
-        });
-        (a_to_b, b_to_a, legs)
+        self.legs
+            .take()
+            .map_or([None, None], |legs| legs.map(Leg::into_own))
     }
 
     /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.

@@ -139,6 +139,10 @@ impl Kernel {
         [from, to]: [&TcpStream; 2],
         flow: &Flow,
     ) -> Gate {
+        if self.joint.is_broken(side) {
+            let source = io::Error::other("the kernel lost bytes");
+            return Gate::Fault(fault(Side::From, "bpf", source));
+        }
         let way = &mut self.ways[side];
         if way.is_drained || flow.is_ended() {
             return Gate::Open;

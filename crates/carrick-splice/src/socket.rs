@@ -193,10 +193,8 @@ impl SocketEngine {
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
         let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
         let receivers = MapHandle::try_from(&loaded.maps.receivers)?;
-        let live = Live::load(
-            &[&sockets, &receivers],
-            &MapHandle::try_from(&loaded.maps.directions)?,
-        );
+        let directions = MapHandle::try_from(&loaded.maps.directions)?;
+        let live = Live::load(&[&sockets, &receivers], &directions);
         Ok(SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,

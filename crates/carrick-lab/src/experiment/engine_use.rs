@@ -45,7 +45,11 @@ pub fn has_done_the_work(namespace: &Namespace, engine: &str, body_bytes: u64) -
     }
 }
 
-fn ask() -> Result<String> {
+/// The metrics of the carrick in the calling thread's namespace.
+///
+/// # Errors
+/// When it does not answer.
+pub(crate) fn ask() -> Result<String> {
     let about = || format!("carrick's admin interface at {ADMIN}");
     let mut stream = TcpStream::connect_timeout(&ADMIN, TIMEOUT).with_context(about)?;
     stream.set_read_timeout(Some(TIMEOUT)).with_context(about)?;

@@ -174,6 +174,11 @@ impl Joint {
         self.way(side).passed_bytes()
     }
 
+    /// Whether bytes from this side were lost: the kernel had no memory to cut a piece.
+    pub(crate) fn is_broken(&self, side: usize) -> bool {
+        self.way(side).has_gap()
+    }
+
     /// Tells the kernel how many of these bytes the process has written to the other side. When it is all of them, the
     /// kernel goes on.
     pub(crate) fn set_relayed_bytes(&self, side: usize, bytes: u64) {
@@ -352,6 +357,9 @@ impl Joint {
     /// Whether bytes have left this socket's queue and came out nowhere.
     fn has_gap(&self, side: usize, socket: &TcpStream) -> io::Result<bool> {
         let way = self.way(side);
+        if way.has_gap() {
+            return Ok(true);
+        }
         let known = way.forwarded_bytes() + way.passed_bytes() + way.sheltered_bytes();
         let consumed = tcp_info::consumed_bytes(socket)?;
         Ok(match (self.consumed_before[side], consumed) {

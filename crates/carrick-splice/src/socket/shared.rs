@@ -145,6 +145,14 @@ impl Direction<'_> {
             .store(1, Ordering::Release);
     }
 
+    /// Whether bytes were lost.
+    pub(super) fn has_gap(&self) -> bool {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, gap))
+            .load(Ordering::Acquire)
+            != 0
+    }
+
     /// Bytes that the kernel has put into the shelter.
     pub(super) fn sheltered_bytes(&self) -> u64 {
         self.read(offset_of!(direction, sheltered_bytes))

@@ -19,4 +19,6 @@ mod socket_ends;
 mod socket_sleep;
 mod support;
 mod timeouts;
+mod torture_copies;
+mod torture_unsplicing;
 mod unsplicing;

@@ -16,11 +16,14 @@ use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
 use carrick_splice::tcp::path_state;
-use carrick_splice::{Choice, Exchange, ExchangeEnd, ExchangeOrder, Side};
-use std::future::poll_fn;
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Leg, Side};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
+use tokio::net::TcpStream;
 
 /// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -92,7 +95,7 @@ pub async fn run_upgraded(
 async fn relay(
     client: &mut Client,
     scratch: Lent,
-    checkout: Checkout,
+    mut checkout: Checkout,
     engine: Choice,
     mut trace: Trace,
 ) -> Next {
@@ -126,7 +129,7 @@ async fn relay(
     trace.sent += from_upstream.len() as u64;
     let next = exchange(
         client,
-        &checkout,
+        &mut checkout,
         engine,
         target,
         (from_client, from_upstream),
@@ -142,8 +145,8 @@ async fn relay(
 
 /// Both directions until both have ended.
 async fn exchange(
-    client: &Client,
-    checkout: &Checkout,
+    client: &mut Client,
+    checkout: &mut Checkout,
     engine: Choice,
     target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
@@ -152,7 +155,6 @@ async fn exchange(
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let upstream = &checkout.upstream.stream;
     let listed = list(client, checkout, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
@@ -161,13 +163,24 @@ async fn exchange(
         idle: client.live.plan().timeouts.tunnel_idle,
         label: listed.tunnel().about.label,
     };
-    let mut exchange = client
-        .worker
-        .splicer
-        .exchange(&*client.stream, upstream, order);
+    let worker = Rc::clone(&client.worker);
+    // For good, if that is possible: then nobody is woken while the kernel relays.
+    let near = worker.take_out(&mut client.stream);
+    let far = worker.take_out(&mut checkout.upstream.stream);
+    let (mut shared_near, mut shared_far) = (None, None);
+    let mut exchange = worker.splicer.exchange(
+        leg(near, &mut shared_near),
+        leg(far, &mut shared_far),
+        order,
+    );
+    let mut cut_off = pin!(worker.wait_for_cut_off());
     let end = poll_fn(|cx| {
-        let end = exchange.poll_run(cx);
+        // First, so that everything is counted also when it is cut off.
+        let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
+        if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         end
     })
     .await;
@@ -179,12 +192,29 @@ async fn exchange(
     } else {
         exchange.engines().0
     });
-    note_paths(client, &exchange, trace);
-    drop(exchange);
+    let [near, far] = exchange.into_connections();
+    for (place, connection) in [
+        (&mut client.stream, near.map(Rc::new).or(shared_near)),
+        (
+            &mut checkout.upstream.stream,
+            far.map(Rc::new).or(shared_far),
+        ),
+    ] {
+        // A connection that the runtime did not take back is closed.
+        if let Some(connection) = connection {
+            *place = connection;
+        }
+    }
     drop(listed);
+    note_paths(client, checkout, trace);
     checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
+    let Some(end) = end else {
+        trace.ended = "client_reset";
+        let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+        return Next::Reset;
+    };
     match end {
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
@@ -204,9 +234,20 @@ async fn exchange(
             } else {
                 "upstream_reset"
             };
-            let _ = carrick_splice::tcp::reset_on_close(upstream);
+            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
             Next::Reset
         }
+    }
+}
+
+/// A connection for an exchange: its own, or, if it is shared, lent out of `shared`.
+fn leg<'a>(
+    connection: Result<TcpStream, Rc<TcpStream>>,
+    shared: &'a mut Option<Rc<TcpStream>>,
+) -> Leg<'a> {
+    match connection {
+        Ok(stream) => Leg::from(stream),
+        Err(stream) => Leg::from(&**shared.insert(stream)),
     }
 }
 
@@ -243,10 +284,12 @@ fn kept_target(target: &[u8]) -> Box<[u8]> {
 }
 
 /// Takes note of how both connections have fared, before they are closed.
-fn note_paths(client: &Client, exchange: &Exchange<'_>, trace: &mut Trace) {
+fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
     // It fails for nothing but a closed descriptor.
-    let paths = exchange.connections().map(|legs| legs.map(path_state));
-    let Some([Ok(near), Ok(far)]) = paths else {
+    let (Ok(near), Ok(far)) = (
+        path_state(&client.stream),
+        path_state(&checkout.upstream.stream),
+    ) else {
         return;
     };
     let paths = [near, far];
@@ -293,7 +336,15 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         (trace.status, trace.ended) = (404, "no_route");
         return trace.finish_tunnel(&client, &target, version);
     };
-    let next = tunnel_to(&client, route, sni.as_deref(), &target, first, &mut trace).await;
+    let next = tunnel_to(
+        &mut client,
+        route,
+        sni.as_deref(),
+        &target,
+        first,
+        &mut trace,
+    )
+    .await;
     trace.finish_tunnel(&client, &target, version);
     if matches!(next, Next::Reset) {
         let _ = carrick_splice::tcp::reset_on_close(&client.stream);
@@ -301,7 +352,7 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
 }
 
 async fn tunnel_to(
-    client: &Client,
+    client: &mut Client,
     route: &RoutePlan,
     sni: Option<&[u8]>,
     target: &[u8],
@@ -333,17 +384,17 @@ async fn tunnel_to(
         reuse: false,
         make_sure: false,
     };
-    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await
-    {
-        Ok(checkout) => checkout,
-        Err(unreachable) => {
-            let reply = unreachable_reply(&unreachable);
-            client.worker.metrics.refusals.count(reply.label);
-            tracing::debug!(upstream = %plan.name, "{unreachable}");
-            (trace.status, trace.ended) = (reply.status, reply.label);
-            return Next::Reset;
-        }
-    };
+    let mut checkout =
+        match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+            Ok(checkout) => checkout,
+            Err(unreachable) => {
+                let reply = unreachable_reply(&unreachable);
+                client.worker.metrics.refusals.count(reply.label);
+                tracing::debug!(upstream = %plan.name, "{unreachable}");
+                (trace.status, trace.ended) = (reply.status, reply.label);
+                return Next::Reset;
+            }
+        };
     checkout.answered(&destination.place);
     trace.status = 200;
     let mut preamble = checkout.preamble.clone();
@@ -351,7 +402,7 @@ async fn tunnel_to(
     trace.received += first.len() as u64;
     exchange(
         client,
-        &checkout,
+        &mut checkout,
         destination.engine,
         kept_target(target),
         (preamble, Vec::new()),
