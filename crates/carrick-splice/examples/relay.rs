@@ -1,65 +1,60 @@
-//! A TCP relay in a few lines: `relay LISTEN CONNECT [auto|copy|pipe] [PIPE_KB] [BUFFER_KB]`. One thread.
+//! A TCP relay: `relay LISTEN CONNECT [auto|copy|pipe|socket]`. One thread, as many connections as it has descriptors for.
 
-use carrick_splice::{Choice, Counters, ExchangeEnd, ExchangeOrder, PoolLimits, Splicer, tcp};
-use std::sync::Arc;
+#![allow(clippy::print_stderr, reason = "it says there what goes wrong")]
+
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Splicer, tcp};
+use carrick_splice::{SPLICES_MAX, SocketService};
+use std::error::Error;
 use tokio::net::{TcpListener, TcpStream};
 
-async fn serve(
-    splicer: Splicer,
-    client: TcpStream,
-    upstream: String,
-    choice: Choice,
-) -> std::io::Result<()> {
-    let server = TcpStream::connect(&upstream).await?;
-    tcp::set_nodelay(&client)?;
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Joins a client with the server until both have closed. Of a pair that breaks, both are reset: half must not look whole.
+async fn relay(splicer: Splicer, client: &TcpStream, to: &str, choice: Choice) -> Outcome {
+    let server = TcpStream::connect(to).await?;
+    tcp::set_nodelay(client)?;
     tcp::set_nodelay(&server)?;
     let order = ExchangeOrder {
         choice,
         ..ExchangeOrder::default()
     };
-    let mut exchange = splicer.exchange(&client, &server, order);
-    if let ExchangeEnd::Fault { .. } = exchange.run().await {
-        tcp::reset_on_close(&client)?;
-        tcp::reset_on_close(&server)?;
-    }
-    Ok(())
+    let broken = match splicer.exchange(client, &server, order).run().await {
+        ExchangeEnd::Closed => return Ok(()),
+        ExchangeEnd::Idle => "no byte for an hour".into(),
+        ExchangeEnd::Fault { fault, .. } => format!("{fault}: {}", fault.source).into(),
+    };
+    tcp::reset_on_close(&server)?;
+    Err(broken)
 }
 
-fn main() -> std::io::Result<()> {
-    let mut words = std::env::args().skip(1);
-    let usage = || {
-        std::io::Error::other("usage: relay LISTEN CONNECT [auto|copy|pipe] [PIPE_KB] [BUFFER_KB]")
+/// Relays whoever connects to LISTEN; ends when it cannot accept any more.
+pub async fn run(mut words: impl Iterator<Item = String>) -> Outcome {
+    let (Some(listen), Some(to)) = (words.next(), words.next()) else {
+        return Err("usage: relay LISTEN CONNECT [auto|copy|pipe|socket]".into());
     };
-    let (listen, upstream) = (
-        words.next().ok_or_else(usage)?,
-        words.next().ok_or_else(usage)?,
-    );
-    let choice = match words.next().as_deref() {
-        None | Some("auto") => Choice::Auto,
-        Some("copy") => Choice::Copy,
-        Some("pipe") => Choice::Pipe,
-        Some(_) => return Err(usage()),
-    };
-    let mut limits = PoolLimits::default();
-    let mut kilobytes = || {
-        words
-            .next()
-            .and_then(|word| word.parse::<usize>().ok())
-            .map(|number| number << 10)
-    };
-    limits.pipe_bytes = kilobytes().unwrap_or(limits.pipe_bytes);
-    limits.copy_buffer_bytes = kilobytes().unwrap_or(limits.copy_buffer_bytes);
+    let choice = words.next().as_deref().unwrap_or("auto").parse()?;
+    let service = SocketService::default();
+    if choice == Choice::Socket
+        && let Err(because) = service.load(SPLICES_MAX)
+    {
+        eprintln!("going on without the socket engine: {because}");
+    }
+    let splicer = Splicer::with_socket(Default::default(), Default::default(), service);
+    let listener = TcpListener::bind(listen).await?;
+    eprintln!("listening on {}", listener.local_addr()?);
+    loop {
+        let (client, address) = listener.accept().await?;
+        let (splicer, to) = (splicer.clone(), to.clone());
+        tokio::task::spawn_local(async move {
+            if let Err(error) = relay(splicer, &client, &to, choice).await {
+                eprintln!("{address}: {error}");
+                let _ = tcp::reset_on_close(&client);
+            }
+        });
+    }
+}
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let tasks = tokio::task::LocalSet::new();
-    tasks.block_on(&runtime, async {
-        let splicer = Splicer::new(limits, Arc::new(Counters::default()));
-        let listener = TcpListener::bind(&listen).await?;
-        loop {
-            let (client, _) = listener.accept().await?;
-            tokio::task::spawn_local(serve(splicer.clone(), client, upstream.clone(), choice));
-        }
-    })
+#[tokio::main(flavor = "local")]
+async fn main() -> Outcome {
+    run(std::env::args().skip(1)).await
 }

@@ -1,6 +1,7 @@
 //! Chooses the engine: which one is asked for, which one is used next, and why. Decides only; moves nothing.
 
 use crate::Engine;
+use std::str::FromStr;
 
 // CPU time of the relaying process per keep-alive request over veth, medians of five interleaved runs on a busy machine,
 // copied and by pipe: 1 KB, 16 and 19 us; 10 KB, 22 and 21 us; 64 KB, 38 and 27 us; 1 MB, 450 and 150 us. They cost the
@@ -31,6 +32,26 @@ pub enum Choice {
     /// [`Engine::Socket`](crate::Engine::Socket), where it is loaded and the kernel takes the connections; otherwise, and for
     /// transfers with a local copy, as `Auto`.
     Socket,
+}
+
+/// A word that names no engine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no engine `{0}`: auto, copy, pipe, socket")]
+pub struct UnknownEngine(String);
+
+impl FromStr for Choice {
+    type Err = UnknownEngine;
+
+    /// The choice of this name, as in carrick's configuration: `auto`, `copy`, `pipe`, `socket`.
+    fn from_str(word: &str) -> Result<Choice, UnknownEngine> {
+        match word {
+            "auto" => Ok(Choice::Auto),
+            "copy" => Ok(Choice::Copy),
+            "pipe" => Ok(Choice::Pipe),
+            "socket" => Ok(Choice::Socket),
+            _ => Err(UnknownEngine(word.to_owned())),
+        }
+    }
 }
 
 /// Why an engine was chosen. Counted in [`Counters`](crate::Counters), once per decision.

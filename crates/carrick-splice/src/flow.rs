@@ -80,6 +80,8 @@ pub(crate) struct Flow {
     surplus: Vec<u8>,
     /// Read once without waiting for readiness.
     look_anyway: bool,
+    /// Stop after each burst.
+    burst_by_burst: bool,
     /// The last poll ended with its turn, not with an empty socket.
     yielded: bool,
     /// The end of the stream was read while the kernel still held bytes for the process.
@@ -116,6 +118,7 @@ impl Flow {
             ended: None,
             surplus: Vec::new(),
             look_anyway: false,
+            burst_by_burst: false,
             yielded: false,
             ended_early: false,
             copy_counted: false,
@@ -126,6 +129,11 @@ impl Flow {
     /// Whether the end of the stream is passed on to the receiver.
     pub(crate) fn set_pass_end(&mut self, pass_end: bool) {
         self.pass_end = pass_end;
+    }
+
+    /// Whether a poll ends after one burst, as if no more were there: for somebody who has other plans for the rest.
+    pub(crate) fn set_burst_by_burst(&mut self, burst_by_burst: bool) {
+        self.burst_by_burst = burst_by_burst;
     }
 
     /// Lets another engine have what comes.
@@ -252,6 +260,9 @@ impl Flow {
             }
             if self.is_all_taken() {
                 return self.finish(ends);
+            }
+            if self.burst_by_burst {
+                return Step::Blocked(Side::From);
             }
             if bursts >= TURN_BURSTS || self.written_bytes >= turn_end {
                 self.yielded = true;

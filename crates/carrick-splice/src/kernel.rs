@@ -79,22 +79,8 @@ impl Kernel {
         let Some(engine) = splicer.socket_engine() else {
             return Ok(None);
         };
-        for (side, socket) in sockets.into_iter().enumerate().take(flows.len()) {
-            // A half-read piece at the head of the queue would be handed on whole (`tcp_read_skb`); an empty queue has none.
-            match sys::peek_anyway(socket) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    debug_assert!(!flows[side].holds_bytes(), "it would be overtaken");
-                }
-                Ok(true) => {
-                    flows.iter_mut().for_each(|flow| flow.look_anyway());
-                    return Ok(None);
-                }
-                Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
-                // What tells of an error tells once.
-                Err(source) => {
-                    return Err(Refusal::Broken(side, fault(Side::From, "recv", source)));
-                }
-            }
+        if flows.len() > 1 && !is_quiet(sockets, flows)? {
+            return Ok(None);
         }
         let extent = match &*flows {
             [flow] => Ways::One {
@@ -110,7 +96,8 @@ impl Kernel {
                 taken_before: flow.taken_bytes(),
                 relayed_before: flow.relayed_bytes(),
                 forwarded_before: flow.forwarded_bytes(),
-                is_drained: true,
+                // One way, the kernel has begun.
+                is_drained: extent == Ways::Both,
                 ..Way::default()
             }
         });
@@ -419,6 +406,23 @@ impl Kernel {
                 .add(self.joint.passed_bytes(side));
         }
     }
+}
+
+/// Whether nothing waits at either socket. If something does, it is looked at.
+fn is_quiet(sockets: [&TcpStream; 2], flows: &mut [&mut Flow]) -> Result<bool, Refusal> {
+    for (side, socket) in sockets.into_iter().enumerate() {
+        match sys::peek_anyway(socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(true) => {
+                flows.iter_mut().for_each(|flow| flow.look_anyway());
+                return Ok(false);
+            }
+            Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
+            // What tells of an error tells once.
+            Err(source) => return Err(Refusal::Broken(side, fault(Side::From, "recv", source))),
+        }
+    }
+    Ok(true)
 }
 
 fn fault(side: Side, call: &'static str, source: io::Error) -> Fault {

@@ -55,12 +55,14 @@
 //! # }
 //! ```
 //!
-//! For a relay, see `examples/relay.rs`.
+//! A whole relay, and how this interface relates to `splice` and `unsplice` of the papers and to `SO_SPLICE` of BSD:
+//! [`interface`].
 
 mod choice;
 mod counters;
 mod exchange;
 mod flow;
+pub mod interface;
 mod kernel;
 mod leg;
 mod local_copy;
@@ -72,9 +74,10 @@ mod socket;
 mod sys;
 pub mod tcp;
 mod transfer;
+pub mod verifier;
 mod watch;
 
-pub use choice::{Choice, Reason};
+pub use choice::{Choice, Reason, UnknownEngine};
 pub use counters::{Counter, Counters};
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;

@@ -126,6 +126,8 @@ impl<'a> Transfer<'a> {
         });
         let mut flow = Flow::new(&splicer, choice, order.end, order.expected, &sink);
         flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
+        // The first burst takes the prefix along; the rest is for the kernel.
+        flow.set_burst_by_burst(choice == Choice::Socket);
         let mut input = InputWatch::default();
         if !order.stop_on_input {
             input.ignore();
@@ -249,6 +251,7 @@ impl<'a> Transfer<'a> {
         if self.kernel.is_some() {
             self.leave_kernel();
             self.wants_kernel = true;
+            self.flow.set_burst_by_burst(true);
         }
     }
 

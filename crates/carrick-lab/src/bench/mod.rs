@@ -9,6 +9,7 @@ pub mod report;
 pub mod results;
 pub mod runner;
 pub mod statistics;
+pub mod talk;
 pub mod targets;
 pub mod works;
 pub mod wrk;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::machine::Machine;
 use crate::bench::memory::{MemoryKind, MemoryRun};
 use crate::bench::statistics::Summary;
+use crate::bench::works;
 use crate::bench::wrk::Measured;
 use crate::testbed::busy::Busy;
 use crate::testbed::calibration::Calibration;
@@ -53,8 +54,11 @@ pub struct Run {
     pub measured: Option<Measured>,
     /// The proxy's core meanwhile.
     pub busy: Option<Busy>,
-    /// CPU seconds of the proxy's processes alone; resolution 10 ms.
+    /// CPU seconds of the proxy's processes alone, user and system.
     pub process_seconds: Option<f64>,
+    /// Of an engine that has to be asked for: its share of the bytes that carrick moved, from 0 to 1.
+    #[serde(default)]
+    pub engine_share: Option<f64>,
     /// Cores that programs outside the benchmark kept busy meanwhile: their CPU time divided by the run's.
     pub foreign_cores: Option<f64>,
     /// Connections accepted and opened in the proxy's namespace (in the server's, when routed).
@@ -64,18 +68,51 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run's value for its figure: requests/s, or microseconds per request.
+    /// The run's value for its figure: requests/s, or microseconds per request; of a stream Gbit/s, or milliseconds per
+    /// gigabyte (10^9 bytes).
     #[must_use]
+    pub fn value(&self) -> Option<f64> {
+        match self.figure {
+            Figure::Rate => {
+                let measured = self.usable()?;
+                Some(if self.is_stream() {
+                    measured.gigabits_per_second()
+                } else {
+                    measured.requests_per_second()
+                })
+            }
+            Figure::Cpu => self.cpu_each(self.busy?.busy_seconds),
+        }
+    }
+
+    /// CPU of the proxy's processes alone, in the unit of [`Self::value`]; only from runs in which the proxy had a core to
+    /// itself.
+    #[must_use]
+    pub fn process_value(&self) -> Option<f64> {
+        (self.figure == Figure::Cpu)
+            .then(|| self.cpu_each(self.process_seconds?))
+            .flatten()
+    }
+
+    fn usable(&self) -> Option<&Measured> {
+        self.measured.as_ref().filter(|_| self.fault.is_none())
+    }
+
+    fn is_stream(&self) -> bool {
+        works::named(&self.work).is_some_and(|work| work.is_stream())
+    }
+
     #[expect(
         clippy::cast_precision_loss,
-        reason = "a run has far fewer than 2^52 requests"
+        reason = "a run has far fewer than 2^52 requests or bytes"
     )]
-    pub fn value(&self) -> Option<f64> {
-        let measured = self.measured.as_ref().filter(|_| self.fault.is_none())?;
-        match self.figure {
-            Figure::Rate => Some(measured.requests_per_second()),
-            Figure::Cpu => Some(self.busy?.busy_seconds * 1e6 / measured.requests as f64),
-        }
+    fn cpu_each(&self, seconds: f64) -> Option<f64> {
+        let measured = self.usable()?;
+        Some(if self.is_stream() {
+            seconds * 1e3 / (measured.bytes as f64 / 1e9)
+        } else {
+            seconds * 1e6 / measured.requests as f64
+        })
     }
 }
 
@@ -145,6 +182,31 @@ impl Results {
         }))
     }
 
+    /// CPU of the proxy's processes alone, of one work on one peer.
+    #[must_use]
+    pub fn process_cell(&self, work: &str, peer: &str) -> Cell {
+        let values: Vec<f64> = self
+            .runs
+            .iter()
+            .filter(|run| run.work == work && run.peer == peer)
+            .filter_map(Run::process_value)
+            .collect();
+        Summary::of(&values).map_or(Cell::Absent, Cell::Measured)
+    }
+
+    /// Of an engine that has to be asked for: the median of its shares of the bytes.
+    #[must_use]
+    pub fn engine_share(&self, work: &str, peer: &str) -> Option<f64> {
+        let of = |run: &&Run| run.work == work && run.peer == peer;
+        let shares: Vec<f64> = self
+            .runs
+            .iter()
+            .filter(of)
+            .filter_map(|run| run.engine_share)
+            .collect();
+        Summary::of(&shares).map(|summary| summary.median)
+    }
+
     /// Bytes of process memory per idle connection.
     #[must_use]
     pub fn memory_cell(&self, kind: MemoryKind, peer: &str) -> Cell {
@@ -158,11 +220,10 @@ impl Results {
         }))
     }
 
-    /// Median of the median latencies, in microseconds, of the runs with shared cores.
+    /// Medians of the median and of the 99 % latencies, in microseconds, of the runs with shared cores. Streams have none.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "microseconds")]
     pub fn latency_us(&self, work: &str, peer: &str) -> Option<(f64, f64)> {
-        let of = |pick: fn(&Measured) -> u64| {
+        let of = |pick: fn(&Measured) -> f64| {
             let values: Vec<f64> = self
                 .runs
                 .iter()
@@ -172,7 +233,8 @@ impl Results {
                         && run.figure == Figure::Rate
                         && run.fault.is_none()
                 })
-                .filter_map(|run| run.measured.as_ref().map(|measured| pick(measured) as f64))
+                .filter_map(|run| run.measured.as_ref().map(pick))
+                .filter(|us| *us > 0.0)
                 .collect();
             Summary::of(&values).map(|summary| summary.median)
         };

@@ -14,8 +14,10 @@ use crate::bench::memory::{self, MemoryKind};
 use crate::bench::observer::Observer;
 use crate::bench::report;
 use crate::bench::results::{Figure, Results, Run, Settings};
-use crate::bench::works::{WORKS, Work, target};
-use crate::bench::wrk;
+use crate::bench::talk::{self, Talk};
+use crate::bench::works::{Load, WORKS, Work, talk_target, target, tunnel_origin};
+use crate::bench::wrk::{self, Measured};
+use crate::experiment::engine_use;
 use crate::peers::{Family, Peer, Programs, start_origin};
 use crate::testbed::Testbed;
 use crate::testbed::busy::BusyMeter;
@@ -86,6 +88,15 @@ pub async fn run(plan: &Plan) -> Result<Results> {
         &testbed.addresses().origin_echo().to_string(),
     )?;
     congestion::verify(&testbed).await?;
+    let mut talks = Vec::new();
+    for (talk, listen) in [
+        (Talk::PingPong, testbed.addresses().origin_ping_pong()),
+        (Talk::Stream, testbed.addresses().origin_stream()),
+    ] {
+        if plan.works.iter().any(|work| work.load == Load::Talk(talk)) {
+            talks.push(talk::start_server(&testbed, talk, listen).await?);
+        }
+    }
 
     let mut session = Session {
         plan,
@@ -121,6 +132,9 @@ pub async fn run(plan: &Plan) -> Result<Results> {
     session.measure(&mut testbed, &mut origin).await?;
     origin.check()?;
     echo.check()?;
+    for server in &mut talks {
+        server.check()?;
+    }
     session.results.complete = true;
     session.save()?;
     Ok(session.results)
@@ -186,12 +200,7 @@ impl Session<'_> {
     fn cells(&mut self) -> Vec<(Work, Peer)> {
         let mut cells = Vec::new();
         for work in &self.plan.works {
-            for peer in self
-                .plan
-                .peers
-                .iter()
-                .filter(|peer| peer.jobs.contains(&work.job))
-            {
+            for peer in self.plan.peers.iter().filter(|peer| work.is_for(peer)) {
                 match self.programs.why_not(peer, work.job) {
                     None => cells.push((*work, *peer)),
                     Some(reason) => note(&mut self.results.notes, reason),
@@ -249,6 +258,7 @@ impl Session<'_> {
             measured: None,
             busy: None,
             process_seconds: None,
+            engine_share: None,
             foreign_cores: None,
             connections: None,
             fault: None,
@@ -259,8 +269,12 @@ impl Session<'_> {
         // A fault of the origin would be taken for one of the proxies.
         origin.check()?;
         let said = match (run.value(), figure) {
-            (Some(value), Figure::Rate) => format!("{value:.0} requests/s"),
-            (Some(value), Figure::Cpu) => format!("{value:.1} us of CPU per request"),
+            (Some(value), Figure::Rate) if work.is_stream() => format!("{value:.2} Gbit/s"),
+            (Some(value), Figure::Rate) => format!("{value:.0} {}", work.rate_unit()),
+            (Some(value), Figure::Cpu) if work.is_stream() => {
+                format!("{value:.1} ms of CPU per GB")
+            }
+            (Some(value), Figure::Cpu) => format!("{value:.1} us of CPU each"),
             (None, _) => format!("FAILED: {}", run.fault.as_deref().unwrap_or("no value")),
         };
         self.results.runs.push(run);
@@ -279,8 +293,8 @@ impl Session<'_> {
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
-        let origin_http = testbed.addresses().origin_http().to_string();
-        let mut service = peer.start(work.job, &origin_http, testbed, &self.programs)?;
+        let tunnel_origin = tunnel_origin(work, &testbed.addresses());
+        let mut service = peer.start(work.job, &tunnel_origin, testbed, &self.programs)?;
         let first = first_request(testbed, service.as_mut(), work, peer).await;
         let outcome = match first {
             Ok(()) => {
@@ -308,17 +322,24 @@ impl Session<'_> {
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
-        let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
         if self.plan.warm_up {
-            wrk::run(testbed, &self.wrk, work, &target, WARM_UP_SECONDS).await?;
+            self.once(testbed, work, peer, WARM_UP_SECONDS).await?;
         }
         let meter = match run.figure {
             Figure::Rate => None,
             Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
         };
         let observer = Observer::start(testbed, counted, meter)?;
-        let measured = wrk::run(testbed, &self.wrk, work, &target, self.plan.seconds).await?;
+        let measured = self.once(testbed, work, peer, self.plan.seconds).await?;
         observer.finish(run)?;
+        if let Some(engine) = peer.engine().filter(|name| engine_use::must_be_shown(name)) {
+            let share = engine_use::share(&testbed.proxy, engine, measured.bytes)?;
+            run.engine_share = Some(share);
+            // How much of it is another engine's work is in the table; all of it must not be.
+            if share <= 0.0 {
+                bail!("the engine {engine} moved none of the bytes (see carrick doctor)");
+            }
+        }
         let accepted = run
             .connections
             .map_or(0, |connections| connections.accepted);
@@ -330,6 +351,25 @@ impl Session<'_> {
             bail!("{fault}");
         }
         Ok(())
+    }
+
+    /// The load, once.
+    async fn once(
+        &self,
+        testbed: &Testbed,
+        work: &Work,
+        peer: &Peer,
+        seconds: u64,
+    ) -> Result<Measured> {
+        match work.load {
+            Load::Get => {
+                let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
+                wrk::run(testbed, &self.wrk, work, &target, seconds).await
+            }
+            Load::Talk(talk) => {
+                talk_for(testbed, work, peer, talk, Duration::from_secs(seconds)).await
+            }
+        }
     }
 
     fn save(&self) -> Result<()> {
@@ -344,18 +384,43 @@ async fn first_request(
     work: &Work,
     peer: &Peer,
 ) -> Result<()> {
-    let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
-    let request = Request::http(&target, work.body_bytes);
-    let on = testbed.placement().other_cores();
-    let opened = Holder::open(&testbed.client, &on, &request, 1);
-    let holder = match service {
+    let asked = async {
+        if let Load::Talk(talk) = work.load {
+            return talk_for(testbed, work, peer, talk, Duration::ZERO)
+                .await
+                .map(drop);
+        }
+        let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
+        let request = Request::http(&target, work.body_bytes);
+        let on = testbed.placement().other_cores();
+        let holder = Holder::open(&testbed.client, &on, &request, 1).await?;
+        holder.close().await
+    };
+    let answered = match service {
         Some(service) => tokio::select! {
-            holder = opened => holder,
+            answered = asked => answered,
             ended = service.ended() => Err(ended),
         },
-        None => opened.await,
+        None => asked.await,
     };
-    holder.context("the first request")?.close().await
+    answered.context("the first request")
+}
+
+async fn talk_for(
+    testbed: &Testbed,
+    work: &Work,
+    peer: &Peer,
+    talk: Talk,
+    time: Duration,
+) -> Result<Measured> {
+    let wish = talk::Wish {
+        talk,
+        connect: &talk_target(work, peer, &testbed.addresses()),
+        connections: work.connections,
+        message_bytes: work.body_bytes,
+        time,
+    };
+    talk::run(testbed, &wish).await
 }
 
 /// A peer that kept its client's connection would have an easier job than asked.

@@ -4,83 +4,123 @@ use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Figure, Results};
 use crate::peers::{Family, JUDGED, PEERS};
 
-/// A factor against the better of some programs.
-#[derive(Clone, Copy, Debug)]
-pub struct Bound {
-    factor: f64,
-    against: &'static [Family],
+/// What is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Requests (or messages, or bits) per second: as many as possible.
+    Rate,
+    /// CPU of the proxy's core for each: as little as possible.
+    Cpu,
+    /// CPU of the proxy's process alone for each: as little as possible.
+    Process,
+    /// The median latency: as low as possible.
+    Latency,
 }
 
-/// The bounds for one work.
+impl What {
+    /// The figure whose runs it is from.
+    #[must_use]
+    pub fn figure(self) -> Figure {
+        match self {
+            Self::Rate | Self::Latency => Figure::Rate,
+            Self::Cpu | Self::Process => Figure::Cpu,
+        }
+    }
+}
+
+/// Whom carrick is compared with.
+#[derive(Clone, Copy, Debug)]
+enum Against {
+    /// The best row of these programs.
+    BestOf(&'static [Family]),
+    /// This row.
+    Row(&'static str),
+}
+
+/// A factor: at least for rates, at most for the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    what: What,
+    factor: f64,
+    against: Against,
+}
+
+/// The bounds for one row of one work.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The work's name.
     pub work: &'static str,
-    rate: &'static [Bound],
-    cpu: &'static [Bound],
+    /// The row of carrick's that is judged.
+    pub own: &'static str,
+    bounds: &'static [Bound],
 }
 
-const BOTH: &[Family] = &[Family::Haproxy, Family::Nginx];
-const HAPROXY: &[Family] = &[Family::Haproxy];
-const NGINX: &[Family] = &[Family::Nginx];
-const SQUID: &[Family] = &[Family::Squid];
+const BOTH: Against = Against::BestOf(&[Family::Haproxy, Family::Nginx]);
+const HAPROXY: Against = Against::BestOf(&[Family::Haproxy]);
+const NGINX: Against = Against::BestOf(&[Family::Nginx]);
+const SQUID: Against = Against::BestOf(&[Family::Squid]);
+const COPY: Against = Against::Row("carrick-copy");
+const PIPE: Against = Against::Row("carrick-pipe");
+const SOCKET: &str = "carrick-socket";
 
-const fn bound(factor: f64, against: &'static [Family]) -> Bound {
-    Bound { factor, against }
+const fn rate(factor: f64, against: Against) -> Bound {
+    bound(What::Rate, factor, against)
 }
+
+const fn cpu(factor: f64, against: Against) -> Bound {
+    bound(What::Cpu, factor, against)
+}
+
+const fn bound(what: What, factor: f64, against: Against) -> Bound {
+    Bound {
+        what,
+        factor,
+        against,
+    }
+}
+
+const fn target(work: &'static str, bounds: &'static [Bound]) -> Target {
+    of(JUDGED, work, bounds)
+}
+
+const fn of(own: &'static str, work: &'static str, bounds: &'static [Bound]) -> Target {
+    Target { work, own, bounds }
+}
+
+/// A message costs the process next to nothing: it is not woken.
+const PING: &[Bound] = &[
+    rate(1.5, COPY),
+    bound(What::Latency, 1.0, COPY),
+    bound(What::Process, 0.05, COPY),
+];
 
 /// All of them, in the order of reports.
-pub const TARGETS: [Target; 10] = [
-    Target {
-        work: "switch-1k",
-        rate: &[bound(1.05, BOTH)],
-        cpu: &[bound(0.9, BOTH)],
-    },
-    Target {
-        work: "switch-64k",
-        rate: &[bound(1.0, BOTH)],
-        cpu: &[bound(0.9, BOTH)],
-    },
-    Target {
-        work: "switch-1m",
-        rate: &[bound(1.0, HAPROXY), bound(1.9, NGINX)],
-        cpu: &[bound(0.9, HAPROXY)],
-    },
-    Target {
-        work: "switch-close-1k",
-        rate: &[bound(1.0, BOTH)],
-        cpu: &[bound(1.0, BOTH)],
-    },
-    Target {
-        work: "tunnel-1k",
-        rate: &[bound(1.05, HAPROXY)],
-        cpu: &[bound(0.8, HAPROXY)],
-    },
-    Target {
-        work: "tunnel-64k",
-        rate: &[bound(1.0, HAPROXY)],
-        cpu: &[bound(0.9, HAPROXY)],
-    },
-    Target {
-        work: "tunnel-1m",
-        rate: &[bound(1.1, HAPROXY)],
-        cpu: &[bound(0.85, HAPROXY)],
-    },
-    Target {
-        work: "forward-1k",
-        rate: &[bound(3.5, SQUID)],
-        cpu: &[],
-    },
-    Target {
-        work: "forward-64k",
-        rate: &[bound(5.0, SQUID)],
-        cpu: &[],
-    },
-    Target {
-        work: "forward-1m",
-        rate: &[bound(8.0, SQUID)],
-        cpu: &[],
-    },
+pub const TARGETS: [Target; 18] = [
+    target("switch-1k", &[rate(1.05, BOTH), cpu(0.9, BOTH)]),
+    target("switch-64k", &[rate(1.0, BOTH), cpu(0.9, BOTH)]),
+    target(
+        "switch-1m",
+        &[rate(1.0, HAPROXY), rate(1.9, NGINX), cpu(0.9, HAPROXY)],
+    ),
+    target("switch-close-1k", &[rate(1.0, BOTH), cpu(1.0, BOTH)]),
+    target("tunnel-1k", &[rate(1.05, HAPROXY), cpu(0.8, HAPROXY)]),
+    of(SOCKET, "tunnel-1k", &[cpu(0.85, COPY), cpu(0.5, HAPROXY)]),
+    of(SOCKET, "tunnel-10k", &[cpu(0.85, COPY)]),
+    target("tunnel-64k", &[rate(1.0, HAPROXY), cpu(0.9, HAPROXY)]),
+    target("tunnel-1m", &[rate(1.1, HAPROXY), cpu(0.85, HAPROXY)]),
+    of(
+        SOCKET,
+        "tunnel-256-1k",
+        &[cpu(0.85, COPY), cpu(0.5, HAPROXY)],
+    ),
+    of(SOCKET, "tunnel-256-10k", &[cpu(0.85, COPY)]),
+    of(SOCKET, "ping-64", PING),
+    of(SOCKET, "ping-1k", PING),
+    of(SOCKET, "bulk-1", &[rate(0.9, PIPE)]),
+    of(SOCKET, "bulk-16", &[rate(0.9, PIPE)]),
+    target("forward-1k", &[rate(3.5, SQUID)]),
+    target("forward-64k", &[rate(5.0, SQUID)]),
+    target("forward-1m", &[rate(8.0, SQUID)]),
 ];
 
 /// Most bytes of process memory per idle connection.
@@ -97,36 +137,47 @@ pub fn memory_bytes_max(kind: MemoryKind) -> f64 {
 pub struct Verdict {
     /// The work's name.
     pub work: &'static str,
-    /// Which figure.
-    pub figure: Figure,
-    /// The factor asked for: at least for rates, at most for CPU.
+    /// The row of carrick's that is judged.
+    pub own: &'static str,
+    /// What was compared.
+    pub what: What,
+    /// The factor asked for: at least for rates, at most for the others.
     pub factor: f64,
-    /// The peer's row that was the best.
+    /// The row that it was compared with.
     pub best_peer: &'static str,
-    /// carrick's median divided by the best peer's.
+    /// That row's median.
+    pub best: f64,
+    /// carrick's median divided by that.
     pub ratio: f64,
     /// Whether it was reached.
     pub met: bool,
 }
 
-/// The best row among some programs: the highest rate, the lowest CPU.
-#[must_use]
-pub fn best_of(
+fn median(results: &Results, work: &str, peer: &str, what: What) -> Option<f64> {
+    match what {
+        What::Rate | What::Cpu => results.cell(work, peer, what.figure()).median(),
+        What::Process => results.process_cell(work, peer).median(),
+        What::Latency => results.latency_us(work, peer).map(|(p50, _)| p50),
+    }
+}
+
+/// The row to compare with: the highest rate, the lowest of anything else.
+fn best_of(
     results: &Results,
     work: &str,
-    figure: Figure,
-    families: &[Family],
+    what: What,
+    against: Against,
 ) -> Option<(&'static str, f64)> {
     let candidates = PEERS
         .iter()
-        .filter(|peer| families.contains(&peer.family))
-        .filter_map(|peer| {
-            let median = results.cell(work, peer.name, figure).median()?;
-            Some((peer.name, median))
-        });
-    match figure {
-        Figure::Rate => candidates.max_by(|left, right| left.1.total_cmp(&right.1)),
-        Figure::Cpu => candidates.min_by(|left, right| left.1.total_cmp(&right.1)),
+        .filter(|peer| match against {
+            Against::BestOf(families) => families.contains(&peer.family),
+            Against::Row(name) => peer.name == name,
+        })
+        .filter_map(|peer| Some((peer.name, median(results, work, peer.name, what)?)));
+    match what {
+        What::Rate => candidates.max_by(|left, right| left.1.total_cmp(&right.1)),
+        _ => candidates.min_by(|left, right| left.1.total_cmp(&right.1)),
     }
 }
 
@@ -135,29 +186,29 @@ pub fn best_of(
 pub fn judge(results: &Results) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for target in TARGETS {
-        for (figure, bounds) in [(Figure::Rate, target.rate), (Figure::Cpu, target.cpu)] {
-            let Some(own) = results.cell(target.work, JUDGED, figure).median() else {
+        for bound in target.bounds {
+            let Some(own) = median(results, target.work, target.own, bound.what) else {
                 continue;
             };
-            for bound in bounds {
-                let Some((best_peer, best)) = best_of(results, target.work, figure, bound.against)
-                else {
-                    continue;
-                };
-                let ratio = own / best;
-                let met = match figure {
-                    Figure::Rate => ratio >= bound.factor,
-                    Figure::Cpu => ratio <= bound.factor,
-                };
-                verdicts.push(Verdict {
-                    work: target.work,
-                    figure,
-                    factor: bound.factor,
-                    best_peer,
-                    ratio,
-                    met,
-                });
-            }
+            let Some((best_peer, best)) = best_of(results, target.work, bound.what, bound.against)
+                .filter(|best| best.1 > 0.0)
+            else {
+                continue;
+            };
+            let ratio = own / best;
+            verdicts.push(Verdict {
+                work: target.work,
+                own: target.own,
+                what: bound.what,
+                factor: bound.factor,
+                best_peer,
+                best,
+                ratio,
+                met: match bound.what {
+                    What::Rate => ratio >= bound.factor,
+                    _ => ratio <= bound.factor,
+                },
+            });
         }
     }
     verdicts

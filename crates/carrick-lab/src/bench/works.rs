@@ -1,9 +1,10 @@
 //! What is asked of the proxies: the rows of the benchmark.
 
-use crate::peers::{Job, Peer};
+use crate::bench::talk::Talk;
+use crate::peers::{Family, Job, Peer};
 use crate::testbed::Addresses;
 
-/// One kind of load, always from 16 connections.
+/// One kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The name on the command line and in reports.
@@ -12,7 +13,11 @@ pub struct Work {
     pub title: &'static str,
     /// What the proxy is used as.
     pub job: Job,
-    /// The length of each response's body.
+    /// What the client does.
+    pub load: Load,
+    /// How many connections are kept busy.
+    pub connections: usize,
+    /// The length of each response's body, or of each message; a stream has none.
     pub body_bytes: usize,
     /// Whether the client opens a new connection for each request.
     pub close: bool,
@@ -20,14 +25,70 @@ pub struct Work {
     pub by_default: bool,
 }
 
-/// How many connections the load generator keeps busy.
-pub const CONNECTIONS: usize = 16;
+/// What the client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// HTTP requests for a file, by wrk.
+    Get,
+    /// No HTTP, by ourselves.
+    Talk(Talk),
+}
+
+impl Work {
+    /// Whether the figures are of bytes, not of requests.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.load == Load::Talk(Talk::Stream)
+    }
+
+    /// What the rate is counted in.
+    #[must_use]
+    pub fn rate_unit(&self) -> &'static str {
+        match self.load {
+            Load::Get => "requests/s",
+            Load::Talk(Talk::PingPong) => "trips/s",
+            Load::Talk(Talk::Stream) => "Gbit/s",
+        }
+    }
+
+    /// What the CPU is given in.
+    #[must_use]
+    pub fn cpu_unit(&self) -> &'static str {
+        if self.is_stream() { "ms/GB" } else { "us" }
+    }
+
+    /// Whether a peer is measured at it. The engine `socket` is for tunnels: elsewhere another one would do its work.
+    #[must_use]
+    pub fn is_for(&self, peer: &Peer) -> bool {
+        peer.jobs.contains(&self.job)
+            && (peer.engine() != Some("socket") || self.job == Job::Tunnel)
+    }
+
+    /// Whether a word of the command line means it: its name, the beginning of its name up to a hyphen, or, if it runs by
+    /// default, its job.
+    #[must_use]
+    pub fn is_meant_by(&self, word: &str) -> bool {
+        if [Job::Switch, Job::Tunnel, Job::Forward]
+            .map(Job::name)
+            .contains(&word)
+        {
+            return self.job.name() == word && self.by_default && self.load == Load::Get;
+        }
+        let rest = self.name.strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+/// How many connections wrk keeps busy, unless a work says otherwise.
+const CONNECTIONS: usize = 16;
+/// Many of them.
+const CONNECTIONS_MANY: usize = 256;
 
 /// 1 KB.
 pub const KIB: usize = 1024;
 
 /// All works, in the order of reports.
-pub const WORKS: [Work; 13] = [
+pub const WORKS: [Work; 19] = [
     work(
         "switch-1k",
         "switch, keep-alive, 1 KB",
@@ -67,9 +128,57 @@ pub const WORKS: [Work; 13] = [
         )
     },
     work("tunnel-1k", "tunnel, 1 KB", Job::Tunnel, KIB, true),
-    work("tunnel-10k", "tunnel, 10 KB", Job::Tunnel, 10 * KIB, false),
+    work("tunnel-10k", "tunnel, 10 KB", Job::Tunnel, 10 * KIB, true),
     work("tunnel-64k", "tunnel, 64 KB", Job::Tunnel, 64 * KIB, true),
     work("tunnel-1m", "tunnel, 1 MB", Job::Tunnel, KIB * KIB, true),
+    Work {
+        connections: CONNECTIONS_MANY,
+        ..work(
+            "tunnel-256-1k",
+            "tunnel, 256 connections, 1 KB",
+            Job::Tunnel,
+            KIB,
+            true,
+        )
+    },
+    Work {
+        connections: CONNECTIONS_MANY,
+        ..work(
+            "tunnel-256-10k",
+            "tunnel, 256 connections, 10 KB",
+            Job::Tunnel,
+            10 * KIB,
+            true,
+        )
+    },
+    talk(
+        "ping-64",
+        "tunnel, one connection, 64 bytes there and back",
+        Talk::PingPong,
+        1,
+        64,
+    ),
+    talk(
+        "ping-1k",
+        "tunnel, one connection, 1 KB there and back",
+        Talk::PingPong,
+        1,
+        KIB,
+    ),
+    talk(
+        "bulk-1",
+        "tunnel, one connection, a stream",
+        Talk::Stream,
+        1,
+        0,
+    ),
+    talk(
+        "bulk-16",
+        "tunnel, 16 connections, a stream on each",
+        Talk::Stream,
+        CONNECTIONS,
+        0,
+    ),
     work("forward-1k", "forward proxy, 1 KB", Job::Forward, KIB, true),
     work(
         "forward-10k",
@@ -105,9 +214,25 @@ const fn work(
         name,
         title,
         job,
+        load: Load::Get,
+        connections: CONNECTIONS,
         body_bytes,
         close: false,
         by_default,
+    }
+}
+
+const fn talk(
+    name: &'static str,
+    title: &'static str,
+    talk: Talk,
+    connections: usize,
+    message_bytes: usize,
+) -> Work {
+    Work {
+        load: Load::Talk(talk),
+        connections,
+        ..work(name, title, Job::Tunnel, message_bytes, true)
     }
 }
 
@@ -128,11 +253,32 @@ pub struct Target {
     pub host: String,
 }
 
+/// Where the tunnels of a work lead to.
+#[must_use]
+pub fn tunnel_origin(work: &Work, addresses: &Addresses) -> String {
+    let origin = match work.load {
+        Load::Get => addresses.origin_http(),
+        Load::Talk(Talk::PingPong) => addresses.origin_ping_pong(),
+        Load::Talk(Talk::Stream) => addresses.origin_stream(),
+    };
+    origin.to_string()
+}
+
+/// Where the client of a talk connects to.
+#[must_use]
+pub fn talk_target(work: &Work, peer: &Peer, addresses: &Addresses) -> String {
+    if peer.family == Family::Routed {
+        tunnel_origin(work, addresses)
+    } else {
+        addresses.proxy_for(work.job).to_string()
+    }
+}
+
 /// How a job's requests for a file of the origin are addressed through a peer.
 #[must_use]
 pub fn target(job: Job, body_bytes: usize, peer: &Peer, addresses: &Addresses) -> Target {
     let host = addresses.origin_http().to_string();
-    let routed = peer.family == crate::peers::Family::Routed;
+    let routed = peer.family == Family::Routed;
     let connect = if routed {
         host.clone()
     } else {
@@ -150,3 +296,6 @@ pub fn target(job: Job, body_bytes: usize, peer: &Peer, addresses: &Addresses) -
         host,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::works::{CONNECTIONS, Target, Work};
+use crate::bench::works::{Target, Work};
 use crate::peers::template::render;
 use crate::testbed::Testbed;
 use crate::testbed::cores;
@@ -17,12 +17,12 @@ const RESPONSE_TIMEOUT_SECONDS: u64 = 5;
 /// How much longer than asked wrk may take before it is given up.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// What wrk measured.
+/// What wrk measured, or the client of a [`Talk`](crate::bench::talk::Talk).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// From the first request to the last response.
     pub duration_us: u64,
-    /// Responses received.
+    /// Responses received; messages that came back; whole megabytes of streams.
     pub requests: u64,
     /// Bytes received, heads included.
     pub bytes: u64,
@@ -48,16 +48,17 @@ pub struct Errors {
 }
 
 /// Of a closed loop, so with "coordinated omission": for comparison between peers only.
+/// All are 0 for streams, which have none.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Median.
-    pub p50: u64,
+    pub p50: f64,
     /// 90th percentile.
-    pub p90: u64,
+    pub p90: f64,
     /// 99th percentile.
-    pub p99: u64,
+    pub p99: f64,
     /// Longest.
-    pub max: u64,
+    pub max: f64,
 }
 
 impl Measured {
@@ -75,6 +76,20 @@ impl Measured {
         }
     }
 
+    /// Bytes per second, in billions of bits.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a run has far fewer than 2^52 bytes"
+    )]
+    pub fn gigabits_per_second(&self) -> f64 {
+        if self.duration_us == 0 {
+            0.0
+        } else {
+            self.bytes as f64 * 8.0 / (self.duration_us as f64 * 1e3)
+        }
+    }
+
     /// Why this run must not be used, if so.
     #[must_use]
     pub fn fault(&self, work: &Work) -> Option<String> {
@@ -87,8 +102,12 @@ impl Measured {
         } = self.errors;
         if self.errors != Errors::default() {
             return Some(format!(
-                "wrk saw errors: {connect} connect, {read} read, {write} write, {timeout} time-outs, {status} responses >= 400"
+                "the load saw errors: {connect} connect, {read} read, {write} write, {timeout} time-outs, {status} responses >= 400"
             ));
+        }
+        if work.is_stream() {
+            // However slow it was, that is a figure.
+            return (self.bytes == 0).then(|| String::from("not one byte"));
         }
         if self.requests == 0 {
             return Some(String::from("not one response"));
@@ -120,7 +139,11 @@ pub async fn run(
         .client
         .command(wrk, &cores::list(&testbed.placement().other_cores()));
     command
-        .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s")])
+        .args([
+            "-t1",
+            &format!("-c{}", work.connections),
+            &format!("-d{seconds}s"),
+        ])
         .arg(format!("--timeout={RESPONSE_TIMEOUT_SECONDS}s"))
         .arg("-s")
         .arg(script)

@@ -54,7 +54,8 @@ struct Options {
     /// Seconds of each run [default: 2; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or whole jobs: switch,tunnel,forward,memory (see --list)
+    /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or groups: switch,tunnel,tunnel-256,ping,bulk,forward,memory
+    /// (see --list)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Peers to run, as carrick-pipe,nginx or whole families: carrick,haproxy (see --list)
@@ -170,11 +171,9 @@ fn choose_works(only: &[String]) -> Result<(Vec<Work>, Vec<MemoryKind>)> {
             MemoryKind::ALL.to_vec(),
         ));
     }
-    let picks_work =
-        |name: &str, work: &Work| work.name == name || (work.job.name() == name && work.by_default);
     let picks_memory = |name: &str, kind: MemoryKind| kind.name() == name || name == "memory";
     for name in only {
-        if !WORKS.iter().any(|work| picks_work(name, work))
+        if !WORKS.iter().any(|work| work.is_meant_by(name))
             && !MemoryKind::ALL.iter().any(|kind| picks_memory(name, *kind))
         {
             bail!("there is no work `{name}`: see --list");
@@ -182,7 +181,7 @@ fn choose_works(only: &[String]) -> Result<(Vec<Work>, Vec<MemoryKind>)> {
     }
     let works = WORKS
         .into_iter()
-        .filter(|work| only.iter().any(|name| picks_work(name, work)))
+        .filter(|work| only.iter().any(|name| work.is_meant_by(name)))
         .collect();
     let memory = MemoryKind::ALL
         .into_iter()

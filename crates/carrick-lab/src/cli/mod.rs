@@ -5,6 +5,7 @@ pub mod experiment;
 pub mod hold;
 pub mod load;
 pub mod origin;
+pub mod talk;
 pub mod testbed;
 pub mod torture;
 pub mod wan;
@@ -54,6 +55,12 @@ pub enum Lab {
         #[arg(long)]
         listen: SocketAddr,
     },
+    /// Part of the benchmark: the far end of tunnels
+    #[command(hide = true)]
+    TalkServer(talk::TalkServer),
+    /// Part of the benchmark: the near end of tunnels
+    #[command(hide = true)]
+    TalkClient(talk::TalkClient),
 }
 
 /// Does what the command line says; says on standard error what went wrong.
@@ -78,6 +85,8 @@ pub fn main(lab: Lab) -> ExitCode {
         Lab::Echo { listen } => runtime()
             .and_then(|runtime| runtime.block_on(echo::serve(listen)))
             .map(|()| ExitCode::SUCCESS),
+        Lab::TalkServer(arguments) => talk::serve(&arguments).map(|()| ExitCode::SUCCESS),
+        Lab::TalkClient(arguments) => talk::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         // With standard error gone there is nobody to tell.

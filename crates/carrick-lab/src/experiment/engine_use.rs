@@ -17,8 +17,9 @@ const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that end with the load are counted when they have ended.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The engine must have moved this share of the bodies at least.
-const SHARE_MIN: f64 = 0.5;
+/// The engine must have moved this share of the bodies at least. No more: what a receiver has no room for, the engine
+/// `socket` leaves to the process, which is its way of working. Where it cannot be used at all it moves nothing.
+const SHARE_MIN: f64 = 0.05;
 
 /// Whether the engine has to be asked for: `copy` and `pipe` carry everything, and `auto` is content with either.
 #[must_use]
@@ -26,20 +27,37 @@ pub fn must_be_shown(engine: &str) -> bool {
     !matches!(engine, "auto" | "copy" | "pipe")
 }
 
-/// Whether `engine` has moved most of `body_bytes`, as the carrick in this namespace tells. Waits a little for it.
+/// Whether `engine` has moved a good part of `body_bytes`, as the carrick in this namespace tells. Waits a little for it.
 ///
 /// # Errors
 /// When carrick cannot be asked.
 pub fn has_done_the_work(namespace: &Namespace, engine: &str, body_bytes: u64) -> Result<bool> {
     let wanted = body_bytes as f64 * SHARE_MIN;
+    let is_enough = |metrics: &str| moved_bytes(metrics, engine).unwrap_or(0.0) >= wanted;
+    Ok(is_enough(&metrics_once(namespace, is_enough)?))
+}
+
+/// Which share `engine` has of all bytes that the carrick in this namespace has moved, from 0 to 1. Waits a little until at
+/// least `bytes` are accounted for.
+///
+/// # Errors
+/// When carrick cannot be asked.
+pub fn share(namespace: &Namespace, engine: &str, bytes: u64) -> Result<f64> {
+    let metrics = metrics_once(namespace, |metrics| {
+        all_moved_bytes(metrics) >= bytes as f64
+    })?;
+    let all = all_moved_bytes(&metrics);
+    let own = moved_bytes(&metrics, engine).unwrap_or(0.0);
+    Ok(if all > 0.0 { own / all } else { 0.0 })
+}
+
+/// The metrics as soon as they are as wanted, or when there is no more patience.
+fn metrics_once(namespace: &Namespace, is_wanted: impl Fn(&str) -> bool) -> Result<String> {
     let until = Instant::now() + PATIENCE;
     loop {
         let metrics = namespace.inside(ask)?;
-        if moved_bytes(&metrics, engine).unwrap_or(0.0) >= wanted {
-            return Ok(true);
-        }
-        if Instant::now() >= until {
-            return Ok(false);
+        if is_wanted(&metrics) || Instant::now() >= until {
+            return Ok(metrics);
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -64,10 +82,22 @@ pub(crate) fn ask() -> Result<String> {
 /// `carrick_splice_bytes_total{engine="…"}` in an exposition of metrics.
 fn moved_bytes(metrics: &str, engine: &str) -> Option<f64> {
     let label = format!("engine=\"{engine}\"");
+    moved(metrics).find_map(|(labels, bytes)| labels.contains(&label).then_some(bytes))
+}
+
+fn all_moved_bytes(metrics: &str) -> f64 {
+    moved(metrics).map(|(_, bytes)| bytes).sum()
+}
+
+/// The labels and the bytes of each engine.
+fn moved(metrics: &str) -> impl Iterator<Item = (&str, f64)> {
     metrics
         .lines()
-        .filter(|line| line.starts_with("carrick_splice_bytes_total{") && line.contains(&label))
-        .find_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .filter_map(|line| line.strip_prefix("carrick_splice_bytes_total{"))
+        .filter_map(|rest| {
+            let (labels, value) = rest.rsplit_once(' ')?;
+            Some((labels, value.parse().ok()?))
+        })
 }
 
 #[cfg(test)]

@@ -176,6 +176,15 @@ pub enum Test {
         /// In the metric's own unit.
         max: f64,
     },
+    /// From this place of the axis on, the highest of these series is at least `min`, at every point.
+    BestAtLeast {
+        /// The series. One that was not measured does not count.
+        of: Vec<String>,
+        /// In the metric's own unit.
+        min: f64,
+        /// On the horizontal axis, in the parameter's own unit.
+        from: f64,
+    },
 }
 
 fn one() -> f64 {

@@ -1,6 +1,7 @@
 //! In which points ours and the paper's agree or differ: the tests of a figure, worked out on means.
 
 use crate::experiment::figure::{Check, Figure, Test};
+use crate::experiment::results::Value;
 use crate::report::svg::number;
 use crate::report::values::{Line, Outcome, Values, value_text};
 
@@ -107,6 +108,7 @@ impl<'a> Bench<'a> {
             Test::Falls { of } => self.slope(of, |first, last| last < first),
             Test::Below { of, than, share } => self.below(of, than, *share),
             Test::Within { of, min, max } => self.within(of, *min, *max),
+            Test::BestAtLeast { of, min, from } => self.best_at_least(of, *min, *from),
         }
     }
 
@@ -123,6 +125,11 @@ impl<'a> Bench<'a> {
             Test::Within { of, min, max } => {
                 let (min, max) = (self.shown(*min), self.shown(*max));
                 format!("{} lies between {min} and {max}", label(of))
+            }
+            Test::BestAtLeast { of, min, .. } => {
+                let labels: Vec<String> = of.iter().map(|name| label(name)).collect();
+                let min = self.shown(*min);
+                format!("the best of {} is at least {min}", labels.join(" and "))
             }
         }
     }
@@ -208,6 +215,58 @@ impl<'a> Bench<'a> {
             )],
             is_partial: has_gaps(&lines),
         })
+    }
+
+    fn best_at_least(&self, of: &[String], min: f64, from: f64) -> Result<Found, Missing> {
+        let mut lines = Vec::new();
+        let mut missing = None;
+        for name in of {
+            match self.measured_lines(name) {
+                Ok(measured) => lines.extend(measured),
+                Err(why) => missing = missing.or(Some(why)),
+            }
+        }
+        let mut found = Found {
+            holds: true,
+            evidence: Vec::new(),
+            is_partial: missing.is_some() || has_gaps(&lines),
+        };
+        // The lines of one number of clients (or whatever the lines are by) are alternatives.
+        let mut alternatives: Vec<&Option<String>> = Vec::new();
+        for line in &lines {
+            if !alternatives.contains(&&line.by) {
+                alternatives.push(&line.by);
+            }
+        }
+        for by in alternatives {
+            let mut places = Vec::new();
+            for (index, x) in self.values.x.iter().enumerate() {
+                if !matches!(x, Value::Number(at) if *at >= from) {
+                    continue;
+                }
+                let best = lines
+                    .iter()
+                    .filter(|line| line.by == *by)
+                    .filter_map(|line| {
+                        let (_, value) = values_of(line).find(|(at, _)| *at == index)?;
+                        Some((value, line))
+                    })
+                    .max_by(|one, other| one.0.total_cmp(&other.0));
+                if let Some((value, line)) = best {
+                    found.holds &= value >= min;
+                    let (value, place) = (self.shown(value), self.place(index));
+                    places.push(format!("{value} at {place} by {}", line.label()));
+                }
+            }
+            if !places.is_empty() {
+                found.evidence.push(places.join(", "));
+            }
+        }
+        if found.evidence.is_empty() {
+            let none = || unknown(format!("nothing was measured from {from} on"));
+            return Err(missing.unwrap_or_else(none));
+        }
+        Ok(found)
     }
 
     /// The lines of a series, by its name or by what it is called.

@@ -12,6 +12,10 @@ use crate::wan::spec::Subnet;
 const ORIGIN_HTTP_PORT: u16 = 8000;
 /// Port of the echo origin.
 const ORIGIN_ECHO_PORT: u16 = 7000;
+/// Port of the server of ping-pongs.
+const ORIGIN_PING_PONG_PORT: u16 = 7001;
+/// Port of the server of streams.
+const ORIGIN_STREAM_PORT: u16 = 7002;
 /// Length of each subnet's prefix.
 pub(crate) const PREFIX_BITS: u8 = 24;
 
@@ -63,6 +67,18 @@ impl Addresses {
     #[must_use]
     pub fn origin_echo(&self) -> SocketAddr {
         SocketAddr::new(self.server, ORIGIN_ECHO_PORT)
+    }
+
+    /// Where the server of ping-pongs listens.
+    #[must_use]
+    pub fn origin_ping_pong(&self) -> SocketAddr {
+        SocketAddr::new(self.server, ORIGIN_PING_PONG_PORT)
+    }
+
+    /// Where the server of streams listens.
+    #[must_use]
+    pub fn origin_stream(&self) -> SocketAddr {
+        SocketAddr::new(self.server, ORIGIN_STREAM_PORT)
     }
 
     /// Where every proxy serves a job.

@@ -40,7 +40,7 @@ pub struct ProxyCpu {
     pub background_share: f64,
     /// Of `core_busy_seconds`: what the hypervisor took away (resolution 10 ms).
     pub stolen_seconds: f64,
-    /// Of `busy_seconds`: what the kernel accounts to the proxy's processes (sampled, resolution 10 ms).
+    /// Of `busy_seconds`: what the kernel accounts to the proxy's processes ([`process_cpu_seconds`]).
     pub process_seconds: f64,
     /// Where the idle time is read from, and so the resolution.
     pub source: Source,

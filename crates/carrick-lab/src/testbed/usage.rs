@@ -49,18 +49,44 @@ pub fn foreign_cpu_seconds(testbed: &Testbed) -> Result<f64> {
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// CPU seconds that the processes in a namespace have used since they were started: the part of a proxy's CPU that is
-/// not packet work done for it in interrupts. Resolution 10 ms.
+/// CPU seconds that the processes in a namespace have used since they were started, user and system: the part of a
+/// proxy's CPU that is not packet work done for it elsewhere. Interrupts that hit it while it runs are in it, unless the
+/// kernel keeps account of them (`CONFIG_IRQ_TIME_ACCOUNTING`). In nanoseconds where `/proc/PID/task/TID/schedstat` is
+/// there (a thread that has ended takes its time with it), else in hundredths of a second.
 ///
 /// # Errors
 /// When the namespace is gone.
-#[expect(clippy::cast_precision_loss, reason = "clock ticks since boot")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "nanoseconds since the process was started"
+)]
 pub fn process_cpu_seconds(namespace: &Namespace) -> Result<f64> {
-    let usages = namespace
-        .processes()?
-        .into_iter()
-        .filter_map(|pid| parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
-    Ok(usages.map(|usage| usage.ticks).sum::<u64>() as f64 / TICKS_PER_SECOND)
+    let seconds = |pid| match scheduled_nanoseconds(pid) {
+        Some(nanoseconds) => Some(nanoseconds as f64 / 1e9),
+        None => {
+            let usage = parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+            Some(usage.ticks as f64 / TICKS_PER_SECOND)
+        }
+    };
+    Ok(namespace.processes()?.into_iter().filter_map(seconds).sum())
+}
+
+/// How long all threads of a process have been on a core. `None` if the kernel does not say.
+fn scheduled_nanoseconds(pid: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut sum = None;
+    for thread in threads.flatten() {
+        let said = fs::read_to_string(thread.path().join("schedstat")).ok();
+        if let Some(nanoseconds) = said.as_deref().and_then(parse_schedstat) {
+            *sum.get_or_insert(0) += nanoseconds;
+        }
+    }
+    sum
+}
+
+/// The first of three numbers (Documentation/scheduler/sched-stats.rst, `/proc/<pid>/schedstat`).
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::{Choice, Fault, Reason, Side};
 use std::task::Context;
 
 impl Transfer<'_> {
-    /// Gives the connections into the kernel's hands if the sender's queue is empty. Afterwards there is something new to be
-    /// polled for.
+    /// Gives the connections into the kernel's hands, with what waits in the sender's queue. Afterwards there is something new
+    /// to be polled for.
     pub(super) fn join(&mut self) -> Result<(), Fault> {
         let sockets = [self.from, self.to];
         let flows = &mut [&mut self.flow];
@@ -18,6 +18,7 @@ impl Transfer<'_> {
                 self.wants_kernel = false;
                 // What the kernel leaves to the process is copied.
                 self.flow.set_choice(Choice::Socket);
+                self.flow.set_burst_by_burst(false);
                 self.kernel = Some(Box::new(kernel));
             }
             Ok(None) => {}
@@ -31,6 +32,7 @@ impl Transfer<'_> {
     fn go_without_kernel(&mut self, because: Reason) {
         self.splicer.counters().reason(because).add(1);
         self.wants_kernel = false;
+        self.flow.set_burst_by_burst(false);
         self.flow.set_choice(Choice::Auto);
         self.flow.look_anyway();
     }

@@ -222,7 +222,7 @@ fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
         let counters = splicer.counters();
         assert!(counters.socket_bytes.get() > 40_000, "{counters:?}");
-        assert!(counters.pipe_bytes.get() > 8 << 20, "{counters:?}");
+        assert!(counters.pipe_bytes.get() > 1 << 20, "{counters:?}");
         assert_eq!(counters.socket_broken.get(), 0);
     });
 }

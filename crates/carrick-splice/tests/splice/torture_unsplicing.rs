@@ -323,6 +323,12 @@ async fn transfer_exact_counts(seed: u64) {
             (length as u64, 0)
         );
         at += length;
+        // What the kernel had of the next bytes comes back.
+        let surplus = &hand_over.surplus;
+        assert!(surplus.is_empty() || choice == Choice::Socket);
+        assert_same(surplus, &sent[at..at + surplus.len()], "surplus");
+        legs.to.write_all(surplus).await.unwrap();
+        at += surplus.len();
         // The next byte is in the sender's socket: as much as is read by hand is what comes next.
         let by_hand = random.magnitude(3000).min(sent.len() - at);
         let read = receive(&mut legs.from, by_hand).await;

@@ -71,8 +71,8 @@ impl Writer<'_, '_> {
             &declared::RELOADS,
             [([("result", "ok")], ok), ([("result", "failed")], failed)],
         )?;
-        let engines = state
-            .engines
+        let engines = state.engines.load();
+        let engines = engines
             .iter()
             .map(|engine| ([("engine", engine.name)], u64::from(engine.usable)));
         self.gauges(&declared::ENGINE_USABLE, engines)

@@ -5,8 +5,9 @@ mod chart;
 use crate::bench::memory::MemoryKind;
 use crate::bench::report::plot::chart::{Bar, Chart, Panel, Row, Value};
 use crate::bench::results::{Cell, Figure, Results};
-use crate::bench::targets::{judge, memory_bytes_max};
-use crate::bench::works::{WORKS, Work};
+use crate::bench::talk::Talk;
+use crate::bench::targets::{What, judge, memory_bytes_max};
+use crate::bench::works::{Load, WORKS, Work};
 use crate::peers::{Family, JUDGED, Job, PEERS, Peer};
 
 /// File names and their contents; jobs that were not measured have no file.
@@ -57,24 +58,33 @@ fn subtitle(results: &Results) -> String {
     };
     let partial = if results.complete { "" } else { " · PARTIAL" };
     format!(
-        "{runs} of {} s · one proxy thread · 16 connections · {} · Linux {}{partial}",
+        "{runs} of {} s · one proxy thread · 16 connections unless said otherwise · {} · Linux {}{partial}",
         settings.seconds, settings.congestion_control, results.machine.kernel
     )
 }
 
 fn work_row(results: &Results, work: &Work) -> Row {
+    let of_each = if work.is_stream() { "ms" } else { "µs" };
+    let each = match work.load {
+        Load::Get => "request",
+        Load::Talk(Talk::PingPong) => "round trip",
+        Load::Talk(Talk::Stream) => "GB",
+    };
     let panels = [
         (
             Figure::Rate,
-            "requests/s, all sharing two cores (more is better)",
+            format!(
+                "{}, all sharing two cores (more is better)",
+                work.rate_unit()
+            ),
         ),
         (
             Figure::Cpu,
-            "µs of the proxy machine's CPU per request (less is better)",
+            format!("{of_each} of the proxy machine's CPU per {each} (less is better)"),
         ),
     ]
     .map(|(figure, unit)| Panel {
-        unit: unit.to_owned(),
+        unit,
         bars: bars(|peer| results.cell(work.name, peer.name, figure)),
         target: target_value(results, work, figure),
     });
@@ -86,11 +96,20 @@ fn work_row(results: &Results, work: &Work) -> Row {
 
 /// The hardest of the bounds, as a value on the panel's axis.
 fn target_value(results: &Results, work: &Work, figure: Figure) -> Option<f64> {
-    let own = results.cell(work.name, JUDGED, figure).median()?;
-    let values = judge(results)
+    let wanted = match figure {
+        Figure::Rate => What::Rate,
+        Figure::Cpu => What::Cpu,
+    };
+    // Of works that judge two rows, carrick as users get it.
+    let verdicts: Vec<_> = judge(results)
         .into_iter()
-        .filter(|verdict| verdict.work == work.name && verdict.figure == figure)
-        .map(|verdict| verdict.factor * own / verdict.ratio);
+        .filter(|verdict| verdict.work == work.name && verdict.what == wanted)
+        .collect();
+    let of_judged = verdicts.iter().any(|verdict| verdict.own == JUDGED);
+    let values = verdicts
+        .iter()
+        .filter(|verdict| !of_judged || verdict.own == JUDGED)
+        .map(|verdict| verdict.factor * verdict.best);
     match figure {
         Figure::Rate => values.max_by(f64::total_cmp),
         Figure::Cpu => values.min_by(f64::total_cmp),

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Cell, Figure, Results};
-use crate::bench::targets::{Verdict, judge, memory_bytes_max};
-use crate::bench::works::{WORKS, Work};
+use crate::bench::targets::{Verdict, What, judge, memory_bytes_max};
+use crate::bench::works::{self, WORKS, Work};
 use crate::peers::{JUDGED, PEERS};
 
+/// What carrick's other engines are compared with.
+const COPY: &str = "carrick-copy";
 /// Above this, other programs have a say in the figures.
 const FOREIGN_CORES_MAX: f64 = 0.1;
 
@@ -99,10 +101,23 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "  {:<15} {:>10} {:>6} {:>9}   {:>8} {:>6} {:>9}   {:>8} {:>8}",
-        "", "requests/s", "+-", "carrick x", "CPU us", "+-", "carrick x", "p50 us", "p99 us"
+        "  {:<15} {:>10} {:>6} {:>9} {:>6}   {:>8} {:>6} {:>9} {:>6} {:>8}   {:>8} {:>8}",
+        "",
+        work.rate_unit(),
+        "+-",
+        "carrick x",
+        "x copy",
+        format!("CPU {}", work.cpu_unit()),
+        "+-",
+        "carrick x",
+        "x copy",
+        "process",
+        "p50 us",
+        "p99 us"
     );
     let own = |figure| results.cell(work.name, JUDGED, figure).median();
+    let copy = |figure| results.cell(work.name, COPY, figure).median();
+    let rate_decimals = if work.is_stream() { 2 } else { 0 };
     for peer in PEERS {
         let rate = results.cell(work.name, peer.name, Figure::Rate);
         let cpu = results.cell(work.name, peer.name, Figure::Cpu);
@@ -112,17 +127,28 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
         let latency = results.latency_us(work.name, peer.name);
         let latency_text =
             |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.0}"));
+        let process = results.process_cell(work.name, peer.name).median();
         let _ = writeln!(
             text,
-            "  {:<15} {} {:>9}   {} {:>9}   {:>8} {:>8}",
+            "  {:<15} {} {:>9} {:>6}   {} {:>9} {:>6} {:>8}   {:>8} {:>8}",
             peer.name,
-            figure_columns(&rate, 10, 0),
-            ratio(own(Figure::Rate), &rate),
+            figure_columns(&rate, 10, rate_decimals),
+            ratio(own(Figure::Rate), rate.median()),
+            ratio(rate.median(), copy(Figure::Rate)),
             figure_columns(&cpu, 8, 1),
-            ratio(own(Figure::Cpu), &cpu),
+            ratio(own(Figure::Cpu), cpu.median()),
+            ratio(cpu.median(), copy(Figure::Cpu)),
+            process.map_or_else(String::new, |value| format!("{value:.1}")),
             latency_text(latency.map(|(p50, _)| p50)),
             latency_text(latency.map(|(_, p99)| p99)),
         );
+        if let Some(share) = results.engine_share(work.name, peer.name) {
+            let percent = share * 100.0;
+            let _ = writeln!(
+                text,
+                "      its engine moved {percent:.1} % of the bytes in the median run, copying the rest"
+            );
+        }
         for cell in [&rate, &cpu] {
             if let Cell::Failed(fault) = cell {
                 let _ = writeln!(text, "      FAILED: {fault}");
@@ -149,21 +175,31 @@ fn figure_columns(cell: &Cell, width: usize, decimals: usize) -> String {
     }
 }
 
-fn ratio(own: Option<f64>, cell: &Cell) -> String {
-    match (own, cell.median()) {
-        (Some(own), Some(theirs)) if theirs > 0.0 => format!("{:.2}", own / theirs),
+fn ratio(one: Option<f64>, other: Option<f64>) -> String {
+    match (one, other) {
+        (Some(one), Some(other)) if other > 0.0 => format!("{:.2}", one / other),
         _ => String::new(),
     }
 }
 
 fn verdict_line(verdict: &Verdict) -> String {
-    let (what, sign) = match verdict.figure {
-        Figure::Rate => ("requests/s", ">="),
-        Figure::Cpu => ("CPU", "<="),
+    let (what, sign) = match verdict.what {
+        What::Rate => (
+            works::named(verdict.work).map_or("rate", |work| work.rate_unit()),
+            ">=",
+        ),
+        What::Cpu => ("CPU", "<="),
+        What::Process => ("CPU of the process", "<="),
+        What::Latency => ("median latency", "<="),
+    };
+    let of = if verdict.own == JUDGED {
+        String::new()
+    } else {
+        format!(" of {}", verdict.own)
     };
     let outcome = if verdict.met { "met" } else { "MISSED" };
     format!(
-        "target: {what} {sign} {:.2} x {}: {:.2} x, {outcome}",
+        "target: {what}{of} {sign} {:.2} x {}: {:.2} x, {outcome}",
         verdict.factor, verdict.best_peer, verdict.ratio
     )
 }
@@ -233,8 +269,9 @@ fn summary(results: &Results, verdicts: &[Verdict]) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     text.push_str(
-        "+-: the run farthest from the median. carrick x: carrick-auto's figure divided by this row's.\n\
-         CPU us: busy time of the proxy machine's core per request, packet work included.\n",
+        "+-: the run farthest from the median. carrick x: carrick-auto's figure divided by this row's. x copy: this row's\n\
+         divided by carrick-copy's. CPU: busy time of the proxy machine's core per request, round trip or GB, packet work\n\
+         included. process: of that, what the proxy's processes were on the core for.\n",
     );
     text
 }

@@ -31,6 +31,7 @@ pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
             sampled_seconds: 0.0,
         }),
         process_seconds: None,
+        engine_share: None,
         foreign_cores: None,
         connections: None,
         fault: None,
@@ -71,14 +72,14 @@ fn each_peer_is_taken_in_its_best_mode() {
     let verdicts = judge(&results);
     let summary: Vec<_> = verdicts
         .iter()
-        .map(|verdict| (verdict.best_peer, verdict.figure, verdict.met))
+        .map(|verdict| (verdict.best_peer, verdict.what, verdict.met))
         .collect();
     assert_eq!(
         summary,
         [
-            ("haproxy-splice", Figure::Rate, false),
-            ("nginx", Figure::Rate, true),
-            ("haproxy-splice", Figure::Cpu, true)
+            ("haproxy-splice", What::Rate, false),
+            ("nginx", What::Rate, true),
+            ("haproxy-splice", What::Cpu, true)
         ]
     );
     assert!((verdicts[0].ratio - 4000.0 / 4500.0).abs() < 1e-9);
@@ -106,4 +107,56 @@ fn every_target_names_a_work_that_runs_by_default() {
             target.work
         );
     }
+}
+
+#[test]
+fn the_socket_engine_is_judged_by_its_own_row() {
+    let of = |peer, figure, value, process_seconds, p50| {
+        let mut run = run("ping-64", peer, figure, value);
+        run.process_seconds = Some(process_seconds);
+        if let Some(measured) = &mut run.measured {
+            measured.latency_us.p50 = p50;
+            measured.latency_us.p99 = p50;
+        }
+        run
+    };
+    let results = results(vec![
+        of("carrick-copy", Figure::Rate, 10_000.0, 0.0, 80.0),
+        of("carrick-socket", Figure::Rate, 16_000.0, 0.0, 90.0),
+        of("carrick-copy", Figure::Cpu, 20.0, 10.0, 80.0),
+        of("carrick-socket", Figure::Cpu, 12.0, 0.4, 50.0),
+        // Not asked about.
+        of(JUDGED, Figure::Rate, 5_000.0, 0.0, 80.0),
+    ]);
+    let summary: Vec<_> = judge(&results)
+        .iter()
+        .map(|verdict| (verdict.own, verdict.what, verdict.met))
+        .collect();
+    assert_eq!(
+        summary,
+        [
+            ("carrick-socket", What::Rate, true),
+            ("carrick-socket", What::Latency, false),
+            ("carrick-socket", What::Process, true),
+        ]
+    );
+}
+
+#[test]
+fn streams_are_counted_in_bytes() {
+    let of = |figure, bytes, busy_seconds| {
+        let mut run = run("bulk-1", "carrick-pipe", figure, busy_seconds);
+        if let Some(measured) = &mut run.measured {
+            measured.bytes = bytes;
+            measured.requests = bytes >> 20;
+        }
+        run
+    };
+    let rate = of(Figure::Rate, 1_250_000_000, 0.0);
+    assert_eq!(rate.value(), Some(10.0), "Gbit/s");
+    let mut cpu = of(Figure::Cpu, 2_000_000_000, 0.5);
+    assert_eq!(cpu.value(), Some(250.0), "ms/GB");
+    cpu.process_seconds = Some(0.1);
+    assert_eq!(cpu.process_value(), Some(50.0), "ms/GB");
+    assert_eq!(rate.process_value(), None);
 }

@@ -232,6 +232,7 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
         used.extend(match &check.test {
             Test::Rises { of } | Test::Falls { of } | Test::Within { of, .. } => vec![of],
             Test::Below { of, than, .. } => vec![of, than],
+            Test::BestAtLeast { of, .. } => of.iter().collect(),
         });
     }
     for series in used {

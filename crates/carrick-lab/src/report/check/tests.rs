@@ -74,6 +74,39 @@ fn within_bounds() {
     assert_eq!(judged(within(0.0, 89.0)).verdict, Verdict::Differ);
 }
 
+fn best_at_least(of: &[&str], min: f64, from: f64) -> Judged {
+    judged(Test::BestAtLeast {
+        of: of.iter().map(|name| (*name).to_owned()).collect(),
+        min,
+        from,
+    })
+}
+
+#[test]
+fn the_best_of_several_from_a_place_on() {
+    let both = ["carrick-copy", "carrick-pipe"];
+    let all = best_at_least(&both, 30.0, 0.0);
+    assert_eq!(all.verdict, Verdict::Agree, "{}", all.evidence);
+    // At 1 KB, copy has 30; from 100 KB on it has 90, which is the best.
+    assert_eq!(best_at_least(&both, 40.0, 0.0).verdict, Verdict::Differ);
+    let large = best_at_least(&both, 90.0, 102_400.0);
+    assert_eq!(large.verdict, Verdict::Agree, "{}", large.evidence);
+    assert_eq!(large.evidence, "90 µs at 100 KB by carrick copy");
+    // One that waits does not count, and is told of.
+    let with_waiting = best_at_least(&["carrick-socket", "carrick-copy"], 90.0, 102_400.0);
+    assert_eq!(with_waiting.verdict, Verdict::Agree);
+    assert!(
+        with_waiting.evidence.contains("only on the points"),
+        "{}",
+        with_waiting.evidence
+    );
+    assert_eq!(
+        best_at_least(&["carrick-socket"], 1.0, 0.0).verdict,
+        Verdict::Waits
+    );
+    assert_eq!(best_at_least(&both, 1.0, 1e9).verdict, Verdict::Unknown);
+}
+
 #[test]
 fn what_waits_is_neither_agreement_nor_difference() {
     for test in [

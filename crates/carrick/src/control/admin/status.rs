@@ -2,6 +2,7 @@
 use super::splices::{self, Splices};
 use crate::config::plan::{ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
+use crate::privileges::Standing;
 use crate::telemetry::metrics::{Job, Limit, WorkerMetrics};
 use crate::upstreams::{ServerState, UpstreamState};
 use carrick_splice::Reason;
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 /// Writes the state as it is now.
 pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
     let running = state.running.load();
+    let engines = state.engines.load();
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
@@ -30,7 +32,8 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .iter()
             .map(|listener| Listener::of(listener))
             .collect(),
-        engines: &state.engines,
+        engines: &engines,
+        process: &state.standing,
         workers: state
             .workers
             .iter()
@@ -63,6 +66,7 @@ struct Status<'a> {
     admin: Option<String>,
     listeners: Vec<Listener>,
     engines: &'a [EngineStatus],
+    process: &'a Standing,
     workers: Vec<Worker>,
     upstreams: Vec<Upstream<'a>>,
     limits: BTreeMap<&'static str, LimitUse>,

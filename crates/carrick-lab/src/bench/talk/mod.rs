@@ -1,0 +1,100 @@
+//! Load without HTTP, through tunnels: a message back and forth, or a stream. This program again, at both ends.
+
+pub mod client;
+pub mod server;
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+
+use crate::bench::wrk::Measured;
+use crate::testbed::Testbed;
+use crate::testbed::service::Service;
+
+/// What the server prints when it serves.
+pub const READY: &str = "ready";
+/// How long that may take.
+const READY_TIMEOUT: Duration = Duration::from_secs(15);
+/// How much longer than asked the client may take, patience with a proxy that comes up included.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What is said on each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Talk {
+    /// A message there and back, and then the next one.
+    PingPong,
+    /// The server sends, without end.
+    Stream,
+}
+
+impl Talk {
+    /// As an argument of the hidden subcommands.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PingPong => "ping-pong",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// Starts the far end in the server's namespace, and waits until it serves.
+///
+/// # Errors
+/// When it does not start: with what it said.
+pub async fn start_server(testbed: &Testbed, talk: Talk, listen: SocketAddr) -> Result<Service> {
+    let mut command = testbed.this_program(&testbed.server)?;
+    command.args(["talk-server", "--talk", talk.name()]);
+    command.args(["--listen", &listen.to_string()]);
+    let log = testbed
+        .directory()
+        .join(format!("talk-{}.log", talk.name()));
+    let name = format!("the server of {}s", talk.name());
+    let mut service = Service::start(&name, command, &testbed.server, log, false)?;
+    service.wait_for_line(READY, READY_TIMEOUT).await?;
+    Ok(service)
+}
+
+/// What the client is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// What is said.
+    pub talk: Talk,
+    /// `ADDRESS:PORT`, of a proxy or of the server.
+    pub connect: &'a str,
+    /// On so many connections at a time.
+    pub connections: usize,
+    /// The length of each message; a stream has none.
+    pub message_bytes: usize,
+    /// For so long; at least one message, or one read, on each connection.
+    pub time: Duration,
+}
+
+/// Runs the client in the client's namespace.
+///
+/// # Errors
+/// When it cannot connect, a connection fails, or other bytes come back than were sent.
+pub async fn run(testbed: &Testbed, wish: &Wish<'_>) -> Result<Measured> {
+    let mut command = testbed.this_program(&testbed.client)?;
+    command
+        .args(["talk-client", "--talk", wish.talk.name()])
+        .args(["--connect", wish.connect])
+        .args(["--connections", &wish.connections.to_string()])
+        .args(["--message-bytes", &wish.message_bytes.to_string()])
+        .args(["--milliseconds", &wish.time.as_millis().to_string()])
+        .stdin(Stdio::null());
+    let output = tokio::time::timeout(wish.time + GRACE, command.output())
+        .await
+        .with_context(|| format!("the client of {}s did not end in time", wish.talk.name()))?
+        .context("cannot run the client")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("the client's result cannot be read")
+}
+
+#[cfg(test)]
+mod tests;
