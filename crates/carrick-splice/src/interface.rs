@@ -15,9 +15,9 @@
 //!
 //! | papers | here | what differs, and why |
 //! |---|---|---|
-//! | `splice(A, B)`, both ways (Rosu 2002, Figure 2, `ProcessCONNECT`) | [`Splicer::exchange`]`(&a, &b, order)`, then [`Exchange::run`] | Nothing moves before `run`. The sockets stay the caller's: closing them is not left to the kernel. |
+//! | `splice(A, B)`, both ways (Rosu 2002, Figure 2, `ProcessCONNECT`) | [`Splicer::exchange`]`(a, b, order)`, then [`Exchange::run`] | Nothing moves before `run`. The sockets are lent or given for good ([`Leg`]): given ones nobody is woken for while the kernel does the work. Closing them is not left to the kernel. |
 //! | `splice`, one way (`ProcessGET`: the response, once its head was read) | [`Splicer::transfer`]`(&from, &to, order)`, then [`Transfer::run`] | The head that was read and rewritten goes in [`Order::prefix`], so that it leaves in the same segments as the body. |
-//! | one way, in the kernel | [`Choice::Socket`] in an [`Order`] | Not in this version: such a transfer chooses as [`Choice::Auto`] does, and [`Reason::SocketBothWaysOnly`] is counted. |
+//! | one way, in the kernel | [`Choice::Socket`] in an [`Order`] | The first burst goes through the process, with the prefix; the kernel hands on the rest. The end is exact: a piece with the end inside is cut by the process, and what the kernel had of the bytes behind it comes back ([`HandOver::surplus`]). |
 //! | `unsplice` | [`Exchange::unsplice`], [`Transfer::unsplice`] | Works at any moment, also before the end: drop the future that `run` returned, call `unsplice`. It gives a [`HandOver`]: the count, and what was taken from the sender and not written to the receiver. So the connections are exact; the papers do not say what becomes of such bytes. |
 //! | packets that wait in A's receive queue are forwarded within the call `splice` ("for small files, splicing might complete at this time") | the first poll of `run` | The same: what is there is relayed at once, and a short body is done without waiting. |
 //! | the data path runs in interrupts (Rosu 2002) | [`Choice::Socket`]: BPF in the kernel, by [`SocketService::load`] | The process does no work while bytes fit into the receiver's send buffer. The other engines move bytes when the future is polled, so in turn with everything else of the thread. |

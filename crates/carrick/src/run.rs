@@ -3,7 +3,7 @@
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
 use crate::config;
-use crate::config::plan::{Mode, Plan};
+use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{SignalOrder, Signals};
 use crate::privileges::{self, GivenUp};
@@ -13,8 +13,8 @@ use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
 use crate::worker::{self, Bound, Orders, WorkerParts};
+use carrick_splice::SocketService;
 use carrick_splice::probe::{Feature, probe_but_socket};
-use carrick_splice::{SPLICES_MAX, SocketService};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -228,9 +228,11 @@ impl Program {
             );
             plan.workers = before.plan.workers;
         }
-        let (pipes, names) = (plan.limits.pipes, plan.limits.dns_cache);
-        if (pipes, names) != (before.plan.limits.pipes, before.plan.limits.dns_cache) {
-            tracing::warn!("[limits] pipes and dns_cache reach the workers only with a restart");
+        let at_start = |limits: &Limits| (limits.pipes, limits.splices, limits.dns_cache);
+        if at_start(&plan.limits) != at_start(&before.plan.limits) {
+            tracing::warn!(
+                "[limits] pipes, splices and dns_cache reach the workers only with a restart"
+            );
         }
         if plan.account != before.plan.account {
             tracing::warn!(
@@ -320,13 +322,13 @@ impl Program {
     }
 }
 
-/// Loads the socket engine if the plan asks for it.
+/// Loads the socket engine if the plan has a use for it.
 fn socket_feature(plan: &Plan, socket: &SocketService) -> Feature {
-    let usable = if !plan.wants_socket_engine() && !socket.is_loaded() {
-        Err("nothing in the configuration asks for it".to_owned())
+    let usable = if !plan.may_use_socket_engine() && !socket.is_loaded() {
+        Err("the configuration has no use for it".to_owned())
     } else {
         socket
-            .load(SPLICES_MAX)
+            .load(plan.limits.splices)
             .map(|()| "its self-test passed".to_owned())
             .map_err(|because| because.to_string())
     };

@@ -45,6 +45,7 @@ impl Plan {
                 log_queue: 8192,
                 dns_cache: 10_000,
                 pipes: 1024,
+                splices: 16_384,
             },
             timeouts: Timeouts {
                 head: Duration::from_secs(10),

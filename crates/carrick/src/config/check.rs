@@ -158,6 +158,7 @@ fn limits(file: &File) -> Limits {
         log_queue: narrow(written.log_queue, usize::MAX),
         dns_cache: narrow(written.dns_cache, usize::MAX),
         pipes: narrow(written.pipes, usize::MAX),
+        splices: narrow(written.splices, u32::MAX),
     }
 }
 

@@ -56,6 +56,7 @@ pub struct Limits {
     pub log_queue: u64,
     pub dns_cache: u64,
     pub pipes: u64,
+    pub splices: u64,
 }
 
 /// `[timeouts]`, with defaults.
@@ -193,6 +194,7 @@ impl Limits {
             log_queue: table.number("log_queue", problems),
             dns_cache: table.number("dns_cache", problems),
             pipes: table.number("pipes", problems),
+            splices: table.number("splices", problems),
         }
     }
 }

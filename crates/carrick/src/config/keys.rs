@@ -189,7 +189,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels; HTTP bodies as with `auto`); `auto` chooses for each transfer between `copy` and `pipe`",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
     }],
 };
 
@@ -314,6 +314,15 @@ pub static LIMITS: Table = Table {
                 default: 1024,
             },
             about: "Most pipes of the `pipe` engine per worker, two descriptors each; beyond, bytes are copied",
+        },
+        Key {
+            name: "splices",
+            form: Form::Number {
+                min: 1,
+                max: 1_000_000,
+                default: 16_384,
+            },
+            about: "Most connections that the kernel relays by the `socket` engine at a time, half a kilobyte of its memory each; further ones go through the process",
         },
     ],
 };

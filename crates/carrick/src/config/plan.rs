@@ -62,6 +62,8 @@ pub struct Limits {
     pub dns_cache: usize,
     /// Most pipes per worker.
     pub pipes: usize,
+    /// Most splices in the kernel, over all workers.
+    pub splices: u32,
 }
 
 /// `[timeouts]`
@@ -134,13 +136,23 @@ impl Plan {
             .any(|address| (1..port).contains(&address.port()))
     }
 
-    /// Whether anything asks for the socket engine.
+    /// Whether anything asks for the socket engine by name.
     #[must_use]
     pub fn wants_socket_engine(&self) -> bool {
+        self.has_engine(|engine| engine == Choice::Socket)
+    }
+
+    /// Whether anything would use the socket engine if it were there.
+    #[must_use]
+    pub fn may_use_socket_engine(&self) -> bool {
+        self.has_engine(|engine| matches!(engine, Choice::Socket | Choice::Auto))
+    }
+
+    fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         self.listeners.iter().any(|listener| match &listener.mode {
-            Mode::Forward(forward) => forward.engine == Choice::Socket,
+            Mode::Forward(forward) => is_wanted(forward.engine),
             Mode::Switch(routes) | Mode::Tunnel(routes) => {
-                routes.iter().any(|route| route.engine == Choice::Socket)
+                routes.iter().any(|route| is_wanted(route.engine))
             }
         })
     }

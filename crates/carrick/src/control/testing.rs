@@ -36,6 +36,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             log_queue: 500,
             dns_cache: 200,
             pipes: 64,
+            splices: 64,
         },
         timeouts: Timeouts {
             head: second,
