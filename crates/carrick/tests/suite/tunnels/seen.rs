@@ -89,8 +89,9 @@ fn it_is_seen_after_privileges_were_given_up() {
 }
 
 fn see_what_the_kernel_moves(tables: &str) {
-    let (carrick, server, _place) =
-        tunnel_with(&format!("{tables}[splice]\nengine = \"socket\"\n"));
+    let (carrick, server, _place) = tunnel_with(&format!(
+        "{tables}[limits]\nsplices = 20\n[splice]\nengine = \"socket\"\n"
+    ));
     if !has_socket_engine(&carrick, "what_the_kernel_moves_is_seen_while_it_moves") {
         return;
     }
@@ -129,7 +130,8 @@ fn see_what_the_kernel_moves(tables: &str) {
     let of_socket = &["engine=\"socket\""];
     assert_eq!(carrick.metric("carrick_tunnels_by_engine", of_socket), 1.0);
     assert_eq!(carrick.metric("carrick_socket_splices", &[]), 1.0);
-    assert_eq!(carrick.metric("carrick_limit", &["socket_splices"]), 8192.0);
+    assert_eq!(carrick.metric("carrick_limit", &["socket_splices"]), 20.0);
+    assert_eq!(carrick.status()["splices"]["limit"], 20);
     let forwarded = carrick.metric("carrick_socket_splice_bytes", &["client_to_upstream"]);
     assert!(forwarded >= 8.0 * 100.0, "{forwarded}");
     assert!(carrick.metric("carrick_socket_rtt_seconds", &["leg=\"client\""]) > 0.0);
