@@ -199,6 +199,11 @@ impl Kernel {
         flow.set_forwarded_bytes(way.forwarded_before + forwarded);
     }
 
+    /// Bytes from this side that the kernel had handed on when it got a part in it.
+    pub(crate) fn forwarded_before(&self, side: usize) -> u64 {
+        self.ways[side].forwarded_before
+    }
+
     /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
     pub(crate) fn allow(&mut self, side: usize) -> bool {
         if self.joint.is_whole() && !self.joint.is_redirecting(side) {

@@ -123,6 +123,8 @@ impl Joint {
         way.clear();
         way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
         way.set_only_receives();
+        // Nothing comes the other way. Whoever looks sees that, and not what was there before.
+        self.way(1).clear();
         way.set_redirecting(true);
         let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
         self.engine
