@@ -1,6 +1,7 @@
 //! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
 
 use super::shared::Direction;
+use super::shelter::Shelter;
 use super::{SocketEngine, filter, tcp_info};
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
@@ -305,6 +306,35 @@ impl Joint {
         &mut self,
         side: usize,
         socket: &TcpStream,
+        take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let fault = |source| Fault {
+            side: Side::From,
+            call: "socket",
+            source,
+        };
+        let engine = Arc::clone(&self.engine);
+        let mut shelter = engine
+            .shelter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        shelter.make_clean(&engine.sockets).map_err(fault)?;
+        let outcome = self.take_out_by(&mut shelter, side, socket, take_all);
+        if outcome.is_err() {
+            // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
+            self.way(side).leave_shelter();
+            let _ = tcp_info::set_receive_low_water(socket, 1);
+            self.remove(side);
+            shelter.soil();
+        }
+        outcome
+    }
+
+    fn take_out_by(
+        &mut self,
+        shelter: &mut Shelter,
+        side: usize,
+        socket: &TcpStream,
         mut take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Vec<u8>, Fault> {
         let fault = |source| Fault {
@@ -313,11 +343,9 @@ impl Joint {
             source,
         };
         let engine = Arc::clone(&self.engine);
-        let mut shelter = engine
-            .shelter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         self.set_redirecting(side, false);
+        // Most of it, so that the shelter is needed for a moment only.
+        take_all(self)?;
         self.way(side).set_shelter(2 * engine.splices_max);
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         // What is left to the process does not grow any more.
@@ -345,7 +373,7 @@ impl Joint {
         if is_filtered {
             filter::detach(socket).map_err(fault)?;
         }
-        // Whatever rests in the queue is announced by this.
+        // Whatever rests in the queue is announced by this. And it takes the lock: what was put into the shelter is counted.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         let sheltered = shelter
             .take(self.way(side).sheltered_bytes())
