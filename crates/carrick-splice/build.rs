@@ -5,31 +5,51 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, ffi::OsString};
 
-const SOURCE: &str = "bpf/socket.bpf.c";
+/// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
+const PROGRAMS: [&str; 2] = ["socket", "live"];
+
+/// What the programs include.
+const HEADERS: [&str; 2] = ["bpf/socket.h", "bpf/live.h"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for file in [SOURCE, "bpf/socket.h"] {
+    for file in HEADERS {
         println!("cargo:rerun-if-changed={file}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    if Command::new(&clang).arg("--version").output().is_err() {
+    let Ok(version) = Command::new(&clang).arg("--version").output() else {
         return Err(format!(
             "{} is needed to compile the BPF programs (Debian package clang; `make build` installs it, CLANG=... names another one)",
             clang.display()
         )
         .into());
-    }
+    };
+    let version = String::from_utf8_lossy(&version.stdout);
+    println!(
+        "cargo:rustc-env=CARRICK_CLANG={}",
+        version.lines().next().unwrap_or_default()
+    );
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let mut arguments: Vec<OsString> = ["-Wall", "-Werror", "-mcpu=v3"].map(OsString::from).into();
     // Debian keeps asm/types.h with the architecture; clang does not look there when it compiles for BPF.
     let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
     arguments.push(format!("-I/usr/include/{architecture}-linux-gnu").into());
-    SkeletonBuilder::new()
-        .source(SOURCE)
-        .clang(clang)
-        .clang_args(arguments)
-        .build_and_generate(out.join("socket.skel.rs"))
-        .map_err(|error| format!("{SOURCE}: {error:#}"))?;
+    let mut objects = String::new();
+    for program in PROGRAMS {
+        let source = format!("bpf/{program}.bpf.c");
+        println!("cargo:rerun-if-changed={source}");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(out.join(format!("{program}.o")))
+            .clang(&clang)
+            .clang_args(&arguments)
+            .build_and_generate(out.join(format!("{program}.skel.rs")))
+            .map_err(|error| format!("{source}: {error:#}"))?;
+        objects += &format!(
+            "(\"{program}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{program}.o\"))),\n"
+        );
+    }
+    // So that the programs can also be loaded to see what that costs (`verifier`).
+    std::fs::write(out.join("objects.rs"), format!("&[\n{objects}]\n"))?;
     Ok(())
 }

@@ -13,4 +13,5 @@ pub mod peers;
 pub mod report;
 pub mod statistics;
 pub mod testbed;
+pub mod torture;
 pub mod wan;

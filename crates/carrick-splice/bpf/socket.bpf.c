@@ -15,6 +15,17 @@ char _license[] SEC("license") = "GPL";
 // Pieces that may wait for the receiver's TCP: they bound the memory that many tiny pieces take.
 #define PIECES_MAX 64
 
+// In a TCP header (RFC 9293 section 3.1): where the flags are, and the one that ends the stream.
+#define TCP_FLAGS_OFFSET 13
+#define TCP_FIN 1
+
+// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece.
+#define CUT_BYTES_MAX 0xfff
+#define CUTS_MAX 17
+
+// What a socket filter says to keep a packet whole.
+#define WHOLE -1
+
 // The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
 struct sock {
 	int sk_wmem_queued;
@@ -32,8 +43,17 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_acked;
+	__u32 copied_seq;
 	__u32 snd_una;
 	__u32 write_seq;
+} __attribute__((preserve_access_index));
+
+struct tcp_skb_cb {
+	__u32 seq;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	char cb[48];
 } __attribute__((preserve_access_index));
 
 // The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of all three when it loads them.
@@ -43,6 +63,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } sockets SEC(".maps");
+
+// The receivers of splices one way, at the place of the sender's peer. There is no program here: what they receive stays theirs.
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} receivers SEC(".maps");
 
 // The cookie of a socket, and its place in `sockets` and `directions`.
 struct {
@@ -59,6 +87,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct direction);
 } directions SEC(".maps");
+
+// Directions whose process sleeps and has been left something. Each is named once for each time that it goes to sleep; so this is
+// room for all. The process sets the size.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
 
 // Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
 // read. Only then is the backlog short, and nothing that is queued behind it stands still.
@@ -92,19 +127,78 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
+// Sees to it that the piece begins where the last one ended: what is sent again together with new bytes is queued whole, and so
+// is what has been read in part; but tcp_read_skb knows no offset. False if that cannot be had, and the splice is broken.
+static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *way)
+{
+	struct tcp_skb_cb *control = (void *)&((struct sk_buff *)skb)->cb;
+	struct tcp_sock *sender = 0;
+	__u32 seq, repeated, part;
+
+	if (bpf_probe_read_kernel(&seq, sizeof(seq), &control->seq))
+		goto broken;
+	if (!way->is_begun) {
+		if (skb->sk)
+			sender = bpf_skc_to_tcp_sock(skb->sk);
+		if (!sender)
+			goto broken;
+		way->next_seq = sender->copied_seq;
+		way->is_begun = 1;
+	}
+	repeated = way->next_seq - seq;
+	if (repeated) {
+		// Also if it is "negative": then bytes are missing.
+		if (repeated >= skb->len)
+			goto broken;
+		for (int i = 0; i < CUTS_MAX && repeated; i++) {
+			part = repeated < CUT_BYTES_MAX ? repeated : CUT_BYTES_MAX;
+			if (bpf_skb_adjust_room(skb, -(__s32)part, 0, 0))
+				goto broken;
+			repeated -= part;
+		}
+		if (repeated)
+			goto broken;
+	}
+	way->next_seq += skb->len;
+	return 1;
+broken:
+	way->gap = 1;
+	return 0;
+}
+
+// Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
+static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
+{
+	struct direction *other;
+	__u64 answered;
+
+	if (!way->run_bytes_max)
+		return 0;
+	other = bpf_map_lookup_elem(&directions, &peer);
+	if (!other)
+		return 0;
+	answered = *(volatile __u64 *)&other->forwarded_bytes;
+	if (answered != way->run_answered) {
+		way->run_answered = answered;
+		way->run_start = way->forwarded_bytes;
+	}
+	return way->forwarded_bytes - way->run_start + bytes > way->run_bytes_max;
+}
+
 SEC("sk_skb/stream_verdict")
 int splice_verdict(struct __sk_buff *skb)
 {
-	__u64 cookie, bytes = skb->len;
+	__u64 cookie, bytes;
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
-	__u32 *place, own, peer, shelter;
+	__u32 *place, own, peer, shelter, only_receives, wake;
 	int fits = 0;
+	long redirected;
 
 	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
 	// connection (sk_psock_backlog takes a piece of no length for an error).
-	if (!bytes)
+	if (!skb->len)
 		return SK_DROP;
 	cookie = bpf_get_socket_cookie(skb);
 	place = bpf_map_lookup_elem(&places, &cookie);
@@ -115,6 +209,9 @@ int splice_verdict(struct __sk_buff *skb)
 	way = bpf_map_lookup_elem(&directions, &own);
 	if (!way)
 		return SK_PASS;
+	if (!begins_anew(skb, way))
+		return SK_DROP;
+	bytes = skb->len;
 	// The process takes this socket out of the map, with which everything is lost that waits here.
 	shelter = *(volatile __u32 *)&way->shelter;
 	if (shelter && bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) == SK_PASS) {
@@ -125,21 +222,54 @@ int splice_verdict(struct __sk_buff *skb)
 	if (!*(volatile __u32 *)&way->redirecting ||
 	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)
 		goto pass;
-	receiver = bpf_map_lookup_elem(&sockets, &peer);
+	// A piece with the end inside is cut by the process.
+	if (way->forwarded_bytes + way->passed_bytes + bytes > way->bytes_max)
+		goto pass;
+	if (is_bulk(way, peer, bytes))
+		goto pass;
+	only_receives = way->only_receives;
+	if (only_receives)
+		receiver = bpf_map_lookup_elem(&receivers, &peer);
+	else
+		receiver = bpf_map_lookup_elem(&sockets, &peer);
 	if (!receiver)
 		goto pass;
 	tcp = bpf_skc_to_tcp_sock(receiver);
 	if (tcp)
 		fits = has_room(way, tcp, bytes);
 	bpf_sk_release(receiver);
-	if (!fits || bpf_sk_redirect_map(skb, &sockets, peer, 0) != SK_PASS)
+	if (!fits)
+		goto pass;
+	if (only_receives)
+		redirected = bpf_sk_redirect_map(skb, &receivers, peer, 0);
+	else
+		redirected = bpf_sk_redirect_map(skb, &sockets, peer, 0);
+	if (redirected != SK_PASS)
 		goto pass;
 	way->forwarded_bytes += bytes;
 	way->forwarded_pieces += 1;
 	way->pieces_since += 1;
 	return SK_PASS;
 pass:
-	way->passed_bytes += bytes;
 	way->passed_pieces += 1;
+	// With a barrier: either this sees that the process is about to sleep, or the process sees these bytes.
+	__sync_fetch_and_add(&way->passed_bytes, bytes);
+	wake = *(volatile __u32 *)&way->wake;
+	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
+		way->told = wake;
 	return SK_PASS;
+}
+
+// Attached to a socket for the moment in which it leaves the map. With a high low-water mark what arrives rests in its queue
+// and the verdict program is not asked, but for an end of stream (tcp_data_ready, SOCK_DONE): what comes with that would be lost
+// if it came just when the socket's state in the map is unlinked. So it does not come: its sender sends it again.
+SEC("socket")
+int hold_end(struct __sk_buff *skb)
+{
+	__u8 flags;
+
+	// The filter of a TCP socket sees the segment from its TCP header on.
+	if (bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags)))
+		return WHOLE;
+	return flags & TCP_FIN ? 0 : WHOLE;
 }

@@ -13,15 +13,24 @@ struct direction {
 	__u32 pieces_before; /* pieces forwarded before the mark that the receiver may not have taken */
 	__u32 pieces_since;  /* pieces forwarded since the mark */
 	__u64 sheltered_bytes; /* redirected to the shelter */
-	__u64 kernel_reserved[1];
+	__u32 told;          /* the value of wake for which the process was woken */
+	__u32 gap;           /* if not 0: bytes were lost, and the splice is broken */
+	__u64 run_start;       /* forwarded_bytes when the present run began: since then nothing came the other way */
+	__u64 run_answered;    /* forwarded_bytes of the other direction at that time */
+	__u32 next_seq;        /* sequence number of the next byte from the sender */
+	__u32 is_begun;        /* whether next_seq is known */
 
 	/* Written by the process. */
 	__u64 relayed_bytes;   /* of passed_bytes: what the process has written to the receiver */
 	__u64 receiver_base;   /* what the receiver's TCP had been given when the splice began */
 	__u64 backlog_max;     /* bytes that may wait for the receiver's TCP */
+	__u64 bytes_max;       /* forwarded_bytes and passed_bytes together do not go beyond by forwarding */
+	__u64 run_bytes_max;   /* if not 0: a longer run is left to the process */
 	__u32 redirecting;     /* 0: everything goes to the process */
 	__u32 shelter;         /* if not 0: everything goes to the socket at this place, less one */
-	__u32 process_reserved[8];
+	__u32 only_receives;   /* not 0: the receiver is in the map `receivers` */
+	__u32 wake;            /* if not 0: wake the process when something is left to it; another number each time */
+
 };
 
 #endif

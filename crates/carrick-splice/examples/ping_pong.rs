@@ -99,7 +99,7 @@ fn relay(
             choice,
             ..ExchangeOrder::default()
         };
-        splicer.exchange(&near, &far, order).run().await;
+        splicer.exchange(near, far, order).run().await;
         std::io::Result::Ok(())
     })?;
     Ok(cpu_time() - before)

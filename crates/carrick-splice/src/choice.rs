@@ -29,8 +29,8 @@ pub enum Choice {
     Copy,
     /// [`Engine::Pipe`](crate::Engine::Pipe) wherever a pipe can be had.
     Pipe,
-    /// [`Engine::Socket`](crate::Engine::Socket) for exchanges, where it is loaded and the kernel takes the connections;
-    /// otherwise, and for transfers one way, as `Auto`.
+    /// [`Engine::Socket`](crate::Engine::Socket), where it is loaded and the kernel takes the connections; otherwise, and for
+    /// transfers with a local copy, as `Auto`.
     Socket,
 }
 
@@ -73,10 +73,14 @@ pub enum Reason {
     LocalCopy,
     /// A pipe was wanted and not to be had: copying.
     PipesExhausted,
+    /// Small messages go back and forth: on in the kernel.
+    Chatter,
+    /// More came, or there was less room, than the kernel is good for: back to the process.
+    Bulk,
     /// The socket engine was asked for and is not loaded.
     SocketUnavailable,
-    /// The socket engine was asked for a transfer one way, which it does not do.
-    SocketBothWaysOnly,
+    /// The socket engine was asked for a transfer with a local copy, which it does not make.
+    SocketLocalCopy,
     /// As many splices as can be are in the kernel.
     SocketFull,
     /// The kernel did not take a connection, mostly because it is half closed already.
@@ -85,7 +89,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their declaration.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 14] = [
         Reason::Forced,
         Reason::SmallBody,
         Reason::LargeBody,
@@ -94,8 +98,10 @@ impl Reason {
         Reason::BurstSmall,
         Reason::LocalCopy,
         Reason::PipesExhausted,
+        Reason::Chatter,
+        Reason::Bulk,
         Reason::SocketUnavailable,
-        Reason::SocketBothWaysOnly,
+        Reason::SocketLocalCopy,
         Reason::SocketFull,
         Reason::SocketRefused,
     ];
@@ -112,8 +118,10 @@ impl Reason {
             Reason::BurstSmall => "burst_small",
             Reason::LocalCopy => "local_copy",
             Reason::PipesExhausted => "pipes_exhausted",
+            Reason::Chatter => "chatter",
+            Reason::Bulk => "bulk",
             Reason::SocketUnavailable => "socket_unavailable",
-            Reason::SocketBothWaysOnly => "socket_both_ways_only",
+            Reason::SocketLocalCopy => "socket_local_copy",
             Reason::SocketFull => "socket_full",
             Reason::SocketRefused => "socket_refused",
         }

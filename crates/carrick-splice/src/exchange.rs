@@ -1,13 +1,16 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
+mod chatter;
 mod joining;
-mod kernel;
+mod sleeping;
 
 use crate::flow::{Ends, Flow, Step};
+use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
-use crate::{Choice, End, Engine, Fault, HandOver, Reason, Side, Splicer};
-use kernel::Kernel;
+use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
+use chatter::Chatter;
+use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -66,8 +69,11 @@ pub enum ExchangeEnd {
 /// A transfer both ways, made by [`Splicer::exchange`].
 pub struct Exchange<'a> {
     splicer: Splicer,
-    a: &'a TcpStream,
-    b: &'a TcpStream,
+    /// `a` and `b`, as long as tokio has them.
+    legs: Option<[Leg<'a>; 2]>,
+    /// The same, while the process sleeps.
+    parked: Option<Parked>,
+    calm: Calm,
     a_prefix: &'a [u8],
     b_prefix: &'a [u8],
     idle: Duration,
@@ -76,6 +82,8 @@ pub struct Exchange<'a> {
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
     wants_kernel: bool,
+    /// With `Auto`: whether the kernel is to have them.
+    chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
@@ -86,12 +94,7 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(crate) fn new(
-        splicer: Splicer,
-        a: &'a TcpStream,
-        b: &'a TcpStream,
-        order: ExchangeOrder<'a>,
-    ) -> Self {
+    pub(crate) fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
         let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
         let choice = if order.choice == Choice::Socket && !wants_kernel {
@@ -100,6 +103,8 @@ impl<'a> Exchange<'a> {
         } else {
             order.choice
         };
+        let chatter = (order.choice == Choice::Auto && splicer.socket_engine().is_some())
+            .then(Chatter::default);
         let flow = || {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
             // With the kernel's help there is more to do at the end than to pass it on.
@@ -107,8 +112,9 @@ impl<'a> Exchange<'a> {
             flow
         };
         Exchange {
-            a,
-            b,
+            legs: Some(legs),
+            parked: None,
+            calm: Calm::default(),
             a_prefix: order.a_prefix,
             b_prefix: order.b_prefix,
             idle: order.idle,
@@ -116,6 +122,7 @@ impl<'a> Exchange<'a> {
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,
+            chatter,
             kernel: None,
             failed: None,
             is_over: false,
@@ -135,6 +142,25 @@ impl<'a> Exchange<'a> {
     /// [`run`](Exchange::run), for those who poll themselves.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
+            if self.parked.is_some() {
+                match self.poll_parked(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(end)) => return Poll::Ready(end),
+                    Poll::Ready(None) => {}
+                }
+            }
+            if let Poll::Ready(end) = self.poll_awake(cx) {
+                return Poll::Ready(end);
+            }
+            if !self.sleep(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Moves what can be moved, while tokio has the connections.
+    fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
+        loop {
             let a_to_b = self.poll_flow(cx, true);
             let b_to_a = self.poll_flow(cx, false);
             if let Some(end) = self.end() {
@@ -142,6 +168,9 @@ impl<'a> Exchange<'a> {
             }
             if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
                 return Poll::Pending;
+            }
+            if self.choose() {
+                continue;
             }
             if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
                 continue;
@@ -175,17 +204,20 @@ impl<'a> Exchange<'a> {
             return self.judge(a_to_b, step);
         }
         let side = usize::from(!a_to_b);
-        let (flow, from, to, prefix) = if a_to_b {
-            (&mut self.a_to_b, self.a, self.b, self.a_prefix)
+        let Some([from, to]) = self.ends(a_to_b) else {
+            return Step::Blocked(Side::From);
+        };
+        let (flow, prefix) = if a_to_b {
+            (&mut self.a_to_b, self.a_prefix)
         } else {
-            (&mut self.b_to_a, self.b, self.a, self.b_prefix)
+            (&mut self.b_to_a, self.b_prefix)
         };
         let step = flow.poll(
             cx,
             &Ends {
                 splicer: &self.splicer,
-                from,
-                to,
+                from: &from,
+                to: &to,
                 prefix,
                 kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(side)),
             },
@@ -227,6 +259,9 @@ impl<'a> Exchange<'a> {
 
     /// Watches a connection that nobody reads at the moment and that somebody means to write to. True if one has failed.
     fn poll_errors(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
+        let Some([a, b]) = self.ends(true) else {
+            return false;
+        };
         if self.failed.is_some() {
             return false;
         }
@@ -237,14 +272,14 @@ impl<'a> Exchange<'a> {
         };
         if !self.is_ended(false)
             && !matches!(a_to_b, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.a_errors.poll(cx, self.a)
+            && let Poll::Ready(error) = self.a_errors.poll(cx, &a)
         {
             self.fail(false, fault(error));
             return true;
         }
         if !self.is_ended(true)
             && !matches!(b_to_a, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.b_errors.poll(cx, self.b)
+            && let Poll::Ready(error) = self.b_errors.poll(cx, &b)
         {
             self.fail(true, fault(error));
             return true;
@@ -293,6 +328,14 @@ impl<'a> Exchange<'a> {
         self.b_to_a.written_bytes()
     }
 
+    /// Of [`a_to_b_bytes`](Exchange::a_to_b_bytes) and [`b_to_a_bytes`](Exchange::b_to_a_bytes): what went through the
+    /// process. What the kernel hands on comes on top; [`SocketService::live`](crate::SocketService::live) tells it at
+    /// any moment, and the two others take note of it when the process looks.
+    #[must_use]
+    pub fn process_bytes(&self) -> (u64, u64) {
+        (self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes())
+    }
+
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.
     #[must_use]
     pub fn engines(&self) -> (Engine, Engine) {
@@ -304,16 +347,44 @@ impl<'a> Exchange<'a> {
     ///
     /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
     #[must_use]
-    pub fn unsplice(mut self) -> (HandOver, HandOver) {
+    pub fn unsplice(self) -> (HandOver, HandOver) {
+        let (a_to_b, b_to_a, _) = self.unsplice_own();
+        (a_to_b, b_to_a)
+    }
+
+    /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
+    /// for one that was lent, or that tokio would not have back. To be called on a runtime.
+    #[must_use]
+    pub fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
+        // If tokio does not have them back, they are lost.
+        self.wake_up();
         self.leave_kernel();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
-        (a_to_b, b_to_a)
+        (a_to_b, b_to_a, self.into_connections())
+    }
+
+    /// Gives connections back that were given to the exchange for good, and forgets what is on its way between them: for after
+    /// its end. `None` for one that was lent, or that tokio would not have back. To be called on a runtime.
+    #[must_use]
+    pub fn into_connections(mut self) -> [Option<TcpStream>; 2] {
+        self.wake_up();
+        self.forget_watches();
+        self.legs
+            .take()
+            .map_or([None, None], |legs| legs.map(Leg::into_own))
+    }
+
+    /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.
+    #[must_use]
+    pub fn connections(&self) -> Option<[&TcpStream; 2]> {
+        self.legs.as_ref().map(|[a, b]| [&**a, &**b])
     }
 }
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
+        self.stop_sleeping();
         self.count_kernel();
         self.a_to_b.release(&self.splicer);
         self.b_to_a.release(&self.splicer);

@@ -76,8 +76,12 @@ pub(crate) struct Flow {
     at_end_of_stream: bool,
     pass_end: bool,
     ended: Option<Ended>,
+    /// What came from the sender behind the agreed end.
+    surplus: Vec<u8>,
     /// Read once without waiting for readiness.
     look_anyway: bool,
+    /// Stop after each burst.
+    burst_by_burst: bool,
     /// The last poll ended with its turn, not with an empty socket.
     yielded: bool,
     /// The end of the stream was read while the kernel still held bytes for the process.
@@ -112,7 +116,9 @@ impl Flow {
             at_end_of_stream: false,
             pass_end: false,
             ended: None,
+            surplus: Vec::new(),
             look_anyway: false,
+            burst_by_burst: false,
             yielded: false,
             ended_early: false,
             copy_counted: false,
@@ -125,6 +131,11 @@ impl Flow {
         self.pass_end = pass_end;
     }
 
+    /// Whether a poll ends after one burst, as if no more were there: for somebody who has other plans for the rest.
+    pub(crate) fn set_burst_by_burst(&mut self, burst_by_burst: bool) {
+        self.burst_by_burst = burst_by_burst;
+    }
+
     /// Lets another engine have what comes.
     pub(crate) fn set_choice(&mut self, choice: Choice) {
         (self.chooser, _) = Chooser::new(choice, None, false);
@@ -132,7 +143,25 @@ impl Flow {
 
     /// Takes note of what the kernel has handed on by itself.
     pub(crate) fn set_forwarded_bytes(&mut self, bytes: u64) {
+        if self.remaining_bytes != u64::MAX {
+            self.remaining_bytes -= bytes - self.forwarded_bytes;
+        }
         self.forwarded_bytes = bytes;
+    }
+
+    /// Bytes that the kernel has handed on by itself, as far as they were noted.
+    pub(crate) fn forwarded_bytes(&self) -> u64 {
+        self.forwarded_bytes
+    }
+
+    /// Bytes that are to come from the sender yet; `u64::MAX` if the end of the stream is the end.
+    pub(crate) fn remaining_bytes(&self) -> u64 {
+        self.remaining_bytes
+    }
+
+    /// Whether the sender has closed its side, and everything before was taken.
+    pub(crate) fn is_at_end_of_stream(&self) -> bool {
+        self.at_end_of_stream
     }
 
     /// Bytes of the body written so far, the kernel's included.
@@ -232,6 +261,9 @@ impl Flow {
             if self.is_all_taken() {
                 return self.finish(ends);
             }
+            if self.burst_by_burst {
+                return Step::Blocked(Side::From);
+            }
             if bursts >= TURN_BURSTS || self.written_bytes >= turn_end {
                 self.yielded = true;
                 cx.waker().wake_by_ref();
@@ -299,6 +331,7 @@ impl Flow {
         HandOver {
             bytes: self.written_bytes(),
             unsent,
+            surplus: std::mem::take(&mut self.surplus),
             prefix_unsent: prefix_bytes - self.prefix_sent_bytes,
             engine: self.engine(),
             copied_bytes: 0,

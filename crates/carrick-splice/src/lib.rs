@@ -63,6 +63,8 @@ mod counters;
 mod exchange;
 mod flow;
 pub mod interface;
+mod kernel;
+mod leg;
 mod local_copy;
 mod outcome;
 mod pipe;
@@ -72,14 +74,17 @@ mod socket;
 mod sys;
 pub mod tcp;
 mod transfer;
+pub mod verifier;
 mod watch;
 
 pub use choice::{Choice, Reason, UnknownEngine};
 pub use counters::{Counter, Counters};
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
+pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
+pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService, Unavailable};
 pub use transfer::{End, Order, RateMin, Transfer};
 

@@ -47,6 +47,9 @@ pub struct HandOver {
     /// Bytes that were taken from the sender and not written to the receiver, in order. They belong before whatever the
     /// sender's connection yields next.
     pub unsent: Vec<u8>,
+    /// Bytes from behind the agreed end that the kernel had taken from the sender's connection already: they belong before
+    /// whatever it yields next. Only with the socket engine and a sender that goes on behind the end.
+    pub surplus: Vec<u8>,
     /// How many bytes at the end of the prefix were not written to the receiver. They belong before `unsent`.
     pub prefix_unsent: usize,
     /// The engine used last.

@@ -2,7 +2,7 @@
 
 use crate::pipe::Pipe;
 use crate::socket::SocketEngine;
-use crate::{Counters, Exchange, ExchangeOrder, Order, SocketService, Transfer};
+use crate::{Counters, Exchange, ExchangeOrder, Leg, Order, SocketService, Transfer};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -110,15 +110,16 @@ impl Splicer {
         Transfer::new(self.clone(), from, to, order)
     }
 
-    /// A transfer both ways. Nothing happens before [`Exchange::run`].
+    /// A transfer both ways. Nothing happens before [`Exchange::run`]. The connections are lent or given for good: see
+    /// [`Leg`].
     #[must_use]
     pub fn exchange<'a>(
         &self,
-        a: &'a TcpStream,
-        b: &'a TcpStream,
+        a: impl Into<Leg<'a>>,
+        b: impl Into<Leg<'a>>,
         order: ExchangeOrder<'a>,
     ) -> Exchange<'a> {
-        Exchange::new(self.clone(), a, b, order)
+        Exchange::new(self.clone(), [a.into(), b.into()], order)
     }
 
     /// The socket engine, if it is loaded.

@@ -1,12 +1,15 @@
 //! The socket engine: what one socket receives is handed to its peer by the kernel (BPF `sk_skb` on a SOCKMAP), without
 //! waking the process. Loading it, and who may use it; [`joint`] is one splice.
 
+mod filter;
 pub(crate) mod joint;
 mod kernel;
+pub(crate) mod live;
 mod self_test;
 mod shared;
 mod shelter;
 mod tcp_info;
+mod waking;
 
 #[expect(
     unsafe_code,
@@ -33,14 +36,20 @@ mod skeleton {
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
+use live::Live;
 use shared::Directions;
 use shelter::Shelter;
 use std::collections::VecDeque;
-use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::{fmt, io};
+pub(crate) use tcp_info::rtt_us_and_retransmissions;
+use waking::Waking;
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -55,6 +64,16 @@ pub struct Unavailable(String);
 /// the engine before go through the process.
 #[derive(Clone, Default)]
 pub struct SocketService(Arc<OnceLock<Arc<SocketEngine>>>);
+
+impl fmt::Debug for SocketService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (splices, splices_max) = self.splices();
+        write!(
+            formatter,
+            "SocketService({splices} of {splices_max} splices)"
+        )
+    }
+}
 
 impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
@@ -103,24 +122,49 @@ impl SocketService {
 /// The loaded programs and maps.
 pub(crate) struct SocketEngine {
     sockets: MapHandle,
+    receivers: MapHandle,
+    /// The filter that holds ends of streams back. Attached to a socket while it leaves the map.
+    hold_end: OwnedFd,
     places: MapHandle,
     directions: Directions,
+    /// Tells of the sockets in the map; or why it cannot.
+    live: Result<Live, String>,
     splices_max: u32,
     shelter: Mutex<Shelter>,
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
     /// Who has each place.
-    tenants: Box<[Tenant]>,
+    tenants: Arc<[Tenant]>,
+    events: MapHandle,
+    /// Started with the first splice that sleeps: by then, the process has the privileges that it keeps.
+    waking: OnceLock<io::Result<Waking>>,
 }
 
 /// Who has a place.
 #[derive(Default)]
 pub(crate) struct Tenant {
-    /// Whether anybody has it.
-    is_there: AtomicBool,
+    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
+    stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
+    /// Whether something has happened for which the owner is to be woken, since it went to sleep.
+    is_woken: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Tenant {
+    /// Wakes the owner, if it sleeps.
+    fn wake(&self) {
+        self.is_woken.store(true, SeqCst);
+        if let Some(waker) = self.waker().take() {
+            waker.wake();
+        }
+    }
+
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl SocketEngine {
@@ -138,47 +182,84 @@ impl SocketEngine {
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::SocketSkelBuilder::default().open(&mut object)?;
         open.maps.sockets.set_max_entries(sockets_max + 1)?;
+        open.maps.receivers.set_max_entries(sockets_max)?;
         open.maps.places.set_max_entries(sockets_max)?;
         open.maps.directions.set_max_entries(sockets_max)?;
+        open.maps.events.set_max_entries(ring_bytes(sockets_max))?;
         let loaded = open.load()?;
         loaded
             .progs
             .splice_verdict
             .attach_sockmap(loaded.maps.sockets.as_fd().as_raw_fd())?;
         let sockets = MapHandle::try_from(&loaded.maps.sockets)?;
+        let receivers = MapHandle::try_from(&loaded.maps.receivers)?;
+        let directions = MapHandle::try_from(&loaded.maps.directions)?;
+        let live = Live::load(&[&sockets, &receivers], &directions);
         Ok(SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
             ),
+            live: live.map_err(|error| format!("{error:#}")),
             sockets,
+            receivers,
+            hold_end: loaded
+                .progs
+                .hold_end
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(libbpf_rs::Error::from)?,
             places: MapHandle::try_from(&loaded.maps.places)?,
             directions: Directions::map(loaded.maps.directions.as_fd(), sockets_max)
                 .map_err(libbpf_rs::Error::from)?,
             splices_max,
             free: Mutex::new((0..splices_max).collect()),
+            events: MapHandle::try_from(&loaded.maps.events)?,
+            waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
         })
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, VecDeque<u32>> {
+    fn free(&self) -> MutexGuard<'_, VecDeque<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who wakes splices that sleep, if there is somebody.
+    fn waking(&self) -> Option<&Waking> {
+        self.waking
+            .get_or_init(|| {
+                let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
+                Waking::start(events, Arc::clone(&self.tenants))
+            })
+            .as_ref()
+            .ok()
+            .filter(|waking| waking.is_working())
     }
 
     fn take_place(&self, label: u64) -> Option<u32> {
         let place = self.free().pop_front()?;
         if let Some(tenant) = self.tenants.get(place as usize) {
             tenant.label.store(label, Relaxed);
-            tenant.is_there.store(true, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         Some(place)
     }
 
     fn give_place(&self, place: u32) {
         if let Some(tenant) = self.tenants.get(place as usize) {
-            tenant.is_there.store(false, Release);
+            tenant.stays.fetch_add(1, Release);
         }
         self.free().push_back(place);
     }
+}
+
+/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
+/// A record takes 16 bytes; the size must be a power of two.
+fn ring_bytes(directions: u32) -> u32 {
+    directions
+        .saturating_mul(2 * 16)
+        .max(4096)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 31)
 }
 
 fn explain(error: &libbpf_rs::Error) -> Unavailable {

@@ -31,28 +31,70 @@ pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
 }
 
+/// How a connection has fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathState {
+    /// Round-trip time, smoothed, to the microsecond; `None`: never measured.
+    pub rtt: Option<Duration>,
+    /// Segments that were sent again.
+    pub retransmissions: u32,
+}
+
+/// How a connection has fared until now; also when it has ended and is not closed yet. One system call (`TCP_INFO`).
+///
+/// # Errors
+/// What `getsockopt` says.
+pub fn path_state(stream: &TcpStream) -> io::Result<PathState> {
+    let (rtt_us, retransmissions) = crate::socket::rtt_us_and_retransmissions(stream)?;
+    Ok(PathState {
+        rtt: (rtt_us > 0).then(|| Duration::from_micros(rtt_us.into())),
+        retransmissions,
+    })
+}
+
 /// Lets the kernel hold back connections that have not sent anything yet, for about so many seconds (`TCP_DEFER_ACCEPT`, tcp(7)):
 /// for protocols in which the client speaks first.
 ///
 /// # Errors
 /// Those of `setsockopt(2)`.
-#[expect(unsafe_code, reason = "no library has this option")]
 pub fn defer_accept(listener: &impl AsFd, seconds: i32) -> io::Result<()> {
-    let fd = listener.as_fd().as_raw_fd();
-    let size = std::mem::size_of_val(&seconds) as libc::socklen_t;
+    set(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
+}
+
+/// Drops what comes with fewer hops left ("time to live") than this, without a word (`IP_MINTTL`, `IPV6_MINHOPCOUNT`; made for
+/// RFC 5082). 0: nothing. With 255 a listening socket lets no handshake begin of anybody who is a router away or begins with
+/// less, as all usual systems do; those that have begun end as they would, and their connections inherit the value, which is
+/// to be set back to 0.
+///
+/// # Errors
+/// Those of `setsockopt(2)`.
+pub fn set_hops_min(socket: &impl AsFd, hops: u8) -> io::Result<()> {
+    // A socket of IPv6 has both: `[::]` takes IPv4, too.
+    set(socket, libc::IPPROTO_IP, libc::IP_MINTTL, hops.into())?;
+    match set(
+        socket,
+        libc::IPPROTO_IPV6,
+        libc::IPV6_MINHOPCOUNT,
+        hops.into(),
+    ) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Sets an option that is an int.
+#[expect(unsafe_code, reason = "no library has these options")]
+fn set(socket: &impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    let size = std::mem::size_of_val(&value) as libc::socklen_t;
     // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size,
-        )
-    };
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) };
     if result == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,12 @@
 //! One way: bytes flow from one connection to the other until the agreed end.
 
+mod joining;
+
 use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
+use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
-use crate::{Choice, Ended, Engine, Fault, HandOver, LocalCopy, Reason, Side, Splicer};
+use crate::{Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, Reason, Side, Splicer};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -13,8 +16,9 @@ use tokio::net::TcpStream;
 /// Where a transfer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket. If the
-    /// sender closes before, the transfer ends with [`Ended::EndOfStream`].
+    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket, or, if the kernel
+    /// had it in its hands already, is given back by [`unsplice`](Transfer::unsplice) ([`HandOver::surplus`]). If the sender
+    /// closes before, the transfer ends with [`Ended::EndOfStream`].
     AfterBytes(u64),
     /// When the sender closes its side.
     EndOfStream,
@@ -54,6 +58,8 @@ pub struct Order<'a> {
     pub rate_min: Option<RateMin>,
     /// How many bytes are expected, for [`Choice::Auto`], if `end` does not say it.
     pub expected: Option<u64>,
+    /// The owner's number for this splice, by which it finds it among those that are in the kernel.
+    pub label: u64,
 }
 
 impl Order<'_> {
@@ -71,6 +77,7 @@ impl Order<'_> {
             idle: Duration::from_secs(60),
             rate_min: None,
             expected: None,
+            label: 0,
         }
     }
 }
@@ -90,6 +97,10 @@ pub struct Transfer<'a> {
     receiver_fault: Option<Fault>,
     idle: Duration,
     rate_min: Option<RateMin>,
+    label: u64,
+    /// The connections are to go into the kernel's hands as soon as nothing is held.
+    wants_kernel: bool,
+    kernel: Option<Box<Kernel>>,
     watch: Watch,
     input: InputWatch,
     errors: ErrorWatch<'a>,
@@ -104,15 +115,19 @@ impl<'a> Transfer<'a> {
     ) -> Self {
         splicer.counters().transfers.add(1);
         let sink = Sink::new(order.local_copy);
-        let choice = match order.choice {
-            Choice::Socket => {
-                splicer.counters().reason(Reason::SocketBothWaysOnly).add(1);
-                Choice::Auto
-            }
-            choice => choice,
+        let instead = match order.choice {
+            Choice::Socket if sink.is_wanted() => Some(Reason::SocketLocalCopy),
+            Choice::Socket if splicer.socket_engine().is_none() => Some(Reason::SocketUnavailable),
+            _ => None,
         };
+        let choice = instead.map_or(order.choice, |reason| {
+            splicer.counters().reason(reason).add(1);
+            Choice::Auto
+        });
         let mut flow = Flow::new(&splicer, choice, order.end, order.expected, &sink);
         flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
+        // The first burst takes the prefix along; the rest is for the kernel.
+        flow.set_burst_by_burst(choice == Choice::Socket);
         let mut input = InputWatch::default();
         if !order.stop_on_input {
             input.ignore();
@@ -128,6 +143,9 @@ impl<'a> Transfer<'a> {
             receiver_fault: None,
             idle: order.idle,
             rate_min: order.rate_min,
+            label: order.label,
+            wants_kernel: choice == Choice::Socket,
+            kernel: None,
             watch: Watch::default(),
             input,
             errors: ErrorWatch::default(),
@@ -154,7 +172,10 @@ impl<'a> Transfer<'a> {
             }
             if !self.input.is_deaf() {
                 match self.input.poll(cx, self.to) {
-                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(Ended::Input)),
+                    Poll::Ready(Ok(())) => {
+                        self.pause();
+                        return Poll::Ready(Ok(Ended::Input));
+                    }
                     Poll::Ready(Err(source)) => {
                         self.receiver_failed(Fault {
                             side: Side::To,
@@ -166,14 +187,14 @@ impl<'a> Transfer<'a> {
                     Poll::Pending => {}
                 }
             }
-            let ends = Ends {
-                splicer: &self.splicer,
-                from: self.from,
-                to: self.to,
-                prefix: self.prefix,
-                kernel: None,
+            let step = match self.poll_flow(cx) {
+                Step::Blocked(Side::From) if self.wants_kernel => match self.join() {
+                    Ok(()) => continue,
+                    Err(fault) => Step::Fault(fault),
+                },
+                step => step,
             };
-            match self.flow.poll(cx, &ends, &mut self.sink) {
+            match step {
                 Step::Ended(ended) => return Poll::Ready(Ok(ended)),
                 Step::Fault(fault) if fault.side == Side::To => self.receiver_failed(fault),
                 Step::Fault(fault) => {
@@ -183,7 +204,7 @@ impl<'a> Transfer<'a> {
                 Step::Yield => return Poll::Pending,
                 Step::Blocked(side) => {
                     if side == Side::From
-                        && let Poll::Ready(source) = self.errors.poll(cx, self.to)
+                        && let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to))
                     {
                         self.receiver_failed(Fault {
                             side: Side::To,
@@ -199,6 +220,7 @@ impl<'a> Transfer<'a> {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Alarm::Quiet) => self.flow.look_anyway(),
                         Poll::Ready(Alarm::Ended(ended)) => {
+                            self.pause();
                             self.count_slow_end(ended);
                             return Poll::Ready(Ok(ended));
                         }
@@ -208,8 +230,34 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Moves what can be moved, as far as that is the process' part.
+    fn poll_flow(&mut self, cx: &mut Context<'_>) -> Step {
+        if let Some(step) = self.poll_gate(cx) {
+            return step;
+        }
+        let ends = Ends {
+            splicer: &self.splicer,
+            from: self.from,
+            to: self.to,
+            prefix: self.prefix,
+            kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(0)),
+        };
+        let step = self.flow.poll(cx, &ends, &mut self.sink);
+        self.after_flow(cx, step)
+    }
+
+    /// The owner gets its turn, and may well do something with the connections.
+    fn pause(&mut self) {
+        if self.kernel.is_some() {
+            self.leave_kernel();
+            self.wants_kernel = true;
+            self.flow.set_burst_by_burst(true);
+        }
+    }
+
     /// The receiver is gone. What is held goes to the local copy, and what comes, as far as the order allows.
     fn receiver_failed(&mut self, fault: Fault) {
+        self.leave_kernel();
         self.flow.abandon_receiver(&self.splicer, &mut self.sink);
         self.receiver_fault = Some(fault);
         self.watch.disarm();
@@ -298,8 +346,11 @@ impl<'a> Transfer<'a> {
     }
 
     /// Takes the connections back: what was taken from the sender and not written comes back, in order.
+    ///
+    /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
     #[must_use]
     pub fn unsplice(mut self) -> HandOver {
+        self.leave_kernel();
         let hand_over = self.flow.hand_over(&self.splicer, self.prefix.len());
         HandOver {
             copied_bytes: self.sink.copied_bytes(),
@@ -312,6 +363,9 @@ impl<'a> Transfer<'a> {
 
 impl Drop for Transfer<'_> {
     fn drop(&mut self) {
+        if let Some(mut kernel) = self.kernel.take() {
+            kernel.finish(&mut [&mut self.flow], self.splicer.counters());
+        }
         self.flow.release(&self.splicer);
         self.splicer
             .counters()

@@ -1,6 +1,6 @@
 //! What a waiting splice watches besides its bytes: the clock, and connections that nobody reads at the moment.
 
-use crate::{Ended, RateMin, sys};
+use crate::{Ended, Leg, RateMin, sys};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -138,7 +138,7 @@ pub(crate) struct ErrorWatch<'a> {
 
 impl<'a> ErrorWatch<'a> {
     /// Ready with the error if the connection has failed.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, stream: &'a TcpStream) -> Poll<io::Error> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, stream: &Leg<'a>) -> Poll<io::Error> {
         if self.is_deaf {
             return Poll::Pending;
         }
@@ -154,9 +154,10 @@ impl<'a> ErrorWatch<'a> {
                 return self.judge(stream);
             }
         }
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(stream.ready(Interest::ERROR)));
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let stream = stream.clone();
+            Box::pin(async move { stream.ready(Interest::ERROR).await })
+        });
         match waiting.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(error),

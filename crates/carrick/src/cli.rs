@@ -44,7 +44,9 @@ pub enum Command {
         long_about = "Run the proxy, until SIGINT or SIGTERM.\n\n\
             SIGTERM and SIGINT: stop listening, finish what is under way (up to `timeouts.drain`), end.\n\
             SIGHUP: read the configuration again; if it is wrong, say why and go on with the old one.\n\
-            SIGUSR1: reopen the access log.",
+            SIGUSR1: reopen the access log.\n\n\
+            Once it listens it becomes the user of [process], if root started it and the configuration names one, and gives up \
+            every capability that it does not need any more.",
         after_help = "Examples:\n  \
             carrick run\n  \
             carrick run -c /etc/carrick/carrick.toml"

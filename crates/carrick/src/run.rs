@@ -1,10 +1,12 @@
 //! `carrick run`: starts everything in order, follows signals, and ends cleanly.
 //!
-//! Order: configuration, descriptors, admin address, listening sockets, then threads. What can fail fails before a client is let in.
+//! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
+//! log and threads. What can fail fails before a client is let in.
 use crate::config;
 use crate::config::plan::{Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{SignalOrder, Signals};
+use crate::privileges::{self, GivenUp};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
@@ -15,8 +17,8 @@ use carrick_splice::probe::{Feature, probe_but_socket};
 use carrick_splice::{SPLICES_MAX, SocketService};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,6 +51,39 @@ struct Program {
     orders: watch::Sender<Orders>,
     workers: Vec<JoinHandle<()>>,
     socket: SocketService,
+    /// Why the socket engine is not there, as it was told last.
+    socket_trouble: Option<String>,
+    given_up: GivenUp,
+}
+
+/// What is opened with the privileges that carrick is started with.
+struct Opened {
+    descriptors: u64,
+    socket: SocketService,
+    socket_feature: Feature,
+    admin: Option<TcpListener>,
+    listeners: Vec<Bound>,
+    given_up: GivenUp,
+}
+
+impl Opened {
+    /// Opens it, and gives up the privileges. No thread may run yet.
+    fn open(plan: &Plan) -> io::Result<Self> {
+        let descriptors = raise_descriptor_limit();
+        let socket = SocketService::default();
+        let socket_feature = socket_feature(plan, &socket);
+        let admin = Control::bind(plan)?;
+        let listeners = worker::bind_all(plan)?;
+        let given_up = privileges::give_up(plan)?;
+        Ok(Self {
+            descriptors,
+            socket,
+            socket_feature,
+            admin,
+            listeners,
+            given_up,
+        })
+    }
 }
 
 /// Runs until a signal ends it.
@@ -74,10 +109,22 @@ pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
 
 impl Program {
     fn start(source: Option<PathBuf>, plan: Arc<Plan>) -> Result<Self, RunError> {
-        let descriptors = raise_descriptor_limit();
-        let socket = SocketService::default();
+        let Opened {
+            descriptors,
+            socket,
+            socket_feature,
+            admin,
+            listeners,
+            given_up,
+        } = Opened::open(&plan)?;
+        // From here on everything is as it will be at a reload.
+        let mut socket_trouble = None;
+        tell_socket_trouble(&plan, &socket_feature, "", &mut socket_trouble);
+        if given_up.is_something() {
+            tell_reload_trouble(source.as_deref(), &given_up);
+        }
         let mut features = probe_but_socket();
-        features.insert(2, socket_feature(&plan, &socket));
+        features.insert(2, socket_feature);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
         let running = Running {
@@ -85,16 +132,17 @@ impl Program {
             upstreams: upstreams.clone(),
         };
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
-        let engines = engine_statuses(&features);
+        let engines = features.iter().map(engine_status).collect();
         let state = Arc::new(ControlState::new(
             running,
             metrics.clone(),
             engines,
+            given_up.standing.clone(),
+            socket.clone(),
             log.state(),
         ));
-        let control = Control::start(Arc::clone(&state))?;
-        let listeners = worker::bind_all(&plan)?;
-        let banner = banner(&plan, &features, listeners.first());
+        let control = Control::start(Arc::clone(&state), admin)?;
+        let banner = banner(&plan, &features, listeners.first(), &given_up);
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
@@ -144,6 +192,8 @@ impl Program {
             orders,
             workers,
             socket,
+            socket_trouble,
+            given_up,
         })
     }
 
@@ -182,6 +232,13 @@ impl Program {
         if (pipes, names) != (before.plan.limits.pipes, before.plan.limits.dns_cache) {
             tracing::warn!("[limits] pipes and dns_cache reach the workers only with a restart");
         }
+        if plan.account != before.plan.account {
+            tracing::warn!(
+                "[process] changes only with a restart; carrick goes on as {}",
+                self.given_up.standing
+            );
+            plan.account.clone_from(&before.plan.account);
+        }
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {
             if !before
@@ -190,11 +247,17 @@ impl Program {
                 .iter()
                 .any(|known| known.address == listener.address)
             {
-                worker::bind(listener.address).map_err(|error| error.to_string())?;
+                worker::bind(listener.address).map_err(|error| self.given_up.explain(&error))?;
             }
         }
         // The workers share it: from now on it is there for them, if it can be had.
-        let _ = socket_feature(&plan, &self.socket);
+        let socket_feature = socket_feature(&plan, &self.socket);
+        let advice = if self.given_up.has_engine() {
+            "; carrick gave up the privileges for it when it started, and gets them back by a restart"
+        } else {
+            ""
+        };
+        tell_socket_trouble(&plan, &socket_feature, advice, &mut self.socket_trouble);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
         let running = Running {
@@ -203,10 +266,11 @@ impl Program {
         };
         // Last comes what cannot fail, so that a failure leaves everything as it was.
         let log = LogThread::prepare(&plan.log, plan.limits.log_queue)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| self.given_up.explain(&error))?;
         self.control
             .apply(running)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| self.given_up.explain(&error))?;
+        self.state.set_engine(engine_status(&socket_feature));
         self.log.change(log);
         set_limits(&self.admission, &plan, descriptor_limit());
         let generation = before.generation + 1;
@@ -256,24 +320,43 @@ impl Program {
     }
 }
 
-/// Loads the socket engine if the plan asks for it; says, once, if that cannot be.
+/// Loads the socket engine if the plan asks for it.
 fn socket_feature(plan: &Plan, socket: &SocketService) -> Feature {
     let usable = if !plan.wants_socket_engine() && !socket.is_loaded() {
         Err("nothing in the configuration asks for it".to_owned())
     } else {
-        match socket.load(SPLICES_MAX) {
-            Ok(()) => Ok("its self-test passed".to_owned()),
-            Err(because) => {
-                tracing::warn!(
-                    "the engine \"socket\" is not usable, because {because}; what asks for it goes through the process"
-                );
-                Err(because.to_string())
-            }
-        }
+        socket
+            .load(SPLICES_MAX)
+            .map(|()| "its self-test passed".to_owned())
+            .map_err(|because| because.to_string())
     };
     Feature {
         name: "engine socket",
         usable,
+    }
+}
+
+/// Says that the socket engine is asked for and not there, unless it was said already.
+fn tell_socket_trouble(plan: &Plan, feature: &Feature, advice: &str, told: &mut Option<String>) {
+    let trouble = match &feature.usable {
+        Err(because) if plan.wants_socket_engine() => Some(because.clone()),
+        _ => None,
+    };
+    if let Some(because) = trouble.as_ref().filter(|_| trouble != *told) {
+        tracing::warn!(
+            "the engine \"socket\" is not usable, because {because}; what asks for it goes through the process{advice}"
+        );
+    }
+    *told = trouble;
+}
+
+/// Says, while somebody looks, that a reload would fail for want of what was given up: a file that only root may read, say.
+fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
+    if let Err(rejected) = config::load(source) {
+        tracing::warn!(
+            "carrick goes on as {}, and could not read its configuration again: a reload will fail with this: {rejected}",
+            given_up.standing
+        );
     }
 }
 
@@ -336,22 +419,19 @@ fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
     admission.set_limits(asked.min(possible), plan.limits.connections_per_client);
 }
 
-fn engine_statuses(features: &[Feature]) -> Vec<EngineStatus> {
-    features
-        .iter()
-        .map(|feature| EngineStatus {
-            name: feature.name,
-            usable: feature.usable.is_ok(),
-            reason: match &feature.usable {
-                Ok(detail) => detail.clone(),
-                Err(because) => because.clone(),
-            },
-        })
-        .collect()
+fn engine_status(feature: &Feature) -> EngineStatus {
+    EngineStatus {
+        name: feature.name,
+        usable: feature.usable.is_ok(),
+        reason: match &feature.usable {
+            Ok(detail) => detail.clone(),
+            Err(because) => because.clone(),
+        },
+    }
 }
 
-/// What is listened on, which engines are usable, and what to try.
-fn banner(plan: &Plan, features: &[Feature], bound: Option<&Bound>) -> String {
+/// What is listened on, who it is, which engines are usable, and what to try.
+fn banner(plan: &Plan, features: &[Feature], bound: Option<&Bound>, given_up: &GivenUp) -> String {
     let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
     for line in config::summary::lines(plan) {
         text += &format!("  {line}\n");
@@ -365,6 +445,7 @@ fn banner(plan: &Plan, features: &[Feature], bound: Option<&Bound>) -> String {
             text += &format!("  {asked} is {address}\n");
         }
     }
+    text += &format!("  runs as {}\n", given_up.standing);
     text += "engines\n";
     for feature in features {
         text += &match &feature.usable {

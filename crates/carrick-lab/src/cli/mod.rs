@@ -7,6 +7,7 @@ pub mod load;
 pub mod origin;
 pub mod talk;
 pub mod testbed;
+pub mod torture;
 pub mod wan;
 
 use std::io::Write as _;
@@ -34,6 +35,8 @@ pub enum Lab {
     Report(experiment::Report),
     /// Benchmark carrick against HAProxy, nginx, Squid and plain routing (needs root)
     Bench(bench::Bench),
+    /// Torture carrick's engines, HAProxy, nginx and others as relays of TCP, and check every byte (needs root)
+    Torture(torture::Torture),
     /// Run a command inside a test bed of network namespaces (needs root)
     Testbed(testbed::Testbed),
     /// Emulate a wide-area network between the devices of a namespace (needs root)
@@ -71,6 +74,7 @@ pub fn main(lab: Lab) -> ExitCode {
         Lab::Run(arguments) => experiment::run(&arguments),
         Lab::Report(arguments) => experiment::report(&arguments),
         Lab::Bench(arguments) => bench::run(arguments),
+        Lab::Torture(arguments) => torture::run(arguments),
         Lab::Testbed(arguments) => testbed::run(&arguments),
         Lab::Wan(arguments) => wan::run(&arguments),
         Lab::Origin(arguments) => origin::run(&arguments),

@@ -63,7 +63,11 @@ fn metrics_once(namespace: &Namespace, is_wanted: impl Fn(&str) -> bool) -> Resu
     }
 }
 
-fn ask() -> Result<String> {
+/// The metrics of the carrick in the calling thread's namespace.
+///
+/// # Errors
+/// When it does not answer.
+pub(crate) fn ask() -> Result<String> {
     let about = || format!("carrick's admin interface at {ADMIN}");
     let mut stream = TcpStream::connect_timeout(&ADMIN, TIMEOUT).with_context(about)?;
     stream.set_read_timeout(Some(TIMEOUT)).with_context(about)?;

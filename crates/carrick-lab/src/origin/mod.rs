@@ -19,7 +19,7 @@ mod reasons;
 pub mod request;
 pub mod resource;
 pub mod server;
-mod sys;
+pub(crate) mod sys;
 pub mod upload;
 pub mod wishes;
 

@@ -1,6 +1,7 @@
 //! Who is compared: carrick with each engine, its peers in their best modes, and routing without any proxy.
 
 pub mod probe;
+mod rows;
 pub mod template;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+pub use crate::peers::rows::{FURTHER, JUDGED, PEERS, PLANNED, by_name};
 use crate::peers::template::render;
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;
@@ -69,6 +71,10 @@ pub enum Family {
     Nginx,
     /// Squid.
     Squid,
+    /// 3proxy.
+    ThreeProxy,
+    /// socat.
+    Socat,
 }
 
 impl Family {
@@ -81,6 +87,8 @@ impl Family {
             Self::Haproxy => "haproxy",
             Self::Nginx => "nginx",
             Self::Squid => "squid",
+            Self::ThreeProxy => "3proxy",
+            Self::Socat => "socat",
         }
     }
 }
@@ -103,90 +111,8 @@ enum Mode {
     Engine(&'static str),
     SplicingOff,
     SplicingForced,
-}
-
-/// carrick as users get it: the row that the targets judge.
-pub const JUDGED: &str = "carrick-auto";
-
-/// All rows, in the order of reports.
-pub const PEERS: [Peer; 9] = {
-    use Family::{Carrick, Haproxy, Nginx, Routed, Squid};
-    use Job::{Forward, Switch, Tunnel};
-    const ALL: &[Job] = &[Switch, Tunnel, Forward];
-    const REVERSE: &[Job] = &[Switch, Tunnel];
-    [
-        Peer {
-            name: "routed",
-            family: Routed,
-            jobs: ALL,
-            mode: Mode::None,
-        },
-        Peer {
-            name: JUDGED,
-            family: Carrick,
-            jobs: ALL,
-            mode: Mode::Engine("auto"),
-        },
-        Peer {
-            name: "carrick-copy",
-            family: Carrick,
-            jobs: ALL,
-            mode: Mode::Engine("copy"),
-        },
-        Peer {
-            name: "carrick-pipe",
-            family: Carrick,
-            jobs: ALL,
-            mode: Mode::Engine("pipe"),
-        },
-        Peer {
-            name: "carrick-socket",
-            family: Carrick,
-            jobs: ALL,
-            mode: Mode::Engine("socket"),
-        },
-        Peer {
-            name: "haproxy",
-            family: Haproxy,
-            jobs: REVERSE,
-            mode: Mode::SplicingOff,
-        },
-        Peer {
-            name: "haproxy-splice",
-            family: Haproxy,
-            jobs: REVERSE,
-            mode: Mode::SplicingForced,
-        },
-        Peer {
-            name: "nginx",
-            family: Nginx,
-            jobs: REVERSE,
-            mode: Mode::None,
-        },
-        Peer {
-            name: "squid",
-            family: Squid,
-            jobs: &[Forward],
-            mode: Mode::None,
-        },
-    ]
-};
-
-/// Rows for experiments whose engine may not be built yet: carrick is asked before they are run.
-pub const PLANNED: [Peer; 1] = [Peer {
-    name: "carrick-packet",
-    family: Family::Carrick,
-    jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
-    mode: Mode::Engine("packet"),
-}];
-
-/// A row by its name.
-#[must_use]
-pub fn by_name(name: &str) -> Option<Peer> {
-    PEERS
-        .into_iter()
-        .chain(PLANNED)
-        .find(|peer| peer.name == name)
+    /// nginx with `proxy_half_close`.
+    HalfClose,
 }
 
 /// The programs to run, found before anything is measured.
@@ -202,7 +128,7 @@ pub struct Programs {
 }
 
 /// The configurations as they are kept in the repository.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 13] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -211,6 +137,8 @@ const TEMPLATES: [(&str, &str); 11] = [
         include_str!("../../peers/nginx-stream.conf"),
     ),
     ("squid.conf", include_str!("../../peers/squid.conf")),
+    ("3proxy.cfg", include_str!("../../peers/3proxy.cfg")),
+    ("socat.args", include_str!("../../peers/socat.args")),
     ("origin.conf", include_str!("../../peers/origin.conf")),
     // Variants, for experiments.
     (
@@ -247,7 +175,7 @@ impl Programs {
             let path = match family {
                 Family::Routed | Family::Nginx => continue,
                 Family::Haproxy => require("haproxy")?,
-                Family::Squid => require("squid")?,
+                Family::Squid | Family::ThreeProxy | Family::Socat => require(family.name())?,
                 Family::Carrick => fs::canonicalize(carrick).with_context(|| {
                     format!(
                         "no carrick at {}: build it (make build), name it with --carrick, or leave it out with --peers",
@@ -286,6 +214,8 @@ impl Programs {
             (Family::Haproxy, "haproxy"),
             (Family::Nginx, "nginx"),
             (Family::Squid, "squid"),
+            (Family::ThreeProxy, "3proxy"),
+            (Family::Socat, "socat"),
         ] {
             match require(tool) {
                 Ok(path) => drop(paths.insert(family, path)),
@@ -324,15 +254,16 @@ impl Programs {
     pub fn versions(&self) -> BTreeMap<String, String> {
         let mut versions = BTreeMap::new();
         for (family, path) in &self.paths {
-            let flag = if *family == Family::Carrick {
-                "--version"
-            } else {
-                "-v"
+            let version = match family {
+                Family::Carrick => version_line(path, "--version"),
+                Family::Socat => version_line(path, "-V"),
+                Family::ThreeProxy => version_inside(path, "3proxy-"),
+                _ => version_line(path, "-v"),
             };
-            versions.insert(family.name().to_owned(), first_line(path, flag));
+            versions.insert(family.name().to_owned(), version);
         }
         if let Some(wrk) = find("wrk") {
-            versions.insert(String::from("wrk"), first_line(&wrk, "-v"));
+            versions.insert(String::from("wrk"), version_line(&wrk, "-v"));
         }
         versions
     }
@@ -366,7 +297,8 @@ impl Programs {
     }
 }
 
-fn first_line(program: &Path, flag: &str) -> String {
+/// The first line that has a version's number, or else the first line.
+fn version_line(program: &Path, flag: &str) -> String {
     let Ok(output) = std::process::Command::new(program).arg(flag).output() else {
         return String::from("unknown");
     };
@@ -375,12 +307,29 @@ fn first_line(program: &Path, flag: &str) -> String {
     } else {
         output.stdout
     };
-    String::from_utf8_lossy(&said)
+    let said = String::from_utf8_lossy(&said);
+    let line = said
         .lines()
-        .next()
-        .unwrap_or("unknown")
-        .trim()
-        .to_owned()
+        .find(|line| {
+            line.split_once(" version")
+                .is_some_and(|(_, rest)| rest.contains(|letter: char| letter.is_ascii_digit()))
+        })
+        .or_else(|| said.lines().next());
+    line.unwrap_or("unknown").trim().to_owned()
+}
+
+/// Of a program that tells nobody its version: what follows these letters in its file, from a digit on.
+fn version_inside(program: &Path, before: &str) -> String {
+    let bytes = fs::read(program).unwrap_or_default();
+    let version = String::from_utf8_lossy(&bytes)
+        .split(before)
+        .skip(1)
+        .find_map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+            rest.starts_with(|letter: char| letter.is_ascii_digit())
+                .then(|| format!("{before}{}", &rest[..end]))
+        });
+    version.unwrap_or_else(|| String::from("unknown"))
 }
 
 impl Peer {
@@ -446,14 +395,23 @@ impl Peer {
                 "16384",
             ),
             Mode::SplicingOff => ("", "", "", "65536"),
-            Mode::None => ("", "", "", ""),
+            Mode::None | Mode::HalfClose => ("", "", "", ""),
         };
+        let half_close = match self.mode {
+            Mode::HalfClose => "proxy_half_close on;",
+            _ => "",
+        };
+        let (server_address, server_port) = tunnel_origin
+            .rsplit_once(':')
+            .unwrap_or((tunnel_origin, ""));
         let built_in = [
             ("proxy", proxy.as_str()),
             ("proxy_to_server", proxy_to_server.as_str()),
             ("server", server.as_str()),
             ("origin", origin.as_str()),
             ("tunnel_origin", tunnel_origin),
+            ("tunnel_origin_address", server_address),
+            ("tunnel_origin_port", server_port),
             ("clients", clients.as_str()),
             ("directory", directory_text),
             ("stream_module", stream_module),
@@ -461,6 +419,7 @@ impl Peer {
             ("splice_request", splice_request),
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
+            ("half_close", half_close),
             ("configuration", ""),
         ];
         // The first value of a name is the one that is used.
@@ -476,6 +435,8 @@ impl Peer {
             (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
             (Family::Nginx, _) => ("nginx.conf", &["-c"]),
             (Family::Squid, _) => ("squid.conf", &["-N", "-f"]),
+            (Family::ThreeProxy, _) => ("3proxy.cfg", &[]),
+            (Family::Socat, _) => ("socat.args", &[]),
         };
         if self.family == Family::Squid {
             prepare_squid(directory, addresses.client)?;
@@ -483,12 +444,18 @@ impl Peer {
         let configuration = directory.join(file_name);
         let text = render(&programs.template(file_name)?, &values)
             .with_context(|| format!("{file_name} of {}", self.name))?;
-        files::write(&configuration, text)?;
+        files::write(&configuration, &text)?;
         let mut command = testbed.proxy.command(
             programs.path(self.family)?,
             &cores::list(&testbed.placement().proxy_cores()),
         );
-        command.args(arguments).arg(&configuration);
+        command.args(arguments);
+        if self.family == Family::Socat {
+            // It reads no file.
+            command.args(text.lines().filter(|line| !line.starts_with('#')));
+        } else {
+            command.arg(&configuration);
+        }
         if self.family == Family::Squid {
             // Squid's shared memory has the service's name, which another Squid on this machine must not share.
             command.args(["-n", &testbed.service_name()]);

@@ -168,34 +168,34 @@ impl Flow {
     /// Takes everything that is there, however much it is: for a connection that is about to leave the kernel's hands.
     pub(crate) fn take_all(&mut self, ends: &Ends<'_>) -> Result<(), Fault> {
         debug_assert!(!matches!(self.held, Held::Pipe(_)), "copied before");
-        let mut bytes = match &self.held {
-            Held::Buffer { buffer, start, end } => buffer[*start..*end].to_vec(),
-            _ => Vec::new(),
-        };
-        self.release(ends.splicer);
+        let mut bytes = Vec::new();
         let mut buffer = ends.splicer.take_buffer();
         let outcome = loop {
             match sys::receive_anyway(ends.from, &mut buffer) {
                 Ok(0) => {
-                    self.at_end_of_stream |= !ends.has_more(self.taken_bytes);
+                    let taken_bytes = self.taken_bytes + bytes.len() as u64;
+                    self.at_end_of_stream |= !ends.has_more(taken_bytes);
                     break Ok(());
                 }
                 Ok(received) => {
                     bytes.extend_from_slice(&buffer[..received]);
-                    self.note_taken(received);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
                 Err(error) => break Err(from_fault("recv")(error)),
             }
         };
         ends.splicer.put_buffer(buffer);
-        self.hold_vector(ends.splicer, bytes);
+        self.hold_more(ends.splicer, &bytes);
         outcome
     }
 
-    /// Takes note of bytes that somebody else has taken from the sender. They come after what is held.
+    /// Takes note of bytes that were taken from the sender by another way. They come after what is held, as far as they belong
+    /// to this transfer.
     pub(crate) fn hold_more(&mut self, splicer: &Splicer, more: &[u8]) {
-        if more.is_empty() {
+        let (mine, surplus) = more.split_at(at_most(more.len(), self.remaining_bytes));
+        self.surplus.extend_from_slice(surplus);
+        self.note_taken(more.len());
+        if mine.is_empty() {
             return;
         }
         let mut bytes = match &self.held {
@@ -203,20 +203,13 @@ impl Flow {
             _ => Vec::new(),
         };
         self.release(splicer);
-        bytes.extend_from_slice(more);
-        self.note_taken(more.len());
-        self.hold_vector(splicer, bytes);
-    }
-
-    fn hold_vector(&mut self, splicer: &Splicer, bytes: Vec<u8>) {
-        if !bytes.is_empty() {
-            splicer.counters().buffers_in_use.add(1);
-            self.held = Held::Buffer {
-                start: 0,
-                end: bytes.len(),
-                buffer: bytes.into_boxed_slice(),
-            };
-        }
+        bytes.extend_from_slice(mine);
+        splicer.counters().buffers_in_use.add(1);
+        self.held = Held::Buffer {
+            start: 0,
+            end: bytes.len(),
+            buffer: bytes.into_boxed_slice(),
+        };
     }
 
     /// Reads one piece from the sender for the local copy only.
@@ -275,7 +268,8 @@ impl Flow {
     fn note_taken(&mut self, bytes: usize) {
         self.taken_bytes += bytes as u64;
         if self.remaining_bytes != u64::MAX {
-            self.remaining_bytes -= bytes as u64;
+            // The surplus is taken, too.
+            self.remaining_bytes = self.remaining_bytes.saturating_sub(bytes as u64);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
 
 use super::shared::Direction;
-use super::{SocketEngine, tcp_info};
+use super::{SocketEngine, filter, tcp_info};
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -34,12 +36,29 @@ pub(crate) enum Refusal {
     Kernel(#[allow(dead_code, reason = "seen when debugging")] io::Error),
 }
 
+/// What the kernel is to hand on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ways {
+    /// What comes from either side.
+    Both,
+    /// What comes from side 0, at most so many bytes. What side 1 receives is none of its business.
+    One {
+        /// A piece that goes beyond is left to the process whole.
+        bytes_max: u64,
+    },
+}
+
 /// A place for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
 pub(crate) struct Joint {
     engine: Arc<SocketEngine>,
     place: u32,
     cookies: [u64; 2],
+    /// Whose input the program sees.
     in_map: [bool; 2],
+    /// Whether side 1 is in the map of those that only receive.
+    only_receives: bool,
+    /// How often the process has gone to sleep.
+    sleeps: u32,
     /// What had been taken out of each socket's queue when it was put into the map.
     consumed_before: [Option<u64>; 2],
 }
@@ -51,6 +70,7 @@ impl Joint {
     pub(crate) fn new(
         engine: &Arc<SocketEngine>,
         sockets: [&TcpStream; 2],
+        ways: Ways,
         label: u64,
     ) -> Result<Joint, Refusal> {
         let place = engine.take_place(label).ok_or(Refusal::Full)?;
@@ -59,9 +79,15 @@ impl Joint {
             place,
             cookies: [0; 2],
             in_map: [false; 2],
+            only_receives: false,
+            sleeps: 0,
             consumed_before: [None; 2],
         };
-        match joint.fill(sockets) {
+        let filled = match ways {
+            Ways::Both => joint.fill(sockets),
+            Ways::One { bytes_max } => joint.fill_one_way(sockets, bytes_max),
+        };
+        match filled {
             // What is dropped here has no socket in the map.
             Err(error) if !joint.in_map[0] => Err(Refusal::Kernel(error)),
             _ => Ok(joint),
@@ -70,7 +96,7 @@ impl Joint {
 
     /// Whether both sockets are in the kernel's hands.
     pub(crate) fn is_whole(&self) -> bool {
-        self.in_map == [true; 2]
+        self.in_map == [true, !self.only_receives]
     }
 
     fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
@@ -80,24 +106,51 @@ impl Joint {
         for side in [0, 1] {
             let way = self.way(side);
             way.clear();
-            way.begin(tcp_info::base_bytes(sockets[1 - side])?, BACKLOG_MAX);
+            let base = tcp_info::base_bytes(sockets[1 - side])?;
+            way.begin(base, BACKLOG_MAX, u64::MAX);
         }
         for side in [0, 1] {
-            self.consumed_before[side] = tcp_info::consumed_bytes(sockets[side])?;
-            let cookie = rustix::net::sockopt::socket_cookie(sockets[side])?;
-            self.cookies[side] = cookie;
-            let index = self.index(side).to_ne_bytes();
-            self.engine
-                .places
-                .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
-                .map_err(io::Error::other)?;
-            let descriptor = u64::try_from(sockets[side].as_raw_fd()).unwrap_or(u64::MAX);
-            self.engine
-                .sockets
-                .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
-                .map_err(io::Error::other)?;
-            self.in_map[side] = true;
+            self.insert(side, sockets[side])?;
         }
+        Ok(())
+    }
+
+    fn fill_one_way(&mut self, [from, to]: [&TcpStream; 2], bytes_max: u64) -> io::Result<()> {
+        make_room(from)?;
+        self.only_receives = true;
+        let way = self.way(0);
+        way.clear();
+        way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
+        way.set_only_receives();
+        way.set_redirecting(true);
+        let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
+        self.engine
+            .receivers
+            .update(
+                &self.index(1).to_ne_bytes(),
+                &descriptor.to_ne_bytes(),
+                MapFlags::NO_EXIST,
+            )
+            .map_err(io::Error::other)?;
+        self.insert(0, from)
+    }
+
+    /// Shows what this socket receives to the program.
+    fn insert(&mut self, side: usize, socket: &TcpStream) -> io::Result<()> {
+        self.consumed_before[side] = tcp_info::consumed_bytes(socket)?;
+        let cookie = rustix::net::sockopt::socket_cookie(socket)?;
+        self.cookies[side] = cookie;
+        let index = self.index(side).to_ne_bytes();
+        self.engine
+            .places
+            .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or(u64::MAX);
+        self.engine
+            .sockets
+            .update(&index, &descriptor.to_ne_bytes(), MapFlags::NO_EXIST)
+            .map_err(io::Error::other)?;
+        self.in_map[side] = true;
         Ok(())
     }
 
@@ -120,6 +173,11 @@ impl Joint {
         self.way(side).passed_bytes()
     }
 
+    /// Whether bytes from this side were lost: the kernel had no memory to cut a piece.
+    pub(crate) fn is_broken(&self, side: usize) -> bool {
+        self.way(side).has_gap()
+    }
+
     /// Tells the kernel how many of these bytes the process has written to the other side. When it is all of them, the
     /// kernel goes on.
     pub(crate) fn set_relayed_bytes(&self, side: usize, bytes: u64) {
@@ -129,6 +187,18 @@ impl Joint {
     /// Whether the kernel may hand on what comes from this side.
     pub(crate) fn set_redirecting(&self, side: usize, redirecting: bool) {
         self.way(side).set_redirecting(redirecting);
+    }
+
+    /// Leaves to the process what comes without an answer for so many bytes, either way.
+    pub(crate) fn set_run_bytes_max(&self, bytes: u64) {
+        for side in [0, 1] {
+            self.way(side).set_run_bytes_max(bytes);
+        }
+    }
+
+    /// Whether it may.
+    pub(crate) fn is_redirecting(&self, side: usize) -> bool {
+        self.way(side).is_redirecting()
     }
 
     /// Leaves everything to the process that comes from this side. Afterwards no program is under way that does not know of
@@ -160,6 +230,65 @@ impl Joint {
         self.in_map[side]
     }
 
+    /// From now on the process sleeps: it is woken when something is left to it, or a connection ends or fails. Whoever
+    /// calls this looks afterwards whether something was left to it before ([`passed_bytes`](Joint::passed_bytes)).
+    /// False if there is nobody to wake it.
+    pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
+        let engine = Arc::clone(&self.engine);
+        let Some(waking) = engine.waking() else {
+            return Ok(false);
+        };
+        self.engine.tenants[self.place as usize]
+            .is_woken
+            .store(false, SeqCst);
+        self.sleeps = self.sleeps.checked_add(1).unwrap_or(1);
+        for side in [0, 1] {
+            self.way(side).set_wake(self.sleeps);
+        }
+        // Between this and the reading of what was left.
+        fence(SeqCst);
+        for (side, connection) in connections.into_iter().enumerate() {
+            if let Err(error) = waking.watch(connection, self.place) {
+                if side == 1 {
+                    let _ = waking.forget(connections[0]);
+                }
+                self.stop_waking();
+                return Err(error);
+            }
+        }
+        // It may have ended before it could be told.
+        Ok(waking.is_working())
+    }
+
+    /// Whether there is a reason to wake up. If not, `cx` learns of it.
+    pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let tenant = &self.engine.tenants[self.place as usize];
+        *tenant.waker() = Some(cx.waker().clone());
+        if tenant.is_woken.load(SeqCst) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// The process is awake.
+    pub(crate) fn wake_up(&mut self, connections: [BorrowedFd<'_>; 2]) {
+        self.stop_waking();
+        if let Some(waking) = self.engine.waking() {
+            for connection in connections {
+                // Fails only if it is not there.
+                let _ = waking.forget(connection);
+            }
+        }
+    }
+
+    fn stop_waking(&self) {
+        for side in [0, 1] {
+            self.way(side).set_wake(0);
+        }
+        self.engine.tenants[self.place as usize].waker().take();
+    }
+
     /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take_all` takes what the kernel has left
     /// to the process and tells how many bytes that are since the beginning; it is called until it is everything.
     /// Nothing may wait for this socket's own TCP.
@@ -167,8 +296,8 @@ impl Joint {
     /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
     /// the program looks at in that moment is lost (`sk_psock_verdict_recv`). So from the beginning what comes goes to the
     /// shelter; and the socket is stilled: with a high low-water mark, what arrives rests in its queue and the program is
-    /// not asked (`tcp_data_ready`). Setting the mark takes the socket's lock, so that afterwards no program is under way
-    /// that knows of nothing.
+    /// not asked (`tcp_data_ready`), but for an end of stream, which a filter holds back. Setting the mark takes the socket's
+    /// lock, so that afterwards no program is under way that knows of nothing.
     pub(crate) fn take_out(
         &mut self,
         side: usize,
@@ -207,7 +336,11 @@ impl Joint {
         let room = SockRef::from(socket).recv_buffer_size().map_err(fault)?;
         let room = i32::try_from(room).unwrap_or(i32::MAX);
         tcp_info::set_receive_low_water(socket, room).map_err(fault)?;
+        let is_filtered = filter::attach(socket, engine.hold_end.as_fd()).map_err(fault)?;
         self.remove(side);
+        if is_filtered {
+            filter::detach(socket).map_err(fault)?;
+        }
         // Whatever rests in the queue is announced by this.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         let sheltered = shelter
@@ -223,6 +356,9 @@ impl Joint {
     /// Whether bytes have left this socket's queue and came out nowhere.
     fn has_gap(&self, side: usize, socket: &TcpStream) -> io::Result<bool> {
         let way = self.way(side);
+        if way.has_gap() {
+            return Ok(true);
+        }
         let known = way.forwarded_bytes() + way.passed_bytes() + way.sheltered_bytes();
         let consumed = tcp_info::consumed_bytes(socket)?;
         Ok(match (self.consumed_before[side], consumed) {
@@ -242,6 +378,7 @@ impl Joint {
 
 impl Drop for Joint {
     fn drop(&mut self) {
+        self.stop_waking();
         for side in [0, 1] {
             self.set_redirecting(side, false);
             if self.in_map[side] {
@@ -249,6 +386,10 @@ impl Drop for Joint {
             } else if self.cookies[side] != 0 {
                 let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
             }
+        }
+        if self.only_receives {
+            // Fails only if the socket has left the map by itself.
+            let _ = self.engine.receivers.delete(&self.index(1).to_ne_bytes());
         }
         self.engine.give_place(self.place);
     }

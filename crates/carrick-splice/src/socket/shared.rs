@@ -130,10 +130,27 @@ impl Direction<'_> {
         self.read(offset_of!(direction, receiver_base))
     }
 
-    /// Sets where the splice begins, and how many bytes may wait for the receiver's TCP.
-    pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64) {
+    /// Sets where the splice begins, how many bytes may wait for the receiver's TCP, and after how many bytes from the sender
+    /// nothing more is handed on.
+    pub(super) fn begin(&self, receiver_base: u64, backlog_max: u64, bytes_max: u64) {
         self.write(offset_of!(direction, receiver_base), receiver_base);
         self.write(offset_of!(direction, backlog_max), backlog_max);
+        self.write(offset_of!(direction, bytes_max), bytes_max);
+    }
+
+    /// The receiver is in the map of those that only receive.
+    pub(super) fn set_only_receives(&self) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, only_receives))
+            .store(1, Ordering::Release);
+    }
+
+    /// Whether bytes were lost.
+    pub(super) fn has_gap(&self) -> bool {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, gap))
+            .load(Ordering::Acquire)
+            != 0
     }
 
     /// Bytes that the kernel has put into the shelter.
@@ -141,11 +158,31 @@ impl Direction<'_> {
         self.read(offset_of!(direction, sheltered_bytes))
     }
 
+    /// Whether, and for which time, the process is to be woken when something is left to it.
+    pub(super) fn set_wake(&self, time: u32) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, wake))
+            .store(time, Ordering::SeqCst);
+    }
+
     /// From now on everything goes to the socket at `index` of the map.
     pub(super) fn set_shelter(&self, index: u32) {
         self.directions
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
+    }
+
+    /// What is longer, without anything coming the other way, is left to the process.
+    pub(super) fn set_run_bytes_max(&self, bytes: u64) {
+        self.write(offset_of!(direction, run_bytes_max), bytes);
+    }
+
+    /// Whether the program may hand bytes to the receiver.
+    pub(super) fn is_redirecting(&self) -> bool {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, redirecting))
+            .load(Ordering::Acquire)
+            != 0
     }
 
     /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.

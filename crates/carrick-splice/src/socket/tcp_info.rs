@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
 const STATE: usize = 0;
+const RTT_US: usize = 68;
+const RETRANSMISSIONS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
 
@@ -73,6 +75,17 @@ pub(super) fn consumed_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
 /// Whether the connection is gone altogether.
 pub(super) fn is_closed(socket: &impl AsFd) -> bool {
     info(socket).is_ok_and(|info| info[STATE] == CLOSED)
+}
+
+/// The smoothed round-trip time in microseconds, 0 if it was never measured, and how many segments were sent again. They
+/// stay readable after the connection has ended.
+pub(crate) fn rtt_us_and_retransmissions(socket: &impl AsFd) -> io::Result<(u32, u32)> {
+    let info = info(socket)?;
+    let word = |offset: usize| {
+        let bytes = info.get(offset..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
+    Ok((word(RTT_US), word(RETRANSMISSIONS)))
 }
 
 fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
     on_worker(async {
         for seed in 0..60 {
-            let choice = CHOICES[seed as usize % 3];
+            let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
             let mut legs = if seed % 2 == 0 {
                 Legs::tiny().await
@@ -62,7 +62,7 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
     on_worker(async {
         let sent = sample(1, 6_000_000);
         for seed in 0..60 {
-            let choice = CHOICES[seed as usize % 3];
+            let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
             let mut legs = if seed % 2 == 0 {
                 Legs::tiny().await

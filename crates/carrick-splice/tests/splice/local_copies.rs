@@ -165,7 +165,7 @@ fn a_file_that_fails_ends_the_copy_and_not_the_transfer() {
 fn the_copy_is_finished_when_the_client_has_gone() {
     on_worker(async {
         for seed in 0..24 {
-            let choice = CHOICES[seed as usize % 3];
+            let choice = CHOICES[seed as usize % CHOICES.len()];
             let mut random = Random::new(seed);
             let mut legs = if seed % 2 == 0 {
                 Legs::tiny().await

@@ -11,12 +11,17 @@
 mod boundaries;
 mod exchanges;
 mod faults;
+mod live;
 mod local_copies;
 mod pools;
 mod relay;
 mod socket;
 mod socket_ends;
+mod socket_sleep;
 mod splice_cost;
 mod support;
 mod timeouts;
+mod torture_copies;
+mod torture_unsplicing;
 mod unsplicing;
+mod verifier;

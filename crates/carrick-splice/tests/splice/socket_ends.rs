@@ -59,13 +59,11 @@ fn taken_back_at_any_moment_nothing_is_lost() {
     if !is_here("taken_back_at_any_moment_nothing_is_lost") {
         return;
     }
-    on_worker(async {
-        let mut forwarded = 0;
-        let mut taken_back = 0;
-        // The kernel may lose bytes while it unlinks a socket (docs/internals/socket-engine.md, "What remains"). That is
-        // noticed, and both connections are reset: rarely, and never in silence.
-        let mut broken = 0;
-        for seed in 0..150 {
+    let (mut forwarded, mut taken_back, mut broken) = (0, 0, 0);
+    let first: u64 = seeds("CARRICK_FIRST_SEED", 0);
+    let count = seeds("CARRICK_SEEDS", 150);
+    for seed in first..first + count {
+        on_worker(async {
             let mut random = Random::new(seed);
             let legs = if seed % 4 == 0 {
                 Legs::to_a_slow_receiver().await
@@ -141,20 +139,26 @@ fn taken_back_at_any_moment_nothing_is_lost() {
             if is_broken() {
                 // The talkers see a reset, or a stream that does not end as agreed.
                 let _ = talking.join();
+                eprintln!("seed {seed} was broken");
                 broken += 1;
-                continue;
+                return;
             }
             let (answered, asked) = talking.join().unwrap();
             assert_same(&asked, &up, &format!("seed {seed}, up"));
             assert_same(&answered, &down, &format!("seed {seed}, down"));
             forwarded += splicer.counters().socket_bytes.get();
-        }
-        assert!(broken <= 1, "{broken} of 150 connections were broken");
-        assert!(
-            forwarded > 0 && taken_back > 50,
-            "{forwarded}, {taken_back}"
-        );
-    });
+        });
+    }
+    assert_eq!(broken, 0, "connections were broken");
+    assert!(
+        forwarded > 0 && taken_back > count / 3,
+        "{forwarded}, {taken_back}"
+    );
+}
+
+/// A number from the environment.
+fn seeds(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
 #[test]

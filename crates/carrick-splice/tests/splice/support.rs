@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Every way to ask for an engine.
-pub const CHOICES: [Choice; 3] = [Choice::Copy, Choice::Pipe, Choice::Auto];
+pub const CHOICES: [Choice; 4] = [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 /// Every way to ask for an engine that works both ways.
 pub const EXCHANGE_CHOICES: [Choice; 4] =

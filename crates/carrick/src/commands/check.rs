@@ -37,7 +37,13 @@ pub fn report(problems: &[Problem]) {
 fn say_what_it_does(name: &str, plan: Option<&config::plan::Plan>) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{name}: fine")?;
-    for line in plan.map(summary::lines).unwrap_or_default() {
+    let account = plan.and_then(summary::account);
+    for line in plan
+        .map(summary::lines)
+        .into_iter()
+        .flatten()
+        .chain(account)
+    {
         writeln!(out, "  {line}")?;
     }
     Ok(())

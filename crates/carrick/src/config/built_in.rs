@@ -32,6 +32,7 @@ impl Plan {
         Self {
             admin: Some(ADMIN_DEFAULT),
             workers: workers(0),
+            account: None,
             limits: Limits {
                 connections: 100_000,
                 connections_per_client: 0,

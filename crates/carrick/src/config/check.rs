@@ -1,4 +1,5 @@
 //! From the file as written to the plan: whatever does not go together is reported, all of it at once.
+mod account;
 mod addresses;
 mod listener;
 mod route;
@@ -22,6 +23,7 @@ pub const ADMIN_DEFAULT: SocketAddr =
 /// Makes the plan; relative paths in the file are relative to `directory`. `None` if there is an error among the problems.
 pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<Plan> {
     let admin = admin(file, problems);
+    let account = account::check(file, problems);
     let log = log(file, directory, problems);
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
@@ -45,6 +47,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     Some(Plan {
         admin: admin.map(|(address, _)| address),
         workers: workers(file.workers),
+        account,
         limits: limits(file),
         timeouts: timeouts(file),
         log,

@@ -23,6 +23,10 @@ pub struct File {
     pub engine: Setting<&'static str>,
     /// `workers.count`
     pub workers: u64,
+    /// `process.user`
+    pub user: Setting<String>,
+    /// `process.group`
+    pub group: Setting<String>,
     /// `[limits]`
     pub limits: Limits,
     /// `[timeouts]`
@@ -139,6 +143,7 @@ impl File {
     pub fn read(document: &DeTable<'_>, problems: &mut Problems) -> Self {
         let root = Section::root(document, &keys::ROOT, problems);
         let log = root.table_or_empty("log", &keys::LOG, problems);
+        let process = root.table_or_empty("process", &keys::PROCESS, problems);
         Self {
             admin_listen: root
                 .table_or_empty("admin", &keys::ADMIN, problems)
@@ -149,6 +154,8 @@ impl File {
             workers: root
                 .table_or_empty("workers", &keys::WORKERS, problems)
                 .number("count", problems),
+            user: process.text("user", problems),
+            group: process.text("group", problems),
             limits: Limits::read(
                 &root.table_or_empty("limits", &keys::LIMITS, problems),
                 problems,

@@ -117,6 +117,14 @@ pub static ROOT: Table = Table {
             about: "Threads",
         },
         Key {
+            name: "process",
+            form: Form::Other {
+                what: "`[process]`",
+                default: "see there",
+            },
+            about: "Who carrick is once it has started",
+        },
+        Key {
             name: "limits",
             form: Form::Other {
                 what: "`[limits]`",
@@ -168,7 +176,7 @@ pub static ADMIN: Table = Table {
             what: "an address and port",
             default: "\"127.0.0.1:3129\"",
         },
-        about: "Where `/metrics`, `/health` and `/status` are served, without authentication; `\"\"` turns them off",
+        about: "Where `/metrics`, `/health`, `/status` and `/splices` are served, without authentication; `\"\"` turns them off",
     }],
 };
 
@@ -197,6 +205,29 @@ pub static WORKERS: Table = Table {
         },
         about: "Worker threads; 0: one for each core that carrick may run on",
     }],
+};
+
+/// `[process]`
+pub static PROCESS: Table = Table {
+    title: "[process]",
+    keys: &[
+        Key {
+            name: "user",
+            form: Form::Text {
+                what: "a user's name or number",
+                default: "who started it",
+            },
+            about: "Whom carrick becomes, once it listens and has loaded what needs privileges; only root can",
+        },
+        Key {
+            name: "group",
+            form: Form::Text {
+                what: "a group's name or number",
+                default: "that of `user`",
+            },
+            about: "Its group, instead of the user's own; needs `user`",
+        },
+    ],
 };
 
 /// `[limits]`
@@ -364,8 +395,8 @@ pub static LOG: Table = Table {
 
 /// All tables, in the order of the documentation.
 pub static TABLES: &[&Table] = &[
-    &ROOT, &ADMIN, &SPLICE, &WORKERS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &PARENT, &ROUTE,
-    &HEADER, &UPSTREAM, &SERVER, &HEALTH,
+    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &PARENT,
+    &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
 ];
 
 impl Table {

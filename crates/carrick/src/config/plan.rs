@@ -16,6 +16,8 @@ pub struct Plan {
     pub admin: Option<SocketAddr>,
     /// Worker threads, at least 1.
     pub workers: usize,
+    /// Whom it becomes once it listens; `None`: it stays who it is.
+    pub account: Option<Account>,
     /// Bounds on what clients can make carrick hold.
     pub limits: Limits,
     /// How long things may take.
@@ -26,6 +28,19 @@ pub struct Plan {
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
+}
+
+/// `[process]`: a user of this machine, as it was found there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its name, or its number if it has none.
+    pub user: String,
+    /// Its number.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// All its groups.
+    pub groups: Vec<u32>,
 }
 
 /// `[limits]`
@@ -109,6 +124,16 @@ pub struct ListenerPlan {
 }
 
 impl Plan {
+    /// Whether a listener or admin is on a port below `port`; port 0 is the kernel's choice, which is a high one.
+    #[must_use]
+    pub fn has_port_below(&self, port: u16) -> bool {
+        self.listeners
+            .iter()
+            .map(|listener| listener.address)
+            .chain(self.admin)
+            .any(|address| (1..port).contains(&address.port()))
+    }
+
     /// Whether anything asks for the socket engine.
     #[must_use]
     pub fn wants_socket_engine(&self) -> bool {

@@ -28,6 +28,17 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// Whom carrick becomes, if the plan says it.
+#[must_use]
+pub fn account(plan: &Plan) -> Option<String> {
+    plan.account.as_ref().map(|account| {
+        format!(
+            "as {} (user {}, group {}) from then on",
+            account.user, account.uid, account.gid
+        )
+    })
+}
+
 fn listener(listener: &ListenerPlan) -> String {
     let (job, details) = match &listener.mode {
         Mode::Forward(forward) => ("forward proxy", self::forward(listener, forward)),

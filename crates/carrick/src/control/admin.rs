@@ -1,5 +1,6 @@
 //! The admin server: metrics, health, status. It reads what the workers count, and cannot make them wait.
 mod host;
+mod splices;
 mod status;
 
 use super::ControlState;
@@ -176,6 +177,10 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
             Ok(status) => answer(StatusCode::OK, JSON, status),
             Err(error) => failure(&error),
         },
+        "/splices" => match splices::json(state) {
+            Ok(splices) => answer(StatusCode::OK, JSON, splices),
+            Err(error) => failure(&error),
+        },
         _ => text(
             StatusCode::NOT_FOUND,
             "There is no such page. / lists those that are.\n",
@@ -186,7 +191,7 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {

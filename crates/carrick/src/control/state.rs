@@ -1,9 +1,11 @@
 //! What the control thread knows of the program, and what it counts itself.
 use crate::config::plan::Plan;
+use crate::privileges::Standing;
 use crate::telemetry::access_log::LogState;
 use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
+use carrick_splice::SocketService;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +52,11 @@ pub struct ControlState {
     /// One per worker thread.
     pub workers: Vec<Arc<WorkerMetrics>>,
     /// What can be used here.
-    pub engines: Vec<EngineStatus>,
+    pub engines: ArcSwap<Vec<EngineStatus>>,
+    /// Who the program is.
+    pub standing: Standing,
+    /// The socket engine, which tells of the splices that it has.
+    pub socket: SocketService,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -69,6 +75,8 @@ impl ControlState {
         running: Running,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
+        standing: Standing,
+        socket: SocketService,
         log: Arc<LogState>,
     ) -> Self {
         Self {
@@ -76,7 +84,9 @@ impl ControlState {
             started_at: Instant::now(),
             running: ArcSwap::from_pointee(running),
             workers,
-            engines,
+            engines: ArcSwap::from_pointee(engines),
+            standing,
+            socket,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),
@@ -96,6 +106,20 @@ impl ControlState {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
+    }
+
+    /// Changes what is known of an engine.
+    pub fn set_engine(&self, status: EngineStatus) {
+        self.engines.rcu(|engines| {
+            let mut engines = Vec::clone(engines);
+            for engine in engines
+                .iter_mut()
+                .filter(|engine| engine.name == status.name)
+            {
+                engine.clone_from(&status);
+            }
+            engines
+        });
     }
 
     /// Notes how a reload went.

@@ -1,15 +1,17 @@
 //! What the tests of this module and of telemetry share: a plan, a state, a client.
-use super::{ControlState, EngineStatus, Running};
+use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
     HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, Plan, ServerAddress, ServerPlan,
     Timeouts, UpstreamPlan,
 };
+use crate::privileges::Standing;
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::HeadLimits;
-use std::io::{Read, Write};
+use carrick_splice::SocketService;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
     Plan {
         admin,
         workers: 2,
+        account: None,
         limits: Limits {
             connections: 1000,
             connections_per_client: 0,
@@ -103,8 +106,16 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         running(plan),
         workers,
         engines,
+        Standing::read().unwrap(),
+        SocketService::default(),
         log_state,
     ))
+}
+
+/// Starts the control thread with whatever admin address the plan has.
+pub(crate) fn start_control(state: Arc<ControlState>) -> io::Result<ControlHandle> {
+    let listener = Control::bind(&state.running.load().plan)?;
+    Control::start(state, listener)
 }
 
 /// Sends bytes, reads until the end, returns what came. Panics when nothing comes for 5 s.

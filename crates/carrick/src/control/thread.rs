@@ -3,8 +3,9 @@ use super::admin::{self, Admin};
 use super::health::HealthChecks;
 use super::resolver::{Service, resolver};
 use super::{ControlState, DnsOptions, Resolver, Running};
+use crate::config::plan::Plan;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc as blocking};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,34 +19,37 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 pub struct Control;
 
 impl Control {
-    /// Binds the admin address, then starts the thread. Names are resolved as the system is configured.
+    /// Binds the admin address, if there is one.
     ///
     /// # Errors
-    /// The admin address cannot be bound (the message says which and what to do), or the thread not started.
-    pub fn start(state: Arc<ControlState>) -> io::Result<ControlHandle> {
+    /// It cannot be bound; the message says which and what to do.
+    pub fn bind(plan: &Plan) -> io::Result<Option<TcpListener>> {
+        plan.admin.map(admin::bind).transpose()
+    }
+
+    /// Starts the thread, with what [`Control::bind`] gave. Names are resolved as the system is configured.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        state: Arc<ControlState>,
+        listener: Option<TcpListener>,
+    ) -> io::Result<ControlHandle> {
         let names_max = state.running.load().plan.limits.dns_cache;
-        Self::start_with(state, DnsOptions::system(names_max))
+        Self::start_with(state, listener, DnsOptions::system(names_max))
     }
 
     /// The same, with name servers of one's own.
     ///
     /// # Errors
     /// See [`Control::start`].
-    pub fn start_with(state: Arc<ControlState>, dns: DnsOptions) -> io::Result<ControlHandle> {
-        let listener = state
-            .running
-            .load()
-            .plan
-            .admin
-            .map(admin::bind)
-            .transpose()?;
+    pub fn start_with(
+        state: Arc<ControlState>,
+        listener: Option<TcpListener>,
+        dns: DnsOptions,
+    ) -> io::Result<ControlHandle> {
         // Known before the thread runs, so that the program can print it.
-        state.set_admin_address(
-            listener
-                .as_ref()
-                .map(std::net::TcpListener::local_addr)
-                .transpose()?,
-        );
+        state.set_admin_address(listener.as_ref().map(TcpListener::local_addr).transpose()?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -172,7 +176,7 @@ impl Thread {
 
     async fn run(
         mut self,
-        listener: Option<std::net::TcpListener>,
+        listener: Option<TcpListener>,
         mut orders: mpsc::UnboundedReceiver<Order>,
     ) {
         if let Some(listener) = listener
@@ -245,7 +249,7 @@ impl Thread {
         }
     }
 
-    fn serve(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
+    fn serve(&mut self, listener: TcpListener) -> io::Result<()> {
         self.admin = Some(Admin::start(listener, Arc::clone(&self.state))?);
         Ok(())
     }

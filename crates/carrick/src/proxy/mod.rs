@@ -25,3 +25,5 @@ mod tunnel;
 pub mod upstream;
 
 pub use arrival::serve;
+
+pub use trace::engine_name;

@@ -144,6 +144,10 @@ impl Response<'_> {
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
         match (result, end) {
+            // Nobody asked for what may have come behind the body.
+            (Ok(Ended::Bytes), _) if !transfer.unsplice().surplus.is_empty() => {
+                Passed::WholeAndDone
+            }
             (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
             (result, _) => cut_off(&result, client),
         }
@@ -199,7 +203,7 @@ impl Response<'_> {
             if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
                 let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
-                order.choice = means.engine;
+                order.choice = means.engine_before_more();
                 order.idle = means.idle;
                 order.rate_min = means.rate_min;
                 let mut transfer = means.splicer.transfer(upstream, client, order);

@@ -5,6 +5,7 @@ use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::Job;
 use carrick_logic::http1::{RequestHead, Version};
 use carrick_splice::Engine;
+use carrick_splice::tcp::PathState;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Trace {
     pub first_byte: Option<Duration>,
     /// Whether the upstream connection had been used before.
     pub reused: bool,
+    /// How the client's and the upstream's connections of a tunnel have fared.
+    pub paths: Option<[PathState; 2]>,
     /// How it ended, in one word.
     pub ended: &'static str,
 }
@@ -55,6 +58,7 @@ impl Trace {
             connect: None,
             first_byte: None,
             reused: false,
+            paths: None,
             ended: "complete",
         }
     }
@@ -158,6 +162,7 @@ impl Trace {
             first_byte: self.first_byte,
             total,
             reused: self.reused,
+            paths: self.paths,
             ended: if client.worker.has_cut_off() && self.ended != "complete" {
                 "drain"
             } else {
@@ -185,7 +190,7 @@ pub fn engine_name(engine: Engine) -> &'static str {
 }
 
 /// The request target as it was written: between the first and the last space of the request line.
-fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
+pub(super) fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
     let line = memchr::memchr(b'\r', bytes)
         .and_then(|end| bytes.get(..end))
         .unwrap_or_default();

@@ -3,19 +3,27 @@ use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
 use super::reply::{self, Asked};
 use super::session::{Next, unreachable_reply};
-use super::trace::Trace;
+use super::trace::{Trace, target_text};
 use super::upstream::checkout::{Checkout, Wanted, checkout};
 use crate::config::plan::{HashOn, Mode, RoutePlan};
 use crate::telemetry::metrics::{Job, Limit};
+use crate::telemetry::tunnels::{About, TARGET_BYTES_MAX};
 use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use crate::worker::scratch::Lent;
+use crate::worker::tunnels::Listed;
 use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
-use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Side};
+use carrick_splice::tcp::path_state;
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Leg, Side};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
+use tokio::net::TcpStream;
 
 /// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -87,7 +95,7 @@ pub async fn run_upgraded(
 async fn relay(
     client: &mut Client,
     scratch: Lent,
-    checkout: Checkout,
+    mut checkout: Checkout,
     engine: Choice,
     mut trace: Trace,
 ) -> Next {
@@ -114,13 +122,16 @@ async fn relay(
             scratch.request_head.clone(),
         )
     });
+    let head = scratch.request.get(..head_bytes).unwrap_or_default();
+    let target = kept_target(target_text(head, &scratch.request_head));
     drop(scratch);
     trace.received += from_client.len() as u64;
     trace.sent += from_upstream.len() as u64;
     let next = exchange(
         client,
-        &checkout,
+        &mut checkout,
         engine,
+        target,
         (from_client, from_upstream),
         &mut trace,
     )
@@ -134,28 +145,44 @@ async fn relay(
 
 /// Both directions until both have ended.
 async fn exchange(
-    client: &Client,
-    checkout: &Checkout,
+    client: &mut Client,
+    checkout: &mut Checkout,
     engine: Choice,
+    target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     trace: &mut Trace,
 ) -> Next {
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let upstream = &checkout.upstream.stream;
+    let listed = list(client, checkout, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
         b_prefix: &from_upstream,
         idle: client.live.plan().timeouts.tunnel_idle,
-        label: 0,
+        label: listed.tunnel().about.label,
     };
-    let mut exchange = client
-        .worker
-        .splicer
-        .exchange(&client.stream, upstream, order);
-    let end = exchange.run().await;
+    let worker = Rc::clone(&client.worker);
+    // For good, if that is possible: then nobody is woken while the kernel relays.
+    let near = worker.take_out(&mut client.stream);
+    let far = worker.take_out(&mut checkout.upstream.stream);
+    let (mut shared_near, mut shared_far) = (None, None);
+    let mut exchange = worker.splicer.exchange(
+        leg(near, &mut shared_near),
+        leg(far, &mut shared_far),
+        order,
+    );
+    let mut cut_off = pin!(worker.wait_for_cut_off());
+    let end = poll_fn(|cx| {
+        if cut_off.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let end = exchange.poll_run(cx).map(Some);
+        listed.tunnel().note(&exchange);
+        end
+    })
+    .await;
     let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
     trace.received += up;
     trace.sent += down;
@@ -164,10 +191,29 @@ async fn exchange(
     } else {
         exchange.engines().0
     });
-    drop(exchange);
+    let [near, far] = exchange.into_connections();
+    for (place, connection) in [
+        (&mut client.stream, near.map(Rc::new).or(shared_near)),
+        (
+            &mut checkout.upstream.stream,
+            far.map(Rc::new).or(shared_far),
+        ),
+    ] {
+        // A connection that the runtime did not take back is closed.
+        if let Some(connection) = connection {
+            *place = connection;
+        }
+    }
+    drop(listed);
+    note_paths(client, checkout, trace);
     checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
+    let Some(end) = end else {
+        trace.ended = "client_reset";
+        let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+        return Next::Reset;
+    };
     match end {
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
@@ -187,10 +233,77 @@ async fn exchange(
             } else {
                 "upstream_reset"
             };
-            let _ = carrick_splice::tcp::reset_on_close(upstream);
+            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
             Next::Reset
         }
     }
+}
+
+/// A connection for an exchange: its own, or, if it is shared, lent out of `shared`.
+fn leg<'a>(
+    connection: Result<TcpStream, Rc<TcpStream>>,
+    shared: &'a mut Option<Rc<TcpStream>>,
+) -> Leg<'a> {
+    match connection {
+        Ok(stream) => Leg::from(stream),
+        Err(stream) => Leg::from(&**shared.insert(stream)),
+    }
+}
+
+/// Puts a tunnel into the list of those that stand.
+fn list(
+    client: &Client,
+    checkout: &Checkout,
+    target: Box<[u8]>,
+    begun: Instant,
+    trace: &Trace,
+) -> Listed {
+    let worker = &client.worker;
+    let upstreams = &client.live.plan().upstreams;
+    let about = About {
+        label: worker.tunnels.label(worker.number),
+        begun,
+        job: Job::from(&client.listener.mode),
+        listener: client.listener.address,
+        client: client.address,
+        target,
+        upstream: trace
+            .upstream
+            .and_then(|index| upstreams.get(index))
+            .map(Arc::clone),
+        server: checkout.upstream.address,
+        bytes_before: [trace.received, trace.sent],
+    };
+    Listed::new(&worker.tunnels, &worker.metrics, about)
+}
+
+/// What is kept of a target while the tunnel stands.
+fn kept_target(target: &[u8]) -> Box<[u8]> {
+    target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
+}
+
+/// Takes note of how both connections have fared, before they are closed.
+fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
+    // It fails for nothing but a closed descriptor.
+    let (Ok(near), Ok(far)) = (
+        path_state(&client.stream),
+        path_state(&checkout.upstream.stream),
+    ) else {
+        return;
+    };
+    let paths = [near, far];
+    let metrics = &client.worker.metrics;
+    let counted = metrics
+        .tunnel_rtt
+        .iter()
+        .zip(&metrics.tunnel_retransmissions);
+    for (path, (rtt, retransmissions)) in paths.iter().zip(counted) {
+        retransmissions.add(path.retransmissions.into());
+        if let Some(time) = path.rtt {
+            rtt.observe(time);
+        }
+    }
+    trace.paths = Some(paths);
 }
 
 /// Serves a connection to a tunnel listener; `first` came with it already.
@@ -222,7 +335,15 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         (trace.status, trace.ended) = (404, "no_route");
         return trace.finish_tunnel(&client, &target, version);
     };
-    let next = tunnel_to(&client, route, sni.as_deref(), first, &mut trace).await;
+    let next = tunnel_to(
+        &mut client,
+        route,
+        sni.as_deref(),
+        &target,
+        first,
+        &mut trace,
+    )
+    .await;
     trace.finish_tunnel(&client, &target, version);
     if matches!(next, Next::Reset) {
         let _ = carrick_splice::tcp::reset_on_close(&client.stream);
@@ -230,9 +351,10 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
 }
 
 async fn tunnel_to(
-    client: &Client,
+    client: &mut Client,
     route: &RoutePlan,
     sni: Option<&[u8]>,
+    target: &[u8],
     first: Vec<u8>,
     trace: &mut Trace,
 ) -> Next {
@@ -261,17 +383,17 @@ async fn tunnel_to(
         reuse: false,
         make_sure: false,
     };
-    let checkout = match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await
-    {
-        Ok(checkout) => checkout,
-        Err(unreachable) => {
-            let reply = unreachable_reply(&unreachable);
-            client.worker.metrics.refusals.count(reply.label);
-            tracing::debug!(upstream = %plan.name, "{unreachable}");
-            (trace.status, trace.ended) = (reply.status, reply.label);
-            return Next::Reset;
-        }
-    };
+    let mut checkout =
+        match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+            Ok(checkout) => checkout,
+            Err(unreachable) => {
+                let reply = unreachable_reply(&unreachable);
+                client.worker.metrics.refusals.count(reply.label);
+                tracing::debug!(upstream = %plan.name, "{unreachable}");
+                (trace.status, trace.ended) = (reply.status, reply.label);
+                return Next::Reset;
+            }
+        };
     checkout.answered(&destination.place);
     trace.status = 200;
     let mut preamble = checkout.preamble.clone();
@@ -279,8 +401,9 @@ async fn tunnel_to(
     trace.received += first.len() as u64;
     exchange(
         client,
-        &checkout,
+        &mut checkout,
         destination.engine,
+        kept_target(target),
         (preamble, Vec::new()),
         trace,
     )

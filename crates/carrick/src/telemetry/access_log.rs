@@ -10,6 +10,7 @@ pub use thread::LogThread;
 
 use crate::config::plan::LogFormat;
 use crate::telemetry::metrics::{Counter, Job, Limit, WorkerMetrics};
+use carrick_splice::tcp::PathState;
 use clock::Clock;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -66,6 +67,8 @@ pub struct Record<'a> {
     pub total: Duration,
     /// Whether the upstream connection had been used before.
     pub reused: bool,
+    /// How the client's and the upstream's connections of a tunnel have fared.
+    pub paths: Option<[PathState; 2]>,
     /// How it ended, one word: `complete`, `client_reset`, `idle_timeout`, …
     pub ended: &'static str,
 }

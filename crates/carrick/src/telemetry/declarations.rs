@@ -88,7 +88,17 @@ metrics! {
     PIPES_POOLED = Gauge "carrick_pipes_pooled" "Pipes that are open now and unused.";
     BUFFERS_IN_USE = Gauge "carrick_copy_buffers_in_use" "Copy buffers that hold bytes in flight now.";
 
-    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes.";
+    TUNNEL_CLIENT_RTT = Histogram "carrick_tunnel_client_rtt_seconds" "Round-trip time (smoothed) of the client's connection of each tunnel, at its end.";
+    TUNNEL_UPSTREAM_RTT = Histogram "carrick_tunnel_upstream_rtt_seconds" "Round-trip time (smoothed) of the upstream's connection of each tunnel, at its end.";
+    TUNNEL_RETRANSMISSIONS = Counter "carrick_tunnel_retransmissions" "Segments that were sent again on the connections of tunnels, by leg; counted at the tunnel's end.";
+    TUNNELS_BY_ENGINE = Gauge "carrick_tunnels_by_engine" "Tunnels that stand now, by the engine that moves most of their bytes; socket while the kernel has both connections.";
+    SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices that are in the kernel now.";
+    SOCKET_SPLICE_BYTES = Gauge "carrick_socket_splice_bytes" "Bytes that the kernel has handed on for the tunnels that it has now, by direction.";
+    SOCKET_BACKLOG_BYTES = Gauge "carrick_socket_backlog_bytes" "Of these bytes: those that the receivers' TCP does not have yet, by direction.";
+    SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
+    SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
+
+    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 
     DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";

@@ -1,4 +1,5 @@
 //! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
+mod tunnels;
 mod writer;
 
 use super::declarations as declared;
@@ -51,6 +52,7 @@ impl Collector for Exposition {
         writer.connections()?;
         writer.servers()?;
         writer.splices()?;
+        writer.tunnels()?;
         writer.limits()?;
         writer.names()?;
         writer.log()?;
@@ -69,8 +71,8 @@ impl Writer<'_, '_> {
             &declared::RELOADS,
             [([("result", "ok")], ok), ([("result", "failed")], failed)],
         )?;
-        let engines = state
-            .engines
+        let engines = state.engines.load();
+        let engines = engines
             .iter()
             .map(|engine| ([("engine", engine.name)], u64::from(engine.usable)));
         self.gauges(&declared::ENGINE_USABLE, engines)
@@ -306,6 +308,7 @@ impl Writer<'_, '_> {
                 "pipes",
                 plan.limits.pipes.saturating_mul(state.workers.len()),
             ),
+            ("socket_splices", state.socket.splices().1 as usize),
         ];
         self.gauges(
             &declared::LIMIT,

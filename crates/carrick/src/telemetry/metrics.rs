@@ -1,4 +1,5 @@
 //! What a worker counts: plain loads and stores by one thread, read by the control thread whenever somebody asks.
+use super::tunnels::Tunnels;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -88,6 +89,12 @@ pub struct WorkerMetrics {
     pub dns_evicted: Counter,
     /// What the splice service counts.
     pub splice: Arc<Counters>,
+    /// Round-trip times of tunnels' legs, the client's and the upstream's, as they were at the end.
+    pub tunnel_rtt: [Histogram; 2],
+    /// Segments that were sent again to the clients, and to the upstreams, of tunnels; counted at the end.
+    pub tunnel_retransmissions: [Counter; 2],
+    /// The tunnels that stand now.
+    pub tunnels: Tunnels,
 }
 
 impl WorkerMetrics {

@@ -4,6 +4,7 @@ mod declarations;
 mod exposition;
 pub mod metrics;
 mod process;
+pub mod tunnels;
 
 pub use declarations::{METRICS, MetricDeclaration, MetricKind};
 pub use exposition::{CONTENT_TYPE, exposition};

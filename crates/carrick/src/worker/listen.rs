@@ -181,16 +181,29 @@ async fn accept_until(
     let handshakes = tokio::select! {
         biased;
         stopped = stopped => stopped.unwrap_or_default(),
-        () = accept_all(&worker, &socket, address) => return,
+        () = accept_all(&worker, &socket, address, false) => return,
     };
     if handshakes.is_zero() {
         return;
     }
-    if let Err(error) = SockRef::from(&socket).attach_filter(&WITHOUT_SYN) {
-        tracing::debug!("closing {address}: SO_ATTACH_FILTER: {error}");
+    if let Err(error) = refuse_handshakes(&socket) {
+        tracing::debug!("closing {address}: {error}");
     }
-    let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address)).await;
+    let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address, true)).await;
 }
+
+/// From now on no handshake begins. A filter is exact, but newer kernels want `CAP_NET_ADMIN` for one on a TCP socket.
+fn refuse_handshakes(socket: &TcpListener) -> io::Result<()> {
+    match SockRef::from(socket).attach_filter(&WITHOUT_SYN) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            carrick_splice::tcp::set_hops_min(socket, HOPS_OF_NOBODY)
+        }
+        result => result,
+    }
+}
+
+/// No usual system begins with as many hops, and each router takes one.
+const HOPS_OF_NOBODY: u8 = 255;
 
 /// A classic BPF program over TCP segments: drops those with SYN and without ACK, passes all others. A client whose SYN is
 /// dropped sends it again a second later: to whoever listens then, or to be refused.
@@ -211,12 +224,21 @@ const WITHOUT_SYN: [SockFilter; 5] = {
     ]
 };
 
-/// Accepts, without end.
-async fn accept_all(worker: &Rc<Worker>, socket: &TcpListener, address: SocketAddr) {
+/// Accepts, without end; also those whose handshake had begun when the listener was closed.
+async fn accept_all(
+    worker: &Rc<Worker>,
+    socket: &TcpListener,
+    address: SocketAddr,
+    is_closing: bool,
+) {
     loop {
         wait_for_room(worker).await;
         match socket.accept().await {
             Ok((client, peer)) => {
+                if is_closing {
+                    // It has this from the listening socket. Where that fails it is not heard, and times out.
+                    let _ = carrick_splice::tcp::set_hops_min(&client, 0);
+                }
                 admit(worker, client, peer, address).await;
             }
             Err(error) if is_shortage(&error) => {

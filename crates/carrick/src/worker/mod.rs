@@ -12,6 +12,7 @@ mod listen;
 pub mod live;
 mod memory;
 pub mod scratch;
+pub mod tunnels;
 
 use crate::control::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
@@ -25,11 +26,12 @@ use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tunnels::TunnelList;
 
 use listen::Accepting;
 pub use listen::{Bound, bind, bind_all};
@@ -90,6 +92,8 @@ pub struct Worker {
     pub scratch: Rc<ScratchPool>,
     /// The time of day.
     pub clock: clock::Clock,
+    /// Its tunnels.
+    pub tunnels: Rc<TunnelList>,
     /// Idle sessions.
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
@@ -99,8 +103,11 @@ pub struct Worker {
     draining: Cell<bool>,
     dismiss_idle: Cell<bool>,
     /// The connections of the sessions, so that the end of a drain reaches them.
-    clients: RefCell<Slab<Rc<TcpStream>>>,
+    clients: RefCell<Slab<Weak<TcpStream>>>,
+    /// Stands for a connection that somebody else has for a while.
+    nobody: Rc<TcpStream>,
     cut_off: Cell<bool>,
+    cut_off_now: Notify,
     session_ended: Notify,
 }
 
@@ -123,6 +130,23 @@ impl Worker {
         self.cut_off.get()
     }
 
+    /// Returns when the drain's time is over.
+    pub async fn wait_for_cut_off(&self) {
+        let now = self.cut_off_now.notified();
+        if !self.has_cut_off() {
+            now.await;
+        }
+    }
+
+    /// Takes a connection out of its place, for somebody who wants it for himself; until it is put back, a socket without a
+    /// connection stands there.
+    ///
+    /// # Errors
+    /// The connection, if it is shared.
+    pub fn take_out(&self, place: &mut Rc<TcpStream>) -> Result<TcpStream, Rc<TcpStream>> {
+        Rc::try_unwrap(std::mem::replace(place, Rc::clone(&self.nobody)))
+    }
+
     /// Whether idle clients are to be closed now.
     #[must_use]
     pub fn dismisses_idle(&self) -> bool {
@@ -141,7 +165,7 @@ impl SessionGuard {
         worker.metrics.connections_accepted.add(1);
         Self {
             worker: Rc::clone(worker),
-            key: worker.clients.borrow_mut().insert(Rc::clone(client)),
+            key: worker.clients.borrow_mut().insert(Rc::downgrade(client)),
         }
     }
 }
@@ -179,6 +203,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         resolver: parts.resolver,
         scratch: Rc::default(),
         clock: clock::Clock::default(),
+        tunnels: Rc::default(),
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,
@@ -190,7 +215,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         draining: Cell::new(first.draining),
         dismiss_idle: Cell::new(false),
         clients: RefCell::default(),
+        nobody: Rc::new(nobody()?),
         cut_off: Cell::new(false),
+        cut_off_now: Notify::new(),
         session_ended: Notify::new(),
     });
     let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker)));
@@ -268,12 +295,22 @@ async fn drain(
     let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
 }
 
+/// A socket without a connection.
+fn nobody() -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    TcpStream::from_std(socket.into())
+}
+
 /// Resets what is left, so that no client takes half a response for a whole one.
 fn reset_clients(worker: &Worker) {
     worker.cut_off.set(true);
-    for (_, client) in worker.clients.borrow().iter() {
+    // Those in tunnels are not at their place.
+    worker.cut_off_now.notify_waiters();
+    let clients = worker.clients.borrow();
+    for client in clients.iter().filter_map(|(_, client)| client.upgrade()) {
         // The kernel's tcp_disconnect() resets a connection that stands, and wakes who waits for it.
-        if let Err(error) = rustix::net::connect_unspec(client) {
+        if let Err(error) = rustix::net::connect_unspec(&*client) {
             tracing::debug!("cutting a client off: connect AF_UNSPEC: {error}");
         }
     }

@@ -19,5 +19,6 @@ mod refusals;
 mod support;
 mod switching;
 mod tidiness;
+mod torture;
 mod tunnels;
 mod upstreams;

@@ -171,6 +171,8 @@ fn legend(family: Family) -> &'static str {
         Family::Haproxy => "HAProxy",
         Family::Nginx => "nginx",
         Family::Squid => "Squid",
+        Family::ThreeProxy => "3proxy",
+        Family::Socat => "socat",
     }
 }
 

@@ -1,5 +1,7 @@
 //! The limits and settings of this machine that a proxy feels, and what they mean for it.
+use crate::privileges::{ENGINE, Standing, may_load_engine, names};
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
 use std::path::Path;
 
 /// A limit or setting.
@@ -21,6 +23,9 @@ const PIPE_BYTES_WANTED: u64 = 1 << 20;
 const BACKLOG_WANTED: u64 = 4096;
 /// Ports for connections to one server address: fewer run out under load.
 const PORTS_WANTED: u64 = 20_000;
+
+/// More capabilities are counted, not named.
+const CAPABILITIES_SHOWN_MAX: usize = 4;
 
 /// Kernel and cores, in words.
 pub fn kernel() -> String {
@@ -45,7 +50,11 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
         key,
         text: std::fs::read_to_string(sysctl.join(key.replace('.', "/"))).ok(),
     };
-    vec![
+    let mut facts = vec![
+        user(),
+        capabilities(rustix::thread::capabilities(None).ok()),
+    ];
+    facts.extend([
         open_files(),
         number(&read("fs.pipe-max-size"), |bytes| {
             (bytes < PIPE_BYTES_WANTED)
@@ -78,7 +87,54 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
         number(&read("net.ipv4.ip_unprivileged_port_start"), |_| {
             Some("lower ports need CAP_NET_BIND_SERVICE")
         }),
-    ]
+    ]);
+    facts
+}
+
+fn user() -> Fact {
+    let name = Standing::read().map_or_else(|_| "unknown".to_owned(), |standing| standing.user);
+    let meaning = if rustix::process::geteuid().is_root() {
+        "`carrick run` becomes another one if [process] user says so; else it stays root, without capabilities"
+    } else {
+        ""
+    };
+    Fact {
+        name: "user",
+        value: name,
+        meaning: meaning.to_owned(),
+    }
+}
+
+/// What this process has; `carrick run` has the same where it is started in the same way.
+pub fn capabilities(sets: Option<rustix::thread::CapabilitySets>) -> Fact {
+    let name = "capabilities";
+    let Some(has) = sets.map(|sets| sets.permitted) else {
+        return unknown(name);
+    };
+    let value = match names(has) {
+        few if few.is_empty() => "none".to_owned(),
+        few if few.len() <= CAPABILITIES_SHOWN_MAX => few.join(" "),
+        many => many.len().to_string(),
+    };
+    let engine = if may_load_engine(has) {
+        "enough for the engine `socket`".to_owned()
+    } else {
+        let wanted = names(ENGINE).join(", ");
+        format!("too few for the engine `socket` ({wanted})")
+    };
+    let kept = if has.is_empty() {
+        ""
+    } else if has.contains(CapabilitySet::NET_BIND_SERVICE) {
+        "; given up by `carrick run` once it listens, but CAP_NET_BIND_SERVICE where the configuration has a port that needs it"
+    } else {
+        "; given up by `carrick run` once it listens"
+    };
+    let meaning = engine + kept;
+    Fact {
+        name,
+        value,
+        meaning,
+    }
 }
 
 struct Setting {
@@ -113,7 +169,7 @@ fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) ->
         .as_deref()
         .and_then(|text| text.trim().parse::<u64>().ok())
     else {
-        return unknown(setting);
+        return unknown(setting.key);
     };
     Fact {
         name: setting.key,
@@ -129,7 +185,7 @@ fn words(setting: &Setting, meaning: &'static str) -> Fact {
             value: text.split_whitespace().collect::<Vec<_>>().join(" "),
             meaning: meaning.to_owned(),
         },
-        None => unknown(setting),
+        None => unknown(setting.key),
     }
 }
 
@@ -140,7 +196,7 @@ fn ports(setting: &Setting) -> Fact {
         .filter_map(|word| word.parse().ok())
         .collect();
     let [first, last] = bounds[..] else {
-        return unknown(setting);
+        return unknown(setting.key);
     };
     let count = (last + 1).saturating_sub(first);
     let verdict = if count < PORTS_WANTED { "few: " } else { "" };
@@ -151,9 +207,9 @@ fn ports(setting: &Setting) -> Fact {
     }
 }
 
-fn unknown(setting: &Setting) -> Fact {
+fn unknown(name: &'static str) -> Fact {
     Fact {
-        name: setting.key,
+        name,
         value: "unknown".to_owned(),
         meaning: "cannot be read here".to_owned(),
     }

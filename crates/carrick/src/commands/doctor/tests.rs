@@ -100,10 +100,39 @@ fn what_cannot_be_read_is_unknown() {
         ("net.ipv4.ip_local_port_range", "1\n"),
     ]);
     for fact in machine::facts(directory.path()) {
-        if fact.name != "open files" {
+        if !matches!(fact.name, "open files" | "user" | "capabilities") {
             assert_eq!(fact.value, "unknown", "{}", fact.name);
         }
     }
+}
+
+#[test]
+fn capabilities_are_named_or_counted_with_what_they_are_good_for() {
+    use rustix::thread::{CapabilitySet as Set, CapabilitySets};
+    let fact = |permitted| {
+        machine::capabilities(Some(CapabilitySets {
+            effective: Set::empty(),
+            permitted,
+            inheritable: Set::empty(),
+        }))
+    };
+    let none = fact(Set::empty());
+    assert_eq!(none.value, "none");
+    assert!(none.meaning.contains("CAP_BPF"), "{none:?}");
+    assert!(!none.meaning.contains("given up"), "{none:?}");
+    let port = fact(Set::NET_BIND_SERVICE);
+    assert_eq!(port.value, "CAP_NET_BIND_SERVICE");
+    assert!(port.meaning.contains("too few") && port.meaning.contains("but CAP_NET_BIND_SERVICE"));
+    let engine = fact(crate::privileges::ENGINE);
+    assert_eq!(engine.value, "CAP_NET_ADMIN CAP_PERFMON CAP_BPF");
+    assert!(
+        engine
+            .meaning
+            .starts_with("enough for the engine `socket`; given up")
+    );
+    assert!(!engine.meaning.contains("BIND"), "{engine:?}");
+    assert_eq!(fact(Set::from_bits_retain((1 << 41) - 1)).value, "41");
+    assert_eq!(machine::capabilities(None).value, "unknown");
 }
 
 #[test]

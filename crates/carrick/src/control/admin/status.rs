@@ -1,6 +1,8 @@
 //! `/status`: everything that can be known of a running carrick, as one JSON object.
+use super::splices::{self, Splices};
 use crate::config::plan::{ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
+use crate::privileges::Standing;
 use crate::telemetry::metrics::{Job, Limit, WorkerMetrics};
 use crate::upstreams::{ServerState, UpstreamState};
 use carrick_splice::Reason;
@@ -12,6 +14,7 @@ use std::time::SystemTime;
 /// Writes the state as it is now.
 pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
     let running = state.running.load();
+    let engines = state.engines.load();
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
@@ -29,7 +32,8 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .iter()
             .map(|listener| Listener::of(listener))
             .collect(),
-        engines: &state.engines,
+        engines: &engines,
+        process: &state.standing,
         workers: state
             .workers
             .iter()
@@ -42,6 +46,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .collect(),
         limits: limits(state),
         splice: Splice::of(state),
+        splices: Splices::of(state, splices::LISTED_MAX),
         dns: Dns::of(state),
         access_log: Log::of(state),
         reloads: Reloads::of(state),
@@ -61,10 +66,12 @@ struct Status<'a> {
     admin: Option<String>,
     listeners: Vec<Listener>,
     engines: &'a [EngineStatus],
+    process: &'a Standing,
     workers: Vec<Worker>,
     upstreams: Vec<Upstream<'a>>,
     limits: BTreeMap<&'static str, LimitUse>,
     splice: Splice,
+    splices: Splices,
     dns: Dns,
     access_log: Log,
     reloads: Reloads,

@@ -1,6 +1,8 @@
 //! Admin over loopback, with requests as clients, browsers and attackers send them.
-use super::super::testing::{LOOPBACK_ANY_PORT, eventually, exchange, get, plan, state, upstream};
-use super::super::{Control, ControlHandle};
+use super::super::ControlHandle;
+use super::super::testing::{
+    LOOPBACK_ANY_PORT, eventually, exchange, get, plan, start_control, state, upstream,
+};
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpStream as BlockingStream;
@@ -8,7 +10,7 @@ use std::net::TcpStream as BlockingStream;
 fn start() -> (ControlHandle, SocketAddr) {
     let server = SocketAddr::from(([10, 0, 0, 11], 80));
     let upstreams = vec![Arc::new(upstream("images", &[server], None))];
-    let handle = Control::start(state(plan(
+    let handle = start_control(state(plan(
         Some(LOOPBACK_ANY_PORT.parse().unwrap()),
         upstreams,
     )))
@@ -111,7 +113,14 @@ fn the_documentation_names_every_field_of_status() {
             .keys()
             .cloned(),
     );
-    for group in ["splice", "dns", "access_log", "reloads"] {
+    for group in [
+        "process",
+        "splice",
+        "splices",
+        "dns",
+        "access_log",
+        "reloads",
+    ] {
         fields.extend(json[group].as_object().unwrap().keys().cloned());
     }
     for field in fields {
@@ -294,7 +303,7 @@ fn a_request_with_a_huge_head_is_refused() {
 fn a_taken_address_is_told_with_what_to_do() {
     let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap();
-    let error = Control::start(state(plan(Some(address), Vec::new()))).unwrap_err();
+    let error = start_control(state(plan(Some(address), Vec::new()))).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     let message = error.to_string();
     assert!(

@@ -1,5 +1,7 @@
 //! Reloads and ends of the control thread.
-use super::super::testing::{LOOPBACK_ANY_PORT, eventually, get, plan, running, state, upstream};
+use super::super::testing::{
+    LOOPBACK_ANY_PORT, eventually, get, plan, running, start_control, state, upstream,
+};
 use super::*;
 use crate::config::plan::HealthPlan;
 use std::net::TcpStream;
@@ -25,7 +27,7 @@ fn local(port: u16) -> Option<SocketAddr> {
 
 #[test]
 fn admin_moves_goes_and_comes_back() {
-    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let handle = start_control(state(plan(any_port(), Vec::new()))).unwrap();
     let first = handle.state().admin_address().unwrap();
     assert_eq!(get(first, "/health").0, 200);
 
@@ -48,7 +50,7 @@ fn admin_moves_goes_and_comes_back() {
 #[test]
 fn admin_moves_to_another_address_of_its_own_port() {
     let port = free_port();
-    let handle = Control::start(state(plan(local(port), Vec::new()))).unwrap();
+    let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
     let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
     handle.apply(running(plan(everywhere, Vec::new()))).unwrap();
     assert_eq!(handle.state().admin_address(), everywhere);
@@ -62,7 +64,7 @@ fn admin_moves_to_another_address_of_its_own_port() {
 
 #[test]
 fn an_address_that_cannot_be_bound_changes_nothing() {
-    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let handle = start_control(state(plan(any_port(), Vec::new()))).unwrap();
     let before = handle.state().admin_address();
     let taken = std::net::TcpListener::bind(LOOPBACK_ANY_PORT).unwrap();
     let upstreams = vec![Arc::new(upstream("new", &[local(9).unwrap()], None))];
@@ -79,7 +81,7 @@ fn an_address_that_cannot_be_bound_changes_nothing() {
 #[test]
 fn an_address_of_the_same_port_that_cannot_be_bound_gives_the_old_one_back() {
     let port = free_port();
-    let handle = Control::start(state(plan(local(port), Vec::new()))).unwrap();
+    let handle = start_control(state(plan(local(port), Vec::new()))).unwrap();
     // Somebody else has the port at another address, so that it cannot be had everywhere.
     let _other = std::net::TcpListener::bind(("127.0.0.2", port)).unwrap();
     let everywhere = Some(SocketAddr::from(([0, 0, 0, 0], port)));
@@ -102,7 +104,7 @@ fn health_checks_follow_the_configuration() {
     };
     let dead = local(free_port()).unwrap();
     let checked = || vec![Arc::new(upstream("u", &[dead], Some(health.clone())))];
-    let handle = Control::start(state(plan(None, checked()))).unwrap();
+    let handle = start_control(state(plan(None, checked()))).unwrap();
     let server = Arc::clone(&handle.state().running.load().upstreams[0].servers[0]);
     eventually("the server is down", || !server.is_healthy());
 
@@ -133,7 +135,7 @@ fn health_checks_follow_the_configuration() {
 
 #[test]
 fn the_end_is_quick_and_final() {
-    let handle = Control::start(state(plan(any_port(), Vec::new()))).unwrap();
+    let handle = start_control(state(plan(any_port(), Vec::new()))).unwrap();
     let resolver = handle.resolver();
     let address = handle.state().admin_address().unwrap();
     // An open connection does not hold it up.

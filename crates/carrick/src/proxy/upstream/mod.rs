@@ -8,6 +8,7 @@ pub mod origins;
 use crate::telemetry::metrics::WorkerMetrics;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub struct Upstream {
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: Rc<TcpStream>,
     /// The other end.
     pub address: SocketAddr,
     /// Whether it has carried a request before.
@@ -56,7 +57,7 @@ impl Upstream {
     #[must_use]
     pub fn new(stream: TcpStream, address: SocketAddr) -> Self {
         Self {
-            stream,
+            stream: Rc::new(stream),
             address,
             reused: false,
             first_read_bytes: usize::MAX,

@@ -169,6 +169,12 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_key(out, "reused");
     out.extend_from_slice(if record.reused { b"true" } else { b"false" });
+    if let Some([client, upstream]) = record.paths {
+        json_seconds(out, "client_rtt", client.rtt);
+        json_seconds(out, "upstream_rtt", upstream.rtt);
+        json_number(out, "client_retransmits", client.retransmissions.into());
+        json_number(out, "upstream_retransmits", upstream.retransmissions.into());
+    }
     json_text(out, "ended", Some(record.ended.as_bytes()));
     out.extend_from_slice(b"}\n");
 }

@@ -36,6 +36,7 @@ fn record() -> Record<'static> {
         first_byte: Some(Duration::from_micros(1_502)),
         total: Duration::from_micros(61_002_030),
         reused: false,
+        paths: None,
         ended: "complete",
     }
 }
@@ -77,6 +78,16 @@ fn tunnel() -> Record<'static> {
         engine: Some("copy"),
         first_byte: None,
         total: Duration::from_secs(3600),
+        paths: Some([
+            PathState {
+                rtt: Some(Duration::from_micros(80_123)),
+                retransmissions: 3,
+            },
+            PathState {
+                rtt: None,
+                retransmissions: 0,
+            },
+        ]),
         ended: "idle_timeout",
         ..record()
     }
@@ -130,6 +141,10 @@ fn golden_lines_in_json() {
          \"connect\":0.000213,\"first_byte\":0.001502,\"total\":61.002030,\"engine\":\"pipe\",\"upstream\":\"images\",\
          \"server\":\"10.0.0.11:80\",\"reused\":false,\"ended\":\"complete\"}\n"
     );
+    let line = json(&tunnel());
+    let end = "\"reused\":false,\"client_rtt\":0.080123,\"upstream_rtt\":null,\"client_retransmits\":3,\
+               \"upstream_retransmits\":0,\"ended\":\"idle_timeout\"}\n";
+    assert!(line.ends_with(end), "{line}");
     let refused: serde_json::Value = serde_json::from_str(&json(&refused())).unwrap();
     for absent in [
         "user",

@@ -228,12 +228,9 @@ impl Sink {
                     .create(true)
                     .mode(0o640)
                     .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-                let file = options.open(path).map_err(|error| {
-                    io::Error::new(
-                        error.kind(),
-                        format!("cannot open the access log {name}: {error}"),
-                    )
-                })?;
+                let file = options
+                    .open(path)
+                    .map_err(|error| cannot_open(&name, &error))?;
                 (name, file)
             }
         };
@@ -304,6 +301,20 @@ impl Sink {
         }
         (written, Ok(()))
     }
+}
+
+/// Privileges are given up before the log is opened, so it is the user's own rights that count.
+fn cannot_open(name: &str, error: &io::Error) -> io::Error {
+    let advice = if error.kind() == io::ErrorKind::PermissionDenied {
+        let uid = rustix::process::geteuid();
+        format!(
+            "; carrick is user {uid} here, without privileges: let it write the file, and its directory if the file is to be made"
+        )
+    } else {
+        String::new()
+    };
+    let text = format!("cannot open the access log {name}: {error}{advice}");
+    io::Error::new(error.kind(), text)
 }
 
 /// Returns when the file takes bytes again, after 100 ms, or on an error, which the next write will show.

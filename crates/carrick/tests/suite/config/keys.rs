@@ -17,6 +17,13 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     ("[splice]", "engine", FORWARD, "[splice]\nengine = \"pipe\""),
     ("[workers]", "count", FORWARD, "[workers]\ncount = 77"),
+    ("[process]", "user", FORWARD, "[process]\nuser = \"nobody\""),
+    (
+        "[process]",
+        "group",
+        FORWARD,
+        "[process]\nuser = \"nobody\"\ngroup = \"0\"",
+    ),
     (
         "[limits]",
         "connections",

@@ -75,6 +75,56 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "`route` is empty",
         "[[listener.route]]",
     ),
+    // The process
+    (
+        "§[process]\nuser = \"nobody-has-this\"",
+        Error,
+        "\"nobody-has-this\"",
+        "this machine has no user \"nobody-has-this\"",
+        "getent passwd",
+    ),
+    (
+        "§[process]\nuser = \"\"",
+        Error,
+        "\"\"",
+        "no user \"\"",
+        "getent passwd",
+    ),
+    (
+        "§[process]\nuser = \"4294967295\"",
+        Error,
+        "\"4294967295\"",
+        "no user",
+        "by number",
+    ),
+    (
+        "§[process]\nuser = \"54321\"",
+        Error,
+        "\"54321\"",
+        "no user has this number",
+        "`group`",
+    ),
+    (
+        "§[process]\nuser = 33",
+        Error,
+        "33",
+        "`user` must be a string, not a number",
+        "",
+    ),
+    (
+        "§[process]\nuser = \"nobody\"\ngroup = \"nobody-has-this\"",
+        Error,
+        "\"nobody-has-this\"",
+        "this machine has no group \"nobody-has-this\"",
+        "getent group",
+    ),
+    (
+        "§[process]\ngroup = \"0\"",
+        Error,
+        "\"0\"",
+        "`group` stands for nothing without `user`",
+        "name the user",
+    ),
     // TOML
     (
         "§[limits]\nrequest_head = 64 KB",

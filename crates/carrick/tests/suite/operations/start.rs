@@ -6,7 +6,6 @@ use crate::support::place::{ADMIN_PORT, LISTENER_PORT};
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -85,62 +84,6 @@ fn a_missing_file_is_named_and_the_exit_code_is_2() {
     assert!(said.contains("no-such-file.toml"), "{said}");
 }
 
-#[test]
-fn it_runs_without_privileges() {
-    if !rustix::process::geteuid().is_root() {
-        // Then all other tests show it.
-        eprintln!("skipped: this user has no privileges to give up");
-        return;
-    }
-    let place = Place::claim();
-    // The build directory may be closed to others. The copy is made by a process of its own: a descriptor open for writing
-    // in this one would be inherited by whatever the other tests start meanwhile, and the copy could not be run (ETXTBSY).
-    let program = place.directory().join("carrick");
-    let copied = Command::new("cp").arg(PROGRAM).arg(&program).status();
-    assert!(copied.is_ok_and(|status| status.success()), "a copy");
-    let everybody = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(place.directory(), everybody).expect("permissions");
-    let server = echo_server(&place);
-    let mut command = Command::new("setpriv");
-    command
-        .args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--no-new-privs",
-        ])
-        .args(["--bounding-set=-all", "--inh-caps=-all"])
-        .arg(&program);
-    // It asks for an engine that it cannot have.
-    let text = "[splice]\nengine = \"socket\"\n".to_owned()
-        + &carrick::switch_text(&[server.address()])
-        + carrick::FORWARD_TEXT;
-    let carrick = Carrick::try_start_by(&place, &text, command).expect("a start");
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", carrick.pid().as_raw_nonzero()))
-            .expect("a process");
-    assert!(status.contains("Uid:\t65534\t65534"), "{status}");
-    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
-    assert_eq!(carrick.connect().ask(ASK).status, 200);
-    let absolute = format!(
-        "GET http://{}/b HTTP/1.1\r\nHost: {0}\r\n\r\n",
-        server.address()
-    );
-    assert_eq!(carrick.connect_forward().ask(&absolute).text(), "/b");
-    assert_eq!(carrick.access_log(2).len(), 2);
-    for engine in carrick.status()["engines"].as_array().expect("engines") {
-        let is_socket = engine["name"] == "engine socket";
-        assert_eq!(engine["usable"], !is_socket, "{engine}");
-        if is_socket {
-            let reason = engine["reason"].as_str().expect("a reason");
-            assert!(
-                reason.contains("CAP_BPF") || reason.contains("Linux"),
-                "{reason}"
-            );
-        }
-    }
-}
-
 /// A carrick with the built-in configuration, ended when dropped.
 struct BuiltIn(std::process::Child);
 
@@ -167,7 +110,9 @@ fn banner_in_readme() -> Vec<String> {
                 .trim_end()
                 .to_owned()
         })
-        .filter(|line| !line.is_empty() && !line.contains(" workers,"))
+        .filter(|line| {
+            !line.is_empty() && !line.contains(" workers,") && !line.contains("  runs as ")
+        })
         .collect();
     assert!(lines.len() > 10, "{lines:?}");
     lines
@@ -239,6 +184,38 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
 }
 
 #[test]
+fn doctor_names_a_kernel_that_loses_bytes_and_carrick_runs_without_the_engine() {
+    // The kernel then says that it is of the 2.6 series (personality(2), UNAME26).
+    let output = Command::new("setarch")
+        .args(["--uname-2.6", PROGRAM, "doctor"])
+        .output()
+        .expect("setarch");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let row = text.lines().find(|line| line.starts_with("engine socket"));
+    let row = row.expect("a row for the engine");
+    assert!(
+        row["engine socket".len()..].trim().starts_with("no ")
+            && row.contains("Linux 2.6.")
+            && row.contains("loses or doubles bytes in a SOCKMAP; repaired in 6.1.142"),
+        "{text}"
+    );
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let text =
+        "[splice]\nengine = \"socket\"\n".to_owned() + &carrick::switch_text(&[server.address()]);
+    let mut command = Command::new("setarch");
+    command.args(["--uname-2.6", PROGRAM]);
+    let carrick = Carrick::try_start_by(&place, &text, command).expect("a start");
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    let said = carrick.stop().standard_error;
+    assert!(
+        said.contains("the engine \"socket\" is not usable, because Linux 2.6."),
+        "{said}"
+    );
+}
+
+#[test]
 fn doctor_shows_engines_and_limits() {
     let output = Command::new(PROGRAM)
         .arg("doctor")
@@ -261,6 +238,12 @@ fn doctor_shows_engines_and_limits() {
         "{text}"
     );
     assert!(words("engine packet").starts_with("no"), "{text}");
+    assert!(row("user").len() > "user".len(), "{text}");
+    // Who has none is told what they are for, who has some that they are given up.
+    let capabilities = words("capabilities");
+    let has_none = capabilities.starts_with("none ");
+    assert_eq!(has_none, !capabilities.contains("given up"), "{text}");
+    assert!(capabilities.contains("engine `socket`"), "{text}");
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
     assert!(text.contains(kernel.trim()), "{text}");
 }

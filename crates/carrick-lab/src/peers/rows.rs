@@ -1,0 +1,110 @@
+//! The rows of comparisons: each a program in one mode.
+
+use super::{Family, Job, Mode, Peer};
+
+/// carrick as users get it: the row that the targets judge.
+pub const JUDGED: &str = "carrick-auto";
+
+/// All rows, in the order of reports.
+pub const PEERS: [Peer; 9] = {
+    use Family::{Carrick, Haproxy, Nginx, Routed, Squid};
+    use Job::{Forward, Switch, Tunnel};
+    const ALL: &[Job] = &[Switch, Tunnel, Forward];
+    const REVERSE: &[Job] = &[Switch, Tunnel];
+    [
+        Peer {
+            name: "routed",
+            family: Routed,
+            jobs: ALL,
+            mode: Mode::None,
+        },
+        Peer {
+            name: JUDGED,
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("auto"),
+        },
+        Peer {
+            name: "carrick-copy",
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("copy"),
+        },
+        Peer {
+            name: "carrick-pipe",
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("pipe"),
+        },
+        Peer {
+            name: "carrick-socket",
+            family: Carrick,
+            jobs: ALL,
+            mode: Mode::Engine("socket"),
+        },
+        Peer {
+            name: "haproxy",
+            family: Haproxy,
+            jobs: REVERSE,
+            mode: Mode::SplicingOff,
+        },
+        Peer {
+            name: "haproxy-splice",
+            family: Haproxy,
+            jobs: REVERSE,
+            mode: Mode::SplicingForced,
+        },
+        Peer {
+            name: "nginx",
+            family: Nginx,
+            jobs: REVERSE,
+            mode: Mode::None,
+        },
+        Peer {
+            name: "squid",
+            family: Squid,
+            jobs: &[Forward],
+            mode: Mode::None,
+        },
+    ]
+};
+
+/// Rows for experiments whose engine may not be built yet: carrick is asked before they are run.
+pub const PLANNED: [Peer; 1] = [Peer {
+    name: "carrick-packet",
+    family: Family::Carrick,
+    jobs: &[Job::Switch, Job::Tunnel, Job::Forward],
+    mode: Mode::Engine("packet"),
+}];
+
+/// Relays of TCP that only the torture suite compares.
+pub const FURTHER: [Peer; 3] = [
+    Peer {
+        name: "nginx-half-close",
+        family: Family::Nginx,
+        jobs: &[Job::Tunnel],
+        mode: Mode::HalfClose,
+    },
+    Peer {
+        name: "3proxy",
+        family: Family::ThreeProxy,
+        jobs: &[Job::Tunnel],
+        mode: Mode::None,
+    },
+    Peer {
+        name: "socat",
+        family: Family::Socat,
+        jobs: &[Job::Tunnel],
+        mode: Mode::None,
+    },
+];
+
+/// A row by its name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Peer> {
+    PEERS
+        .into_iter()
+        .chain(PLANNED)
+        .chain(FURTHER)
+        .find(|peer| peer.name == name)
+}

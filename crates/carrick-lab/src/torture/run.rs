@@ -1,0 +1,433 @@
+//! The run: each relay with each case, a fresh process each time, in namespaces of its own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::content::mix;
+use crate::peers::{Family, Job, Peer, Programs};
+use crate::testbed::namespace::Namespace;
+use crate::testbed::service::Service;
+use crate::testbed::{Layout, Testbed, TestbedPlan};
+use crate::torture::cases::{Case, Scale, play};
+use crate::torture::stage::Stage;
+use crate::torture::tally::Tally;
+use crate::torture::watch::{Holdings, PeakWatch};
+use crate::wan::spec::{Path as WanPath, Rule, WanSpec};
+
+/// For a relay to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// For a relay to let go of what belongs to connections that have ended.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks whether it has.
+const SETTLE_POLL: Duration = Duration::from_millis(100);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// Loss of packets on each leg, in percent: smoke, and in full.
+const LOSSES_SMOKE: &[u32] = &[3];
+const LOSSES_FULL: &[u32] = &[1, 3, 5];
+/// Beside the loss: packets that overtake others, and that come twice.
+const REORDER: f64 = 0.02;
+const DUPLICATE: f64 = 0.01;
+/// One way through the router.
+const DELAY_MS: f64 = 1.0;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The relays, in the order of the report.
+    pub relays: Vec<Peer>,
+    /// The cases.
+    pub cases: Vec<Case>,
+    /// How much of each.
+    pub scale: Scale,
+    /// For everything that is left to chance.
+    pub seed: u64,
+    /// How many connections [`Case::Many`] holds at one time.
+    pub connections: u64,
+    /// carrick's program.
+    pub carrick: PathBuf,
+    /// Configurations instead of the built-in ones.
+    pub configurations: Option<PathBuf>,
+}
+
+/// All results.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// The seed of the run.
+    pub seed: u64,
+    /// How much was played.
+    pub scale: Scale,
+    /// What the programs say of their versions, and the kernel.
+    pub versions: BTreeMap<String, String>,
+    /// A row for each relay and case.
+    pub rows: Vec<Row>,
+}
+
+/// One case with one relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The relay's name.
+    pub relay: String,
+    /// Whether it is carrick.
+    pub is_carrick: bool,
+    /// The case.
+    pub case: Case,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was played.
+    Played(Box<Played>),
+    /// It was not, for this reason.
+    Skipped(String),
+    /// The relay, or the suite, failed as a whole.
+    Failed(String),
+}
+
+/// Counts and readings of a case that was played.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Played {
+    /// What happened to the bytes.
+    pub tally: Tally,
+    /// Before, with one connection made and ended; none without a relay.
+    pub start: Option<Holdings>,
+    /// The most of its memory while the case was played; other fields are nothing.
+    pub peak: Holdings,
+    /// When all connections have ended, or [`SETTLE_TIMEOUT`] later.
+    pub end: Option<Holdings>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Played {
+    /// Of carrick: which share of the bytes its engine `socket` moved. None of other relays.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+    pub fn kernel_share(&self) -> Option<f64> {
+        let (start, end) = (self.start?.carrick?, self.end?.carrick?);
+        let by_kernel = end.socket_engine_bytes - start.socket_engine_bytes;
+        let others = end.other_engines_bytes - start.other_engines_bytes;
+        (by_kernel + others > 0).then(|| by_kernel as f64 / (by_kernel + others) as f64)
+    }
+
+    /// What must not have happened, in words.
+    #[must_use]
+    pub fn harms(&self) -> Vec<String> {
+        let mut harms = self.tally.harms();
+        if let (Some(start), Some(end)) = (&self.start, &self.end) {
+            harms.extend(end.left_since(start));
+        }
+        harms
+    }
+}
+
+impl Row {
+    /// Whether this is a fault of carrick's, or of the suite with it. What its peers do is shown, not judged.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        self.is_carrick
+            && match &self.outcome {
+                Outcome::Played(played) => !played.harms().is_empty(),
+                Outcome::Failed(_) => true,
+                Outcome::Skipped(_) => false,
+            }
+    }
+}
+
+/// Runs everything; `tell` hears of each row as soon as it is there.
+///
+/// # Errors
+/// When the test bed cannot be built, or there is no carrick though it is wanted. What happens to a relay is in its row.
+pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
+    let (programs, missing) = Programs::find_all(&plan.carrick, plan.configurations.as_deref())?;
+    let mut rows = Vec::new();
+    let (bad_network, good_network): (Vec<Case>, Vec<Case>) =
+        plan.cases.iter().partition(|case| **case == Case::Loss);
+    for (cases, layout) in [
+        (good_network, Layout::Direct),
+        (bad_network, Layout::Routed),
+    ] {
+        if cases.is_empty() {
+            continue;
+        }
+        let testbed = Testbed::build(&TestbedPlan {
+            layout,
+            // Packets are to be lost one by one.
+            offloads: layout == Layout::Direct,
+            ..TestbedPlan::default()
+        })?;
+        let bench = Bench {
+            plan,
+            programs: &programs,
+            testbed: &testbed,
+        };
+        for relay in &plan.relays {
+            for case in &cases {
+                let why_not = missing
+                    .get(&relay.family)
+                    .cloned()
+                    .or_else(|| why_not(relay, *case, &programs));
+                let outcome = match why_not {
+                    Some(reason) => Outcome::Skipped(reason),
+                    None => match bench.case(relay, *case).await {
+                        Ok(played) => Outcome::Played(Box::new(played)),
+                        Err(error) => Outcome::Failed(format!("{error:#}")),
+                    },
+                };
+                let row = Row {
+                    relay: relay.name.to_owned(),
+                    is_carrick: relay.family == Family::Carrick,
+                    case: *case,
+                    outcome,
+                };
+                tell(&row);
+                rows.push(row);
+            }
+        }
+    }
+    let mut versions = programs.versions();
+    versions.retain(|name, _| plan.relays.iter().any(|relay| relay.family.name() == name));
+    versions.insert(
+        String::from("Linux"),
+        rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+    );
+    // Case by case, as they were asked for.
+    rows.sort_by_key(|row| plan.cases.iter().position(|case| *case == row.case));
+    Ok(Results {
+        seed: plan.seed,
+        scale: plan.scale,
+        versions,
+        rows,
+    })
+}
+
+fn why_not(relay: &Peer, case: Case, programs: &Programs) -> Option<String> {
+    if relay.family == Family::Socat && case == Case::Many {
+        return Some(String::from("it starts a process for each connection"));
+    }
+    programs.why_not(relay, Job::Tunnel).map(str::to_owned)
+}
+
+/// A test bed, and what is put into it.
+struct Bench<'a> {
+    plan: &'a Plan,
+    programs: &'a Programs,
+    testbed: &'a Testbed,
+}
+
+impl Bench<'_> {
+    /// Plays a case with a fresh relay: once, or once for each rate of loss.
+    async fn case(&self, relay: &Peer, case: Case) -> Result<Played> {
+        if case != Case::Loss {
+            return self.play(relay, case, 0).await;
+        }
+        let mut all = Played::default();
+        for percent in self.plan.scale.of(LOSSES_SMOKE, LOSSES_FULL) {
+            let wan = self
+                .testbed
+                .start_wan(&bad_network(self.plan.seed, *percent))
+                .await?;
+            let played = self.play(relay, case, u64::from(*percent)).await;
+            let counts = wan.stop().await?;
+            if counts.rules.iter().all(|rule| rule.lost_first == 0) {
+                bail!("the emulated network lost no packet at {percent} %");
+            }
+            let played = played.with_context(|| format!("at {percent} % loss"))?;
+            all.tally.add(played.tally);
+            all.peak.rss_bytes = all.peak.rss_bytes.max(played.peak.rss_bytes);
+            all.peak.socket_bytes = all.peak.socket_bytes.max(played.peak.socket_bytes);
+            // The first rate at which something was left stands for all.
+            if !(all.start.zip(all.end)).is_some_and(|(start, end)| !end.is_back_to(&start)) {
+                (all.start, all.end) = (played.start, played.end);
+            }
+            all.seconds += played.seconds;
+        }
+        Ok(all)
+    }
+
+    async fn play(&self, relay: &Peer, case: Case, variant: u64) -> Result<Played> {
+        let addresses = self.testbed.addresses();
+        let server = addresses.origin_echo();
+        let mut service = relay.start(
+            Job::Tunnel,
+            &server.to_string(),
+            self.testbed,
+            self.programs,
+        )?;
+        if let Some(service) = &mut service {
+            service
+                .wait_until_listening(Job::Tunnel.port(), START_TIMEOUT)
+                .await?;
+        }
+        let act = Act {
+            relay: match service {
+                Some(_) => addresses.proxy_for(Job::Tunnel),
+                None => server,
+            },
+            server,
+            client: self.testbed.client.clone(),
+            server_namespace: self.testbed.server.clone(),
+            processes: service.is_some().then(|| self.testbed.proxy.clone()),
+            scale: self.plan.scale,
+            // Each case has chances of its own, the same for each relay.
+            seed: mix(mix(self.plan.seed) ^ (variant << 8) ^ case as u64),
+            connections: self.plan.connections,
+        };
+        let played = self.watched(relay, case, service.as_mut(), &act).await;
+        // A relay that has died explains more than what became of its connections.
+        let checked = service.as_mut().map_or(Ok(()), Service::check);
+        if let Some(service) = service {
+            service.stop().await;
+            self.testbed.proxy.kill_processes();
+        }
+        checked.and(played)
+    }
+
+    async fn watched(
+        &self,
+        relay: &Peer,
+        case: Case,
+        mut service: Option<&mut Service>,
+        act: &Act,
+    ) -> Result<Played> {
+        let is_carrick = relay.family == Family::Carrick;
+        let holdings = || Holdings::read(&self.testbed.proxy, is_carrick);
+        let mut start = None;
+        if let Some(service) = &mut service {
+            // What is made with the first connection and kept is not what is looked for.
+            act.clone().perform(None).await?;
+            service.check()?;
+            tokio::time::sleep(SETTLE_POLL * 3).await;
+            start = Some(holdings()?);
+        }
+        let began = Instant::now();
+        let peaks = PeakWatch::start(self.testbed.proxy.clone())?;
+        let tally = act.clone().perform(Some(case)).await?;
+        let peak = peaks.stop();
+        let seconds = began.elapsed().as_secs_f64();
+        let mut end = None;
+        if let (Some(service), Some(start)) = (&mut service, &start) {
+            let until = Instant::now() + SETTLE_TIMEOUT;
+            loop {
+                service.check()?;
+                let now = holdings()?;
+                let is_back = now.is_back_to(start);
+                end = Some(now);
+                if is_back || Instant::now() > until {
+                    break;
+                }
+                tokio::time::sleep(SETTLE_POLL).await;
+            }
+        }
+        Ok(Played {
+            tally,
+            start,
+            peak: if service.is_some() {
+                peak
+            } else {
+                Holdings::default()
+            },
+            end,
+            seconds,
+        })
+    }
+}
+
+/// One case, ready to be played in a thread inside the client's namespace.
+#[derive(Clone)]
+struct Act {
+    relay: SocketAddr,
+    server: SocketAddr,
+    client: Namespace,
+    server_namespace: Namespace,
+    processes: Option<Namespace>,
+    scale: Scale,
+    seed: u64,
+    connections: u64,
+}
+
+impl Act {
+    /// Plays the case, or just one exchange. Dropping the future ends it.
+    async fn perform(self, case: Option<Case>) -> Result<Tally> {
+        let (alive, stopped) = oneshot::channel::<()>();
+        let limit = self
+            .scale
+            .of(Duration::from_secs(120), Duration::from_secs(900));
+        let played = tokio::task::spawn_blocking(move || {
+            let client = self.client.clone();
+            client.inside(|| {
+                let listener = self.server_namespace.inside(|| listen(self.server))?;
+                let runtime = crate::cli::runtime()?;
+                LocalSet::new().block_on(&runtime, async {
+                    let stage = Stage::new(self.relay, listener, self.processes, self.seed)?;
+                    let stage = Rc::new(stage);
+                    let play = async {
+                        match case {
+                            Some(case) => play(case, &stage, self.scale, self.connections).await,
+                            None => play(Case::Many, &stage, Scale::Smoke, 1).await,
+                        }
+                    };
+                    tokio::select! {
+                        () = play => {}
+                        () = tokio::time::sleep(limit) => {
+                            bail!("it did not end within {} s", limit.as_secs());
+                        }
+                        _ = stopped => bail!("it was stopped"),
+                    }
+                    let stage = Rc::into_inner(stage).context("somebody is still on the stage")?;
+                    Ok(stage.finish())
+                })
+            })
+        })
+        .await
+        .context("the play failed")?;
+        drop(alive);
+        played
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
+        .context("cannot create a socket")?;
+    socket
+        .set_reuse_address(true)
+        .context("cannot set SO_REUSEADDR")?;
+    socket
+        .bind(&address.into())
+        .with_context(|| format!("cannot bind {address}"))?;
+    socket.listen(BACKLOG).context("cannot listen")?;
+    Ok(socket.into())
+}
+
+/// Every packet of every leg goes through it.
+fn bad_network(seed: u64, percent: u32) -> WanSpec {
+    WanSpec {
+        seed,
+        rules: vec![Rule {
+            path: WanPath {
+                delay_ms: DELAY_MS,
+                loss: f64::from(percent) / 100.0,
+                reorder: REORDER,
+                duplicate: DUPLICATE,
+                ..WanPath::default()
+            },
+            ..Rule::default()
+        }],
+    }
+}

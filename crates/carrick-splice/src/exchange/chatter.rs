@@ -1,0 +1,115 @@
+//! When the kernel is to take over an exchange whose engine is chosen by what is seen: after small messages have gone back and
+//! forth for a while. And when it is to give it back: as soon as it needs the process, or one side talks for long.
+
+/// A message of more bytes than that is no chatter. At 16 KB a round trip by the kernel costs less than copying; at 64 KB the
+/// pipe does (docs/benchmarks.md).
+const MESSAGE_BYTES_MAX: u64 = 32 << 10;
+
+/// What one side may say before the other one answers, while the kernel has the exchange.
+pub(super) const RUN_BYTES_MAX: u64 = 64 << 10;
+
+/// The talk changes sides so often before the kernel has it: giving it there and back costs about as much as ten round trips.
+const TURNS: u32 = 20;
+
+/// An exchange that comes back again and again is given ever later.
+const TURNS_MAX: u32 = 10_000;
+
+/// Looks for chatter.
+#[derive(Debug)]
+pub(super) struct Chatter {
+    turns: u32,
+    turns_needed: u32,
+    taken_bytes: [u64; 2],
+    speaker: Option<usize>,
+}
+
+impl Default for Chatter {
+    fn default() -> Chatter {
+        Chatter {
+            turns: 0,
+            turns_needed: TURNS,
+            taken_bytes: [0; 2],
+            speaker: None,
+        }
+    }
+}
+
+impl Chatter {
+    /// Takes note of how many bytes came from each side so far. True if that is chatter.
+    pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
+        for (side, (now, before)) in taken_bytes.into_iter().zip(self.taken_bytes).enumerate() {
+            let bytes = now - before;
+            if bytes > MESSAGE_BYTES_MAX {
+                self.turns = 0;
+                self.speaker = None;
+            } else if bytes > 0 && self.speaker != Some(side) {
+                self.turns += 1;
+                self.speaker = Some(side);
+            }
+        }
+        self.taken_bytes = taken_bytes;
+        self.turns >= self.turns_needed
+    }
+
+    /// It came back from the kernel.
+    pub(super) fn came_back(&mut self, taken_bytes: [u64; 2]) {
+        *self = Chatter {
+            turns: 0,
+            turns_needed: (self.turns_needed * 4).min(TURNS_MAX),
+            taken_bytes,
+            speaker: None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of these messages, from either side in turn, it takes.
+    fn messages_until_chatter(chatter: &mut Chatter, bytes: u64) -> Option<u32> {
+        let mut taken = chatter.taken_bytes;
+        (1..100_000).find(|count| {
+            taken[*count as usize % 2] += bytes;
+            chatter.observe(taken)
+        })
+    }
+
+    #[test]
+    fn small_messages_back_and_forth_are_chatter() {
+        assert_eq!(
+            messages_until_chatter(&mut Chatter::default(), 64),
+            Some(TURNS)
+        );
+        assert_eq!(
+            messages_until_chatter(&mut Chatter::default(), MESSAGE_BYTES_MAX),
+            Some(TURNS)
+        );
+    }
+
+    #[test]
+    fn large_messages_are_not() {
+        let found = messages_until_chatter(&mut Chatter::default(), MESSAGE_BYTES_MAX + 1);
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn one_side_alone_does_not_chatter() {
+        let mut chatter = Chatter::default();
+        assert!((0..100_000).all(|count| !chatter.observe([count * 10, 0])));
+    }
+
+    #[test]
+    fn whoever_comes_back_waits_longer_each_time() {
+        let mut chatter = Chatter::default();
+        let mut before = 0;
+        for _ in 0..10 {
+            let messages = messages_until_chatter(&mut chatter, 100).unwrap();
+            assert!(messages > before || messages == TURNS_MAX, "{messages}");
+            before = messages;
+            let taken = chatter.taken_bytes;
+            chatter.came_back(taken);
+        }
+        assert_eq!(before, TURNS_MAX);
+    }
+}

@@ -1,0 +1,434 @@
+//! The part of a splice that is in the kernel's hands: when the process has to help, and how the kernel lets go.
+//!
+//! docs/internals/socket-engine.md has the states and says why the order of things is what it is.
+
+use crate::flow::{Ends, Flow, KernelPart};
+use crate::socket::joint::{Joint, Refusal, Ways, is_closed};
+use crate::{Choice, Counters, Fault, Side, Splicer, sys, tcp};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How often the process looks whether the receiver's TCP has taken the kernel's backlog. Only while it waits for that: no
+/// event tells.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// So many times it looks at once before that, each time letting others have the processor: mostly the worker of the kernel
+/// that it waits for needs but microseconds.
+const LOOKS_AT_ONCE: u32 = 8;
+
+/// How long `leave` waits for what is on its way inside the kernel. It waits for a worker of the kernel, not for a peer; longer
+/// takes only a machine without memory.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// How often it looks.
+const LEAVE_LOOK: Duration = Duration::from_micros(50);
+
+/// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
+/// socket 0 to socket 1. A splice one way has this one only.
+pub(crate) struct Kernel {
+    joint: Joint,
+    ways: Vec<Way>,
+    timer: Option<Pin<Box<Sleep>>>,
+    looks: u32,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    /// What the flow had taken and written when the kernel got a part in it.
+    taken_before: u64,
+    relayed_before: u64,
+    /// What an earlier splice in the kernel had forwarded.
+    forwarded_before: u64,
+    /// What had been left to the process before the kernel was let.
+    passed_at_first: u64,
+    /// The receiver's TCP has everything that the kernel forwarded, and it forwards nothing meanwhile.
+    is_drained: bool,
+    /// Whether the end of the stream was passed on.
+    is_end_passed: bool,
+    counted_bytes: u64,
+}
+
+/// Whether the process may touch a direction now.
+pub(crate) enum Gate {
+    /// It may: nothing can be overtaken.
+    Open,
+    /// There is nothing for it to do.
+    Quiet,
+    /// There may be something, but the receiver must take the kernel's backlog first. It is looked at again.
+    Wait,
+    /// A connection failed.
+    Fault(Fault),
+}
+
+impl Kernel {
+    /// Puts two connections into the kernel's hands. There is one flow for each direction that it is to hand on. `Ok(None)` if
+    /// bytes came in just now: relay them and try again.
+    pub(crate) fn join(
+        splicer: &Splicer,
+        sockets: [&TcpStream; 2],
+        flows: &mut [&mut Flow],
+        label: u64,
+    ) -> Result<Option<Kernel>, Refusal> {
+        let Some(engine) = splicer.socket_engine() else {
+            return Ok(None);
+        };
+        if flows.len() > 1 && !is_quiet(sockets, flows)? {
+            return Ok(None);
+        }
+        let extent = match &*flows {
+            [flow] => Ways::One {
+                bytes_max: flow.remaining_bytes(),
+            },
+            _ => Ways::Both,
+        };
+        let joint = Joint::new(engine, sockets, extent, label)?;
+        let ways = flows.iter_mut().map(|flow| {
+            // What came in between is looked at by the program when somebody reads.
+            flow.look_anyway();
+            Way {
+                taken_before: flow.taken_bytes(),
+                relayed_before: flow.relayed_bytes(),
+                forwarded_before: flow.forwarded_bytes(),
+                // One way, the kernel has begun.
+                is_drained: extent == Ways::Both,
+                ..Way::default()
+            }
+        });
+        Ok(Some(Kernel {
+            ways: ways.collect(),
+            joint,
+            timer: None,
+            looks: 0,
+        }))
+    }
+
+    /// The kernel's part in the direction from `side`, as long as it has one.
+    pub(crate) fn part(&self, side: usize) -> Option<KernelPart<'_>> {
+        self.joint.is_in_map(side).then(|| KernelPart {
+            joint: &self.joint,
+            side,
+            taken_before: self.ways[side].taken_before,
+        })
+    }
+
+    /// Whether the process may read and write in this direction.
+    pub(crate) fn gate(
+        &mut self,
+        cx: &mut Context<'_>,
+        side: usize,
+        [from, to]: [&TcpStream; 2],
+        flow: &Flow,
+    ) -> Gate {
+        if self.joint.is_broken(side) {
+            let source = io::Error::other("the kernel lost bytes");
+            return Gate::Fault(fault(Side::From, "bpf", source));
+        }
+        let way = &mut self.ways[side];
+        if way.is_drained || flow.is_ended() {
+            return Gate::Open;
+        }
+        if !flow.holds_bytes() && !flow.is_all_taken() && self.joint.is_in_map(side) {
+            let taken_bytes = flow.taken_bytes() - way.taken_before;
+            loop {
+                match from.poll_read_ready(cx) {
+                    std::task::Poll::Pending => return Gate::Quiet,
+                    std::task::Poll::Ready(Ok(())) => {}
+                    std::task::Poll::Ready(Err(error)) => {
+                        return Gate::Fault(fault(Side::From, "poll", error));
+                    }
+                }
+                if self.joint.passed_bytes(side) != taken_bytes {
+                    break;
+                }
+                match sys::has_input(from) {
+                    // The readiness is gone with that: look whether it came back.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    // What tells of an error tells once.
+                    Err(error) => return Gate::Fault(fault(Side::From, "recv", error)),
+                    Ok(_) => break,
+                }
+            }
+        }
+        match self.joint.backlog_bytes(side, to) {
+            Ok(Some(0)) => {
+                way.is_drained = true;
+                self.looks = 0;
+                Gate::Open
+            }
+            Ok(Some(_)) => {
+                self.look_again(cx);
+                Gate::Wait
+            }
+            Ok(None) => Gate::Fault(lost(Side::To, to)),
+            Err(error) => Gate::Fault(fault(Side::To, "getsockopt", error)),
+        }
+    }
+
+    /// Tells the kernel how far the process has come in this direction, and the flow what the kernel has done.
+    pub(crate) fn settle(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
+        let way = &mut self.ways[side];
+        if self.joint.is_in_map(side) {
+            if !flow.holds_bytes() && !flow.is_ended() {
+                way.is_drained = false;
+            }
+            self.joint
+                .set_relayed_bytes(side, flow.relayed_bytes() - way.relayed_before);
+        }
+        self.count(side, flow, counters);
+    }
+
+    /// Takes note of what the kernel has handed on.
+    pub(crate) fn count(&mut self, side: usize, flow: &mut Flow, counters: &Counters) {
+        let way = &mut self.ways[side];
+        let forwarded = self.joint.forwarded_bytes(side);
+        if forwarded == way.counted_bytes {
+            return;
+        }
+        if way.counted_bytes == 0 {
+            counters.socket_splices.add(1);
+        }
+        counters.socket_bytes.add(forwarded - way.counted_bytes);
+        way.counted_bytes = forwarded;
+        flow.set_forwarded_bytes(way.forwarded_before + forwarded);
+    }
+
+    /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
+    pub(crate) fn allow(&mut self, side: usize) -> bool {
+        if self.joint.is_whole() && !self.joint.is_redirecting(side) {
+            self.ways[side].passed_at_first = self.joint.passed_bytes(side);
+            self.joint.set_redirecting(side, true);
+        }
+        self.joint.is_whole()
+    }
+
+    /// The end of the stream was read too early: is what the kernel held for the process lost, or is it still to come?
+    pub(crate) fn early_end(&mut self, cx: &mut Context<'_>, from: &TcpStream) -> Option<Fault> {
+        if is_closed(from) {
+            return Some(lost(Side::From, from));
+        }
+        self.look_again(cx);
+        None
+    }
+
+    /// What is longer, without an answer, is left to the process.
+    pub(crate) fn leave_runs_to_the_process(&self, bytes_max: u64) {
+        self.joint.set_run_bytes_max(bytes_max);
+    }
+
+    /// Whether the process had to relay something since the kernel began to.
+    pub(crate) fn needs_help(&self) -> bool {
+        let joint = &self.joint;
+        self.ways.iter().enumerate().any(|(side, way)| {
+            joint.is_redirecting(side) && joint.passed_bytes(side) > way.passed_at_first
+        })
+    }
+
+    /// Whether there is nothing for the process to do until it is told: both directions go through the kernel, and what it has
+    /// left to the process is relayed.
+    pub(crate) fn may_sleep(&self, flows: [&Flow; 2]) -> bool {
+        self.joint.is_whole()
+            && flows
+                .into_iter()
+                .zip(&self.ways)
+                .enumerate()
+                .all(|(side, (flow, way))| {
+                    !flow.holds_bytes()
+                        && !flow.is_ended()
+                        && !flow.is_all_taken()
+                        && !way.is_end_passed
+                        && self.joint.is_redirecting(side)
+                        && self.joint.passed_bytes(side) == flow.taken_bytes() - way.taken_before
+                })
+    }
+
+    /// The process is to be woken from now on. Afterwards it looks whether it [may sleep](Kernel::may_sleep).
+    pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
+        self.joint.sleep(connections)
+    }
+
+    /// Whether the process is to wake up.
+    pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.joint.poll_woken(cx)
+    }
+
+    /// The process is awake.
+    pub(crate) fn wake_up(&mut self, connections: [BorrowedFd<'_>; 2]) {
+        self.joint.wake_up(connections);
+    }
+
+    pub(crate) fn is_in_map(&self, side: usize) -> bool {
+        self.joint.is_in_map(side)
+    }
+
+    pub(crate) fn is_end_passed(&self, side: usize) -> bool {
+        self.ways[side].is_end_passed
+    }
+
+    pub(crate) fn set_end_passed(&mut self, side: usize) {
+        self.ways[side].is_end_passed = true;
+    }
+
+    /// Takes a socket out of the kernel's hands: what it receives goes through the process from now on. Nothing may wait for
+    /// this socket's own TCP.
+    pub(crate) fn let_go(
+        &mut self,
+        side: usize,
+        [from, to]: [&TcpStream; 2],
+        flow: &mut Flow,
+        splicer: &Splicer,
+    ) -> Result<(), Fault> {
+        let taken_before = self.ways[side].taken_before;
+        let sheltered = self.joint.take_out(side, from, |joint| {
+            flow.take_all(&Ends {
+                splicer,
+                from,
+                to,
+                prefix: &[],
+                kernel: Some(KernelPart {
+                    joint,
+                    side,
+                    taken_before,
+                }),
+            })?;
+            Ok(flow.taken_bytes() - taken_before)
+        })?;
+        flow.hold_more(splicer, &sheltered);
+        // The kernel's backlog goes first; and splice(2) may be used again, once nothing is held.
+        self.ways[side].is_drained = false;
+        flow.set_choice(Choice::Auto);
+        self.count(side, flow, splicer.counters());
+        Ok(())
+    }
+
+    /// Bytes of both directions that are on their way inside the kernel; `None` if a connection is gone.
+    pub(crate) fn backlog_bytes(&self, sockets: [&TcpStream; 2]) -> Option<u64> {
+        let mut sum = 0;
+        for (side, way) in self.ways.iter().enumerate() {
+            if !way.is_end_passed {
+                sum += self.joint.backlog_bytes(side, sockets[1 - side]).ok()??;
+            }
+        }
+        Some(sum)
+    }
+
+    /// Leaves everything to the process from now on.
+    pub(crate) fn stop(&self, sockets: [&TcpStream; 2]) {
+        for (side, socket) in sockets.into_iter().enumerate().take(self.ways.len()) {
+            self.joint.stop(side, socket);
+        }
+    }
+
+    /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let go in
+    /// time, the connections are broken visibly rather than left with a gap, and this is false.
+    pub(crate) fn leave(
+        &mut self,
+        sockets: [&TcpStream; 2],
+        flows: &mut [&mut Flow],
+        splicer: &Splicer,
+    ) -> bool {
+        let deadline = std::time::Instant::now() + LEAVE_MAX;
+        self.stop(sockets);
+        let is_drained = loop {
+            match self.backlog_bytes(sockets) {
+                // What the kernel had for a connection that is gone is gone with it.
+                None | Some(0) => break true,
+                Some(_) if std::time::Instant::now() > deadline => break false,
+                Some(_) => std::thread::sleep(LEAVE_LOOK),
+            }
+        };
+        let is_whole = is_drained && self.take_back(sockets, flows, splicer);
+        if !is_whole {
+            splicer.counters().socket_broken.add(1);
+            for socket in sockets {
+                let _ = tcp::reset_on_close(socket);
+            }
+        }
+        self.finish(flows, splicer.counters());
+        is_whole
+    }
+
+    /// Takes both sockets out. False if one did not come out whole.
+    fn take_back(
+        &mut self,
+        sockets: [&TcpStream; 2],
+        flows: &mut [&mut Flow],
+        splicer: &Splicer,
+    ) -> bool {
+        let mut is_whole = true;
+        for (side, flow) in flows.iter_mut().enumerate() {
+            // After the end of the stream there is nothing to come.
+            if self.is_in_map(side) && !flow.is_at_end_of_stream() {
+                let ends = [sockets[side], sockets[1 - side]];
+                is_whole &= self.let_go(side, ends, flow, splicer).is_ok();
+            }
+        }
+        is_whole
+    }
+
+    /// Polls again soon.
+    pub(crate) fn look_again(&mut self, cx: &mut Context<'_>) {
+        if self.looks < LOOKS_AT_ONCE {
+            self.looks += 1;
+            std::thread::yield_now();
+            cx.waker().wake_by_ref();
+            return;
+        }
+        let next = Instant::now() + LOOK_AGAIN;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(next)));
+        if timer.as_mut().poll(cx).is_ready() {
+            timer.as_mut().reset(next);
+            if timer.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+
+    /// Counts what is left to be counted.
+    pub(crate) fn finish(&mut self, flows: &mut [&mut Flow], counters: &Counters) {
+        for (side, flow) in flows.iter_mut().enumerate() {
+            self.count(side, flow, counters);
+            counters
+                .socket_passed_bytes
+                .add(self.joint.passed_bytes(side));
+        }
+    }
+}
+
+/// Whether nothing waits at either socket. If something does, it is looked at.
+fn is_quiet(sockets: [&TcpStream; 2], flows: &mut [&mut Flow]) -> Result<bool, Refusal> {
+    for (side, socket) in sockets.into_iter().enumerate() {
+        match sys::peek_anyway(socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Ok(true) => {
+                flows.iter_mut().for_each(|flow| flow.look_anyway());
+                return Ok(false);
+            }
+            Ok(false) => return Err(Refusal::Kernel(ErrorKind::UnexpectedEof.into())),
+            // What tells of an error tells once.
+            Err(source) => return Err(Refusal::Broken(side, fault(Side::From, "recv", source))),
+        }
+    }
+    Ok(true)
+}
+
+fn fault(side: Side, call: &'static str, source: io::Error) -> Fault {
+    Fault { side, call, source }
+}
+
+/// The fault of a connection that is gone.
+fn lost(side: Side, stream: &TcpStream) -> Fault {
+    let source = match stream.take_error() {
+        Ok(Some(error)) | Err(error) => error,
+        Ok(None) => ErrorKind::ConnectionReset.into(),
+    };
+    fault(side, "poll", source)
+}

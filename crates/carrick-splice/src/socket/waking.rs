@@ -1,0 +1,138 @@
+//! How splices whose connections wait outside of tokio's registry are woken: by what the verdict program leaves to the
+//! process (ring buffer), and by ends and errors of their connections (epoll).
+
+use super::Tenant;
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
+
+/// What epoll says when the thread is to end, and when the ring buffer has something.
+const STOP: u64 = u64::MAX;
+const RING: u64 = u64::MAX - 1;
+
+/// How many events are taken at a time.
+const EVENTS: usize = 64;
+
+/// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
+pub(super) struct Waking {
+    is_working: Arc<AtomicBool>,
+    epoll: Arc<OwnedFd>,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Waking {
+    /// Starts it. `events` is the ring buffer in which the program names the directions whose process is to be woken.
+    pub(super) fn start(events: MapHandle, tenants: Arc<[Tenant]>) -> io::Result<Waking> {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let is_working = Arc::new(AtomicBool::new(true));
+        epoll::add(
+            &epoll,
+            &stop,
+            EventData::new_u64(STOP),
+            EventFlags::IN | EventFlags::ET,
+        )?;
+        let thread = std::thread::Builder::new()
+            .name("carrick-splice".into())
+            .spawn({
+                let (epoll, is_working) = (Arc::clone(&epoll), Arc::clone(&is_working));
+                move || {
+                    // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
+                    let _ = wake_all(&epoll, &events, &tenants);
+                    is_working.store(false, SeqCst);
+                    tenants.iter().for_each(Tenant::wake);
+                }
+            })?;
+        Ok(Waking {
+            is_working,
+            epoll,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether splices are woken.
+    pub(super) fn is_working(&self) -> bool {
+        self.is_working.load(SeqCst)
+    }
+
+    /// Wakes the splice at `place` when this connection ends or fails.
+    pub(super) fn watch(&self, connection: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+        // Not IN: that is what the kernel says for each piece that it hands on.
+        let flags = EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(
+            &*self.epoll,
+            connection,
+            EventData::new_u64(place.into()),
+            flags,
+        )?;
+        Ok(())
+    }
+
+    /// Not any more.
+    pub(super) fn forget(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&*self.epoll, connection)?)
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        // Adding to a fresh eventfd cannot fail.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits and wakes until it is told to stop.
+fn wake_all(epoll: &OwnedFd, events: &MapHandle, tenants: &[Tenant]) -> io::Result<()> {
+    let mut ring = RingBufferBuilder::new();
+    ring.add(events, |record| {
+        if let Some(bytes) = record.first_chunk() {
+            let direction = u32::from_ne_bytes(*bytes);
+            wake(tenants, u64::from(direction / 2));
+        }
+        0
+    })
+    .map_err(io::Error::other)?;
+    let ring = ring.build().map_err(io::Error::other)?;
+    epoll::add(
+        epoll,
+        events.as_fd(),
+        EventData::new_u64(RING),
+        EventFlags::IN,
+    )?;
+    loop {
+        let mut happened = Vec::<Event>::with_capacity(EVENTS);
+        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut happened), None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        for event in &happened {
+            // The record is packed: no references to its fields.
+            let data = event.data;
+            match data.u64() {
+                STOP => return Ok(()),
+                RING => ring.consume().map_err(io::Error::other)?,
+                place => wake(tenants, place),
+            }
+        }
+    }
+}
+
+fn wake(tenants: &[Tenant], place: u64) {
+    if let Some(tenant) = usize::try_from(place)
+        .ok()
+        .and_then(|place| tenants.get(place))
+    {
+        tenant.wake();
+    }
+}

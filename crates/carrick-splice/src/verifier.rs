@@ -1,0 +1,146 @@
+//! What the kernel's verifier says of the BPF programs: how much of each it had to look at before it let it run.
+//!
+//! Loading takes time in proportion, and the kernel refuses whatever needs more than a million steps. The numbers that are
+//! known are in `docs/internals/verifier.md`.
+
+use libbpf_rs::{AsRawLibbpf, ErrorKind, ObjectBuilder, OpenObject, libbpf_sys};
+use std::ffi::CStr;
+use std::io;
+
+/// The compiled programs, by the name of their file in `bpf/`.
+const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// Asks the verifier for the statistics alone (`BPF_LOG_STATS`).
+const LOG_STATS: u32 = 4;
+
+/// Long enough for them; they are three lines.
+const LOG_BYTES: usize = 64 << 10;
+
+/// What one program cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cost {
+    /// Its name.
+    pub program: String,
+    /// Its length when it was loaded.
+    pub instructions: usize,
+    /// Instructions that the verifier looked at, on all ways through the program together.
+    pub processed: u64,
+    /// States that it had to remember at a time, at most.
+    pub states: u64,
+    /// Bytes of stack, as the kernel tells it: `32`, with functions of its own `32+8`.
+    pub stack: String,
+}
+
+/// The compiler that made the programs, as it calls itself.
+#[must_use]
+pub fn compiler() -> &'static str {
+    env!("CARRICK_CLANG")
+}
+
+/// The names of all programs. Needs no privileges.
+///
+/// # Errors
+/// An object cannot be read.
+pub fn programs() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for (file, bytes) in OBJECTS {
+        let object = open(file, bytes)?;
+        names.extend(
+            object
+                .progs()
+                .map(|program| program.name().to_string_lossy().into_owned()),
+        );
+    }
+    Ok(names)
+}
+
+/// Loads all programs and tells what each cost; they are gone again afterwards. Needs `CAP_BPF`, `CAP_NET_ADMIN` and
+/// `CAP_PERFMON`. Blocks for some milliseconds.
+///
+/// # Errors
+/// The kernel refuses a program, or tells its statistics in a way that is not understood.
+pub fn costs() -> io::Result<Vec<Cost>> {
+    let mut costs = Vec::new();
+    for (file, bytes) in OBJECTS {
+        let mut object = open(file, bytes)?;
+        let mut logs: Vec<Vec<u8>> = Vec::new();
+        for mut program in object.progs_mut() {
+            program.set_log_level(LOG_STATS);
+            let mut log = vec![0_u8; LOG_BYTES];
+            set_log(&program, &mut log)?;
+            // Its bytes stay where they are when the vector is moved.
+            logs.push(log);
+        }
+        let loaded = object.load().map_err(|error| named(file, "load", &error))?;
+        for (program, log) in loaded.progs().zip(&logs) {
+            let name = program.name().to_string_lossy().into_owned();
+            let log = CStr::from_bytes_until_nul(log)
+                .map_err(io::Error::other)?
+                .to_string_lossy();
+            let cost = read(name, program.insn_cnt(), &log).ok_or_else(|| {
+                io::Error::other(format!(
+                    "the verifier's statistics are not understood: {log:?}"
+                ))
+            })?;
+            costs.push(cost);
+        }
+    }
+    Ok(costs)
+}
+
+fn open(file: &str, bytes: &[u8]) -> io::Result<OpenObject> {
+    ObjectBuilder::default()
+        .name(file)
+        .and_then(|builder| builder.open_memory(bytes))
+        .map_err(|error| named(file, "open", &error))
+}
+
+fn named(file: &str, call: &str, error: &libbpf_rs::Error) -> io::Error {
+    let kind = match error.kind() {
+        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        _ => io::ErrorKind::Other,
+    };
+    let text = format!("{call} of the BPF programs in {file}: {error:#}");
+    io::Error::new(kind, text)
+}
+
+/// Lets the verifier write into `log` when the program is loaded.
+#[expect(unsafe_code, reason = "libbpf-rs does not have it")]
+fn set_log(program: &libbpf_rs::OpenProgramMut<'_>, log: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the program is open; the buffer has this size, and outlives the loading: `costs` keeps it until then.
+    let outcome = unsafe {
+        libbpf_sys::bpf_program__set_log_buf(
+            program.as_libbpf_object().as_ptr(),
+            log.as_mut_ptr().cast(),
+            log.len() as libbpf_sys::size_t,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(-outcome))
+    }
+}
+
+/// Reads what `print_verification_stats` of the kernel writes.
+fn read(program: String, instructions: usize, log: &str) -> Option<Cost> {
+    let line = log.lines().find(|line| line.starts_with("processed "))?;
+    let after = |word: &str| -> Option<u64> {
+        let mut words = line.split_whitespace();
+        words.find(|found| *found == word)?;
+        words.next()?.parse().ok()
+    };
+    Some(Cost {
+        program,
+        instructions,
+        processed: after("processed")?,
+        states: after("peak_states")?,
+        stack: log
+            .lines()
+            .find_map(|line| line.strip_prefix("stack depth "))?
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,415 @@
+//! What is told of splices while they are in the kernel: that it is true, that it needs no privileges, and that telling
+//! does not disturb them.
+
+use crate::socket::{is_here, order};
+use crate::support::*;
+use carrick_splice::{ExchangeEnd, ExchangeOrder, LiveSplice, tcp};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use socket2::SockRef;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A label that no other test has.
+fn label() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+fn labelled<'a>(label: u64) -> ExchangeOrder<'a> {
+    ExchangeOrder { label, ..order() }
+}
+
+fn seen(label: u64) -> Option<LiveSplice> {
+    let splices = socket_service().live().unwrap();
+    let mut with_label = splices.into_iter().filter(|splice| splice.label == label);
+    let splice = with_label.next();
+    assert!(with_label.next().is_none(), "twice in the list");
+    splice
+}
+
+/// Waits until something is seen of a splice.
+async fn until_seen(label: u64, holds: impl Fn(&LiveSplice) -> bool) -> LiveSplice {
+    loop {
+        if let Some(splice) = seen(label).filter(&holds) {
+            return splice;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Both ways, both ends, and nothing on its way: what is told is exact.
+#[test]
+fn bytes_are_told_to_the_byte() {
+    if !is_here("bytes_are_told_to_the_byte") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let (splicer, label) = (splicer(), label());
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let talk = async {
+            until_seen(label, |_| true).await;
+            for (there, back) in [(5, 3), (1000, 70_000), (64, 1)] {
+                let before = seen(label).unwrap();
+                legs.sender.write_all(&vec![1; there]).await.unwrap();
+                receive(&mut legs.receiver, there).await;
+                legs.receiver.write_all(&vec![2; back]).await.unwrap();
+                receive(&mut legs.sender, back).await;
+                let now = until_seen(label, |now| {
+                    (0..2).all(|way| now.directions[way].backlog_bytes == Some(0))
+                })
+                .await;
+                let moved = |splice: &LiveSplice, way: usize| {
+                    splice.directions[way].forwarded_bytes + splice.directions[way].relayed_bytes
+                };
+                assert_eq!(moved(&now, 0) - moved(&before, 0), there as u64, "{now:?}");
+                assert_eq!(moved(&now, 1) - moved(&before, 1), back as u64, "{now:?}");
+                for leg in now.legs.map(Option::unwrap) {
+                    let rtt = leg.rtt.unwrap();
+                    assert!(rtt > Duration::ZERO && rtt < Duration::from_secs(5));
+                    assert!(leg.congestion_window > 0);
+                    assert_eq!((leg.state, leg.unread_bytes), ("established", 0));
+                }
+            }
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
+        assert_eq!((up, down), (1069, 70_004));
+        let (up_in_process, down_in_process) = exchange.process_bytes();
+        assert!(up_in_process <= up && down_in_process <= down);
+        drop(exchange);
+        assert!(seen(label).is_none());
+        assert!(tcp::path_state(&legs.from).unwrap().rtt.is_some());
+    });
+}
+
+#[test]
+fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
+    if !is_here("a_transfer_that_stands_still_shows_where_its_bytes_are") {
+        return;
+    }
+    on_worker(async {
+        /// What the kernel may hold for a receiver: the limit of the engine, and one piece.
+        const BACKLOG_MAX: u64 = (1 << 20) + (64 << 10);
+        let mut legs = Legs::new().await;
+        let (splicer, label) = (splicer(), label());
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let talk = async {
+            until_seen(label, |_| true).await;
+            let mut sent = 0;
+            let piece = sample(1, 64 << 10);
+            while let Ok(written) =
+                tokio::time::timeout(Duration::from_millis(300), legs.sender.write(&piece)).await
+            {
+                sent += written.unwrap() as u64;
+                if let Some(splice) = seen(label) {
+                    let backlog = splice.directions[0].backlog_bytes.unwrap();
+                    assert!(backlog <= BACKLOG_MAX, "{splice:?}");
+                }
+            }
+            // Nobody reads: nothing moves any more, and every byte is somewhere.
+            let splice = seen(label).unwrap();
+            let [there, back] = splice.directions;
+            let [from, to] = splice.legs.map(Option::unwrap);
+            let moved = there.forwarded_bytes + there.relayed_bytes;
+            assert!(moved > 0 && moved < sent, "{sent}: {splice:?}");
+            assert!(to.unsent_bytes > 0, "{splice:?}");
+            assert!(to.send_memory_bytes >= to.unsent_bytes, "{splice:?}");
+            assert!(
+                there.waiting_bytes + u64::from(from.unread_bytes) > 0,
+                "{splice:?}"
+            );
+            assert_eq!(
+                (back.forwarded_bytes, back.relayed_bytes, back.waiting_bytes),
+                (0, 0, 0)
+            );
+            assert!(from.rtt.is_some() && to.rtt.is_some());
+            // And while everything is taken, what is told only grows.
+            let mut arrived = 0;
+            let mut buffer = vec![0; 256 << 10];
+            let mut moved_before = moved;
+            while arrived < sent {
+                arrived += legs.receiver.read(&mut buffer).await.unwrap() as u64;
+                let splice = seen(label).unwrap();
+                let moved =
+                    splice.directions[0].forwarded_bytes + splice.directions[0].relayed_bytes;
+                assert!(moved >= moved_before && moved <= sent, "{splice:?}");
+                assert!(moved >= arrived, "{arrived} arrived: {splice:?}");
+                moved_before = moved;
+            }
+            assert_eq!(arrived, sent);
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        drop(exchange);
+        assert!(seen(label).is_none());
+    });
+}
+
+/// After a half-close one connection has left the kernel, and the other is still told of.
+#[test]
+fn a_leg_that_has_left_is_none() {
+    if !is_here("a_leg_that_has_left_is_none") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let (splicer, label) = (splicer(), label());
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let talk = async {
+            until_seen(label, |_| true).await;
+            legs.sender.write_all(b"question").await.unwrap();
+            legs.sender.shutdown().await.unwrap();
+            receive_until_it_breaks(&mut legs.receiver).await.1.unwrap();
+            let splice = until_seen(label, |splice| splice.legs[1].is_none()).await;
+            assert_eq!(splice.legs[0].unwrap().state, "close-wait");
+            assert_eq!(splice.directions[0].backlog_bytes, None);
+            assert_eq!(splice.directions[0].forwarded_bytes, 8);
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+    });
+}
+
+#[test]
+fn nobody_needs_privileges_to_look() {
+    if !is_here("nobody_needs_privileges_to_look") {
+        return;
+    }
+    on_worker(async {
+        let legs = Legs::new().await;
+        let (splicer, label) = (splicer(), label());
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+        let talk = async {
+            until_seen(label, |_| true).await;
+            // Capabilities belong to threads.
+            let without = std::thread::spawn(move || {
+                let none = CapabilitySets {
+                    effective: CapabilitySet::empty(),
+                    permitted: CapabilitySet::empty(),
+                    inheritable: CapabilitySet::empty(),
+                };
+                rustix::thread::set_capabilities(None, none).unwrap();
+                let refused = carrick_splice::SocketService::default().load(1);
+                assert!(refused.is_err(), "it still has privileges");
+                seen(label).is_some()
+            });
+            assert!(without.join().unwrap());
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+    });
+}
+
+/// Places change hands all the time: what is told of one splice is never another's.
+#[test]
+fn nobody_is_told_of_under_another_name() {
+    if !is_here("nobody_is_told_of_under_another_name") {
+        return;
+    }
+    // Few places, so that each is taken again at once. The label says how many bytes the splice moves.
+    let service = carrick_splice::SocketService::default();
+    service.load(2).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let looker = {
+        let (service, done) = (service.clone(), Arc::clone(&done));
+        std::thread::spawn(move || {
+            let mut told = 0;
+            while !done.load(Relaxed) {
+                for splice in service.live().unwrap() {
+                    let [there, back] = splice.directions;
+                    let sum = there.forwarded_bytes + there.relayed_bytes;
+                    assert!(sum <= splice.label, "{splice:?}");
+                    assert_eq!((back.forwarded_bytes, back.relayed_bytes), (0, 0));
+                    assert!(there.backlog_bytes.unwrap_or(0) <= splice.label);
+                    told += 1;
+                }
+            }
+            told
+        })
+    };
+    on_worker(async {
+        let splicer = carrick_splice::Splicer::with_socket(
+            carrick_splice::PoolLimits::default(),
+            Arc::default(),
+            service.clone(),
+        );
+        for round in 0..600_u64 {
+            let length = if round % 2 == 0 { 1 } else { 50_000 };
+            let mut legs = Legs::new().await;
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(length));
+            let talk = async {
+                while service.splices().0 == 0 {
+                    tokio::task::yield_now().await;
+                }
+                legs.sender
+                    .write_all(&sample(round, length as usize))
+                    .await
+                    .unwrap();
+                let arrived = receive(&mut legs.receiver, length as usize).await;
+                assert_same(&arrived, &sample(round, length as usize), "round");
+                drop((legs.sender, legs.receiver));
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        }
+    });
+    done.store(true, Relaxed);
+    let told = looker.join().unwrap();
+    assert!(told > 50, "only {told} were seen");
+    assert!(service.live().unwrap().is_empty());
+}
+
+#[test]
+fn thousands_are_told_of_while_they_move_bytes() {
+    if is_here("thousands_are_told_of_while_they_move_bytes") {
+        in_a_process_of_its_own("live::thousands");
+    }
+}
+
+#[test]
+#[ignore = "uses 8,000 descriptors: run by thousands_are_told_of_while_they_move_bytes"]
+fn thousands() {
+    const SPLICES: u64 = 2000;
+    const ROUNDS: u64 = 5;
+    const BYTES: usize = 3000;
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let limit = rustix::process::Rlimit {
+        current: hard,
+        maximum: hard,
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    assert!(is_here("thousands"));
+    let done = Arc::new(AtomicBool::new(false));
+    let looker = {
+        let done = Arc::clone(&done);
+        std::thread::spawn(move || {
+            let mut most = 0;
+            while !done.load(Relaxed) {
+                most = most.max(socket_service().live().unwrap().len());
+            }
+            most
+        })
+    };
+    on_worker(async {
+        let mut peers = Vec::new();
+        for number in 1..=SPLICES {
+            let Legs {
+                sender,
+                from,
+                to,
+                receiver,
+            } = Legs::new().await;
+            let splicer = splicer();
+            let relay = tokio::task::spawn_local(async move {
+                let mut exchange = splicer.exchange(&from, &to, labelled(number));
+                let end = exchange.run().await;
+                assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+                let bytes = ROUNDS * BYTES as u64;
+                assert_eq!(exchange.a_to_b_bytes(), bytes);
+                assert_eq!(exchange.b_to_a_bytes(), bytes);
+            });
+            peers.push((sender, receiver, relay));
+        }
+        while socket_service().live().unwrap().len() < SPLICES as usize {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for round in 0..ROUNDS {
+            let bytes = sample(round, BYTES);
+            for (sender, receiver, _) in &mut peers {
+                sender.write_all(&bytes).await.unwrap();
+                receiver.write_all(&bytes).await.unwrap();
+            }
+            for (sender, receiver, _) in &mut peers {
+                assert_same(&receive(receiver, BYTES).await, &bytes, "there");
+                assert_same(&receive(sender, BYTES).await, &bytes, "back");
+            }
+        }
+        let splices = socket_service().live().unwrap();
+        let by_label: BTreeMap<u64, &LiveSplice> = splices
+            .iter()
+            .map(|splice| (splice.label, splice))
+            .collect();
+        assert_eq!(splices.len(), SPLICES as usize);
+        assert!(by_label.keys().copied().eq(1..=SPLICES));
+        for splice in by_label.values() {
+            for way in splice.directions {
+                assert_eq!(
+                    way.forwarded_bytes + way.relayed_bytes,
+                    ROUNDS * BYTES as u64,
+                    "{splice:?}"
+                );
+            }
+        }
+        for (sender, receiver, relay) in peers {
+            drop((sender, receiver));
+            relay.await.unwrap();
+        }
+        assert!(socket_service().live().unwrap().is_empty());
+    });
+    done.store(true, Relaxed);
+    assert_eq!(looker.join().unwrap(), SPLICES as usize);
+}
+
+/// In a network of its own, in which what one socket sends can be lost.
+#[test]
+#[expect(unsafe_code, reason = "unshare(2)")]
+fn what_was_lost_and_sent_again_is_counted() {
+    if !is_here("what_was_lost_and_sent_again_is_counted") {
+        return;
+    }
+    let play = || {
+        // SAFETY: the network belongs to this thread and to what it starts; no descriptors change hands.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
+        tool("ip link set lo up");
+        tool("tc qdisc add dev lo root handle 1: htb");
+        tool("tc class add dev lo parent 1: classid 1:3 htb rate 1gbit quantum 1500");
+        on_worker(async {
+            let mut legs = Legs::new().await;
+            SockRef::from(&legs.to).set_priority(0x1_0003).unwrap();
+            let (splicer, label) = (splicer(), label());
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(label));
+            let talk = async {
+                let retransmissions =
+                    |splice: &LiveSplice| splice.legs.map(|leg| leg.unwrap().retransmissions);
+                let splice = until_seen(label, |_| true).await;
+                assert_eq!(retransmissions(&splice), [0, 0]);
+                tool("tc qdisc add dev lo parent 1:3 handle 3: blackhole");
+                legs.sender.write_all(b"question").await.unwrap();
+                let lost = until_seen(label, |splice| retransmissions(splice)[1] > 0).await;
+                assert_eq!(lost.legs[1].unwrap().in_flight_bytes, 8, "{lost:?}");
+                assert_eq!(lost.directions[0].backlog_bytes, Some(0), "{lost:?}");
+                tool("tc qdisc del dev lo root");
+                assert_eq!(receive(&mut legs.receiver, 8).await, b"question");
+                let told =
+                    until_seen(label, |splice| splice.legs[1].unwrap().in_flight_bytes == 0).await;
+                assert_eq!(retransmissions(&told)[0], 0);
+                drop((legs.sender, legs.receiver));
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+            let after = tcp::path_state(&legs.to).unwrap();
+            assert!(
+                after.retransmissions > 0 && after.rtt.is_some(),
+                "{after:?}"
+            );
+            assert_eq!(tcp::path_state(&legs.from).unwrap().retransmissions, 0);
+        });
+    };
+    std::thread::spawn(play).join().unwrap();
+}
+
+fn tool(line: &str) {
+    let mut words = line.split(' ');
+    let status = Command::new(words.next().unwrap()).args(words).status();
+    assert!(status.unwrap().success(), "{line}");
+}

@@ -1,0 +1,228 @@
+//! The socket engine with connections of its own: the process sleeps while the kernel does the work, and wakes up for
+//! whatever the kernel does not do.
+
+use crate::socket::{is_here, order};
+use crate::support::*;
+use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, tcp};
+use std::future::poll_fn;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// So many messages back and forth; a process that is woken for each piece is polled four times as often.
+const ROUNDS: u64 = 500;
+
+/// Small messages back and forth, until the process sleeps.
+async fn chat(client: &mut TcpStream, server: &mut TcpStream, rounds: u64) {
+    for round in 0..rounds {
+        let bytes = sample(round, 1 + round as usize % 100);
+        client.write_all(&bytes).await.unwrap();
+        assert_same(&receive(server, bytes.len()).await, &bytes, "there");
+        server.write_all(&bytes).await.unwrap();
+        assert_same(&receive(client, bytes.len()).await, &bytes, "back");
+        if round == 0 {
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+}
+
+#[test]
+fn nobody_wakes_up_for_chatter() {
+    if !is_here("nobody_wakes_up_for_chatter") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let mut exchange = splicer.exchange(legs.from, legs.to, order());
+        // In a task of its own, so that it is polled for its own sake only.
+        let relay = tokio::task::spawn_local(async move {
+            let mut polls = 0;
+            let end = poll_fn(|cx| {
+                polls += 1;
+                exchange.poll_run(cx)
+            });
+            (end.await, polls, exchange)
+        });
+        chat(&mut legs.sender, &mut legs.receiver, ROUNDS).await;
+        drop((legs.sender, legs.receiver));
+        let (end, polls, exchange) = relay.await.unwrap();
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert!(
+            exchange.connections().is_some(),
+            "it sleeps on after its end"
+        );
+        assert!(polls < ROUNDS / 5, "{polls} polls for {ROUNDS} round trips");
+        let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
+        assert_eq!(up, down);
+    });
+}
+
+#[test]
+fn bytes_that_find_no_room_wake_the_process() {
+    if !is_here("bytes_that_find_no_room_wake_the_process") {
+        return;
+    }
+    on_worker(async {
+        for seed in 0..8 {
+            let mut legs = if seed % 2 == 0 {
+                Legs::to_a_slow_receiver().await
+            } else {
+                Legs::new().await
+            };
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(legs.from, legs.to, order());
+            let talk = async {
+                chat(&mut legs.sender, &mut legs.receiver, 30).await;
+                let bytes = sample(seed, 20 << 20);
+                let send = async {
+                    legs.sender.write_all(&bytes).await.unwrap();
+                    legs.sender.shutdown().await.unwrap();
+                };
+                let take = async {
+                    tokio::time::sleep(SETTLE).await;
+                    let mut arrived = Vec::new();
+                    legs.receiver.read_to_end(&mut arrived).await.unwrap();
+                    arrived
+                };
+                let ((), arrived) = tokio::join!(send, take);
+                assert_same(&arrived, &bytes, "what found no room");
+                legs.receiver.write_all(b"thanks").await.unwrap();
+                assert_eq!(receive(&mut legs.sender, 6).await, b"thanks");
+                drop(legs.receiver);
+            };
+            let (end, ()) = tokio::join!(exchange.run(), talk);
+            assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        }
+    });
+}
+
+#[test]
+fn ends_resets_and_silence_wake_the_process() {
+    if !is_here("ends_resets_and_silence_wake_the_process") {
+        return;
+    }
+    on_worker(async {
+        for kind in [
+            "half-close",
+            "reset",
+            "silence",
+            "half-close by b",
+            "reset by b",
+        ] {
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let idle = Duration::from_millis(400);
+            let order = ExchangeOrder { idle, ..order() };
+            let mut exchange = splicer.exchange(legs.from, legs.to, order);
+            let talk = async {
+                chat(&mut legs.sender, &mut legs.receiver, 20).await;
+                let (mut one, mut other) = (legs.sender, legs.receiver);
+                if kind.ends_with("by b") {
+                    (one, other) = (other, one);
+                }
+                let kind = kind.trim_end_matches(" by b");
+                if kind == "half-close" {
+                    one.write_all(b"last").await.unwrap();
+                    one.shutdown().await.unwrap();
+                    let mut last = Vec::new();
+                    other.read_to_end(&mut last).await.unwrap();
+                    assert_eq!(last, b"last");
+                    // The other way goes on.
+                    other.write_all(b"answer").await.unwrap();
+                    other.shutdown().await.unwrap();
+                    let mut answer = Vec::new();
+                    one.read_to_end(&mut answer).await.unwrap();
+                    assert_eq!(answer, b"answer");
+                } else if kind == "reset" {
+                    reset(one);
+                    tokio::time::sleep(idle / 4).await;
+                }
+                (kind == "silence").then_some(other)
+            };
+            let (end, _other) = tokio::join!(exchange.run(), async {
+                let other = talk.await;
+                tokio::time::sleep(idle * 2).await;
+                other
+            });
+            let is_right = match kind.trim_end_matches(" by b") {
+                "half-close" => matches!(end, ExchangeEnd::Closed),
+                "reset" => matches!(end, ExchangeEnd::Fault { .. }),
+                _ => matches!(end, ExchangeEnd::Idle),
+            };
+            assert!(is_right, "{kind}: {end:?}");
+        }
+    });
+}
+
+#[test]
+fn taken_back_from_its_sleep_both_connections_are_whole() {
+    if !is_here("taken_back_from_its_sleep_both_connections_are_whole") {
+        return;
+    }
+    on_worker(async {
+        for seed in 0..40 {
+            let mut random = Random::new(seed);
+            let mut legs = Legs::new().await;
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(legs.from, legs.to, order());
+            let rounds = 1 + random.below(40) as u64;
+            tokio::select! {
+                end = exchange.run() => panic!("{end:?}"),
+                () = chat(&mut legs.sender, &mut legs.receiver, rounds) => {}
+            }
+            // Something is under way.
+            legs.sender.write_all(b"and so on").await.unwrap();
+            let (a_to_b, _, connections) = exchange.unsplice_own();
+            let [mut a, mut b] = connections.map(Option::unwrap);
+            b.write_all(&a_to_b.unsent).await.unwrap();
+            let told = a_to_b.bytes + a_to_b.unsent.len() as u64;
+            let sent: u64 = (0..rounds).map(|round| 1 + round % 100).sum::<u64>() + 9;
+            let left = receive(&mut a, (sent - told) as usize).await;
+            b.write_all(&left).await.unwrap();
+            assert_eq!(receive(&mut legs.receiver, 9).await, b"and so on");
+            assert_eq!(tcp::pending_input(&a).unwrap(), 0);
+            // They are as good as ever.
+            b.write_all(b"x").await.unwrap();
+            assert_eq!(receive(&mut legs.receiver, 1).await, b"x");
+        }
+    });
+}
+
+#[test]
+fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
+    if !is_here("chatter_goes_to_the_kernel_and_bulk_comes_back") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let splicer = splicer();
+        let counted = |reason| splicer.counters().reason(reason).get();
+        let mut exchange = splicer.exchange(legs.from, legs.to, ExchangeOrder::default());
+        let talk = async {
+            for part in 0..3 {
+                chat(&mut legs.sender, &mut legs.receiver, 500).await;
+                let counts = (counted(Reason::Chatter), counted(Reason::Bulk));
+                assert_eq!(counts, (part + 1, part));
+                let bytes = sample(part, 8 << 20);
+                let (sender, receiver) = if part == 1 {
+                    (&mut legs.receiver, &mut legs.sender)
+                } else {
+                    (&mut legs.sender, &mut legs.receiver)
+                };
+                let (sent, arrived) =
+                    tokio::join!(sender.write_all(&bytes), receive(receiver, bytes.len()));
+                sent.unwrap();
+                assert_same(&arrived, &bytes, "bulk");
+                assert_eq!(counted(Reason::Bulk), part + 1);
+            }
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        let counters = splicer.counters();
+        assert!(counters.socket_bytes.get() > 40_000, "{counters:?}");
+        assert!(counters.pipe_bytes.get() > 1 << 20, "{counters:?}");
+        assert_eq!(counters.socket_broken.get(), 0);
+    });
+}

@@ -1,0 +1,156 @@
+//! The part of `/status` that tells of tunnels while they stand, and the page `/splices` with all of them.
+use crate::control::ControlState;
+use crate::proxy::engine_name;
+use crate::telemetry::tunnels::{ENGINES, Seen, View};
+use carrick_splice::{LiveDirection, LiveLeg};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// How many tunnels `/status` lists: those that have moved the most bytes.
+pub(super) const LISTED_MAX: usize = 50;
+
+/// Writes all tunnels.
+pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
+    let mut json = serde_json::to_string(&Splices::of(state, usize::MAX))?;
+    json.push('\n');
+    Ok(json)
+}
+
+#[derive(Serialize)]
+pub(super) struct Splices {
+    in_kernel: u32,
+    limit: u32,
+    tunnels: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unseen: Option<String>,
+    list: Vec<Entry>,
+}
+
+impl Splices {
+    /// At most `listed_max` of the tunnels are listed.
+    pub(super) fn of(state: &ControlState, listed_max: usize) -> Self {
+        let (in_kernel, limit) = state.socket.splices();
+        let view = View::of(state);
+        let by_engine = ENGINES.map(engine_name).into_iter();
+        let tunnels = by_engine.zip(view.count_by_engine()).collect();
+        let mut seen: Vec<([u64; 2], &Seen)> = view
+            .tunnels
+            .iter()
+            .map(|seen| (seen.tunnel.bytes(seen.splice.as_ref()), seen))
+            .collect();
+        seen.sort_by_key(|([received, sent], seen)| {
+            (Reverse(received + sent), Reverse(seen.tunnel.about.begun))
+        });
+        let now = Instant::now();
+        let list = seen.into_iter().take(listed_max);
+        Self {
+            in_kernel,
+            limit,
+            tunnels,
+            list: list
+                .map(|(bytes, seen)| Entry::of(seen, bytes, now))
+                .collect(),
+            unseen: view.unseen,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Entry {
+    worker: usize,
+    mode: &'static str,
+    listener: String,
+    client: String,
+    target: String,
+    upstream: Option<String>,
+    server: String,
+    engine: &'static str,
+    seconds: f64,
+    client_to_upstream: Direction,
+    upstream_to_client: Direction,
+    client_leg: Option<Leg>,
+    upstream_leg: Option<Leg>,
+}
+
+impl Entry {
+    fn of(seen: &Seen, [received, sent]: [u64; 2], now: Instant) -> Self {
+        let about = &seen.tunnel.about;
+        let splice = seen.splice.as_ref();
+        let [up, down] = splice.map_or([None, None], |splice| splice.directions.map(Some));
+        let [near, far] = splice.map_or([None, None], |splice| splice.legs);
+        let milliseconds = now.saturating_duration_since(about.begun).as_millis();
+        Self {
+            worker: seen.worker,
+            mode: about.job.name(),
+            listener: about.listener.to_string(),
+            client: about.client.to_string(),
+            target: about.target.escape_ascii().to_string(),
+            upstream: about.upstream.as_ref().map(|plan| plan.name.clone()),
+            server: about.server.to_string(),
+            engine: engine_name(seen.tunnel.engine(splice)),
+            seconds: milliseconds as f64 / 1e3,
+            client_to_upstream: Direction::of(received, up),
+            upstream_to_client: Direction::of(sent, down),
+            client_leg: near.map(Leg::of),
+            upstream_leg: far.map(Leg::of),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Direction {
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarded_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog_bytes: Option<u64>,
+}
+
+impl Direction {
+    fn of(bytes: u64, live: Option<LiveDirection>) -> Self {
+        Self {
+            bytes,
+            forwarded_bytes: live.map(|live| live.forwarded_bytes),
+            waiting_bytes: live.map(|live| live.waiting_bytes),
+            backlog_bytes: live.and_then(|live| live.backlog_bytes),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Leg {
+    state: &'static str,
+    rtt_us: Option<u64>,
+    rtt_variation_us: u64,
+    retransmissions: u32,
+    congestion_window: u32,
+    in_flight_bytes: u32,
+    unsent_bytes: u32,
+    unread_bytes: u32,
+    send_memory_bytes: u32,
+}
+
+impl Leg {
+    fn of(live: LiveLeg) -> Self {
+        // Both come from the kernel in microseconds, in 32 bits.
+        let microseconds = |time: std::time::Duration| time.as_micros() as u64;
+        Self {
+            state: live.state,
+            rtt_us: live.rtt.map(microseconds),
+            rtt_variation_us: microseconds(live.rtt_variation),
+            retransmissions: live.retransmissions,
+            congestion_window: live.congestion_window,
+            in_flight_bytes: live.in_flight_bytes,
+            unsent_bytes: live.unsent_bytes,
+            unread_bytes: live.unread_bytes,
+            send_memory_bytes: live.send_memory_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

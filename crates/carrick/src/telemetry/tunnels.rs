@@ -1,0 +1,220 @@
+//! The tunnels that stand now: each worker keeps a list that the control thread reads whenever somebody asks. Neither waits
+//! for the other. What the kernel moves on its own is added when the list is read.
+use super::metrics::Job;
+use crate::config::plan::UpstreamPlan;
+use crate::control::ControlState;
+use arc_swap::ArcSwapOption;
+use carrick_splice::{Engine, Exchange, LiveSplice};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// Room in a worker's list is made for so many tunnels at a time.
+const CHUNK_TUNNELS: usize = 1024;
+const CHUNKS_MAX: usize = 64;
+
+/// Tunnels in a worker's list, at most; further ones are counted, but not listed.
+pub const LISTED_MAX: usize = CHUNK_TUNNELS * CHUNKS_MAX;
+
+/// What is kept of a tunnel's target, at most.
+pub const TARGET_BYTES_MAX: usize = 256;
+
+/// What is known of a tunnel from its beginning.
+#[derive(Debug)]
+pub struct About {
+    /// The number by which its splice is found in the kernel; never 0, never used again.
+    pub label: u64,
+    /// When bytes began to be relayed.
+    pub begun: Instant,
+    /// The job of its listener.
+    pub job: Job,
+    /// The listener's address.
+    pub listener: SocketAddr,
+    /// The client's address, as in the access log.
+    pub client: SocketAddr,
+    /// What was asked for, as in the access log: the target of the request, the server name, else the listener's address.
+    /// Cut after [`TARGET_BYTES_MAX`].
+    pub target: Box<[u8]>,
+    /// The upstream, if it is a configured one.
+    pub upstream: Option<Arc<UpstreamPlan>>,
+    /// The address of the server.
+    pub server: SocketAddr,
+    /// Bytes that had been relayed before, with the heads: from the client, and to it.
+    pub bytes_before: [u64; 2],
+}
+
+/// A tunnel. Its worker is the only writer.
+#[derive(Debug)]
+pub struct Tunnel {
+    /// What does not change.
+    pub about: About,
+    /// As the worker knows it: from the client, and to it.
+    ways: [Way; 2],
+}
+
+/// What the worker knows of one direction.
+#[derive(Debug, Default)]
+struct Way {
+    moved_bytes: AtomicU64,
+    /// Of these, those that went through the process.
+    process_bytes: AtomicU64,
+    /// As a number: [`ENGINES`].
+    engine: AtomicU8,
+}
+
+/// The engines, by the number with which they are noted.
+pub const ENGINES: [Engine; 3] = [Engine::Copy, Engine::Pipe, Engine::Socket];
+
+impl Tunnel {
+    /// A tunnel that begins.
+    #[must_use]
+    pub fn new(about: About) -> Self {
+        Self {
+            about,
+            ways: Default::default(),
+        }
+    }
+
+    /// Notes how far its relay has come. Costs six plain stores.
+    pub fn note(&self, exchange: &Exchange<'_>) {
+        let (up, down) = exchange.process_bytes();
+        let engines = exchange.engines();
+        let news = [
+            (exchange.a_to_b_bytes(), up, engines.0),
+            (exchange.b_to_a_bytes(), down, engines.1),
+        ];
+        for (way, (moved_bytes, process_bytes, engine)) in self.ways.iter().zip(news) {
+            way.moved_bytes.store(moved_bytes, Relaxed);
+            way.process_bytes.store(process_bytes, Relaxed);
+            way.engine.store(engine as u8, Relaxed);
+        }
+    }
+
+    /// Bytes from the client and to it, until now; `splice` is what the kernel tells of it.
+    #[must_use]
+    pub fn bytes(&self, splice: Option<&LiveSplice>) -> [u64; 2] {
+        [0, 1].map(|side| {
+            let way = &self.ways[side];
+            let forwarded = splice.map_or(0, |splice| splice.directions[side].forwarded_bytes);
+            let until_now = way.process_bytes.load(Relaxed) + forwarded;
+            // At the end the worker knows everything, and the kernel tells nothing any more.
+            self.about.bytes_before[side] + until_now.max(way.moved_bytes.load(Relaxed))
+        })
+    }
+
+    /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has it.
+    #[must_use]
+    pub fn engine(&self, splice: Option<&LiveSplice>) -> Engine {
+        let [up, down] = &self.ways;
+        let way = if down.moved_bytes.load(Relaxed) >= up.moved_bytes.load(Relaxed) {
+            down
+        } else {
+            up
+        };
+        let noted = ENGINES.get(usize::from(way.engine.load(Relaxed)));
+        match noted {
+            Some(engine) if splice.is_none() => *engine,
+            _ => Engine::Socket,
+        }
+    }
+}
+
+/// A place in a list.
+type Slot = ArcSwapOption<Tunnel>;
+
+/// A worker's tunnels. It never gives memory back: 8 bytes for each tunnel that ever stood at the same time.
+#[derive(Debug)]
+pub struct Tunnels {
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS_MAX],
+}
+
+impl Default for Tunnels {
+    fn default() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; CHUNKS_MAX],
+        }
+    }
+}
+
+impl Tunnels {
+    /// Puts a tunnel at a place, or takes away what is there. Places from [`LISTED_MAX`] on do not exist: nothing is done.
+    pub fn set(&self, place: usize, tunnel: Option<Arc<Tunnel>>) {
+        if let Some(chunk) = self.chunks.get(place / CHUNK_TUNNELS) {
+            let chunk = chunk.get_or_init(|| (0..CHUNK_TUNNELS).map(|_| Slot::empty()).collect());
+            if let Some(slot) = chunk.get(place % CHUNK_TUNNELS) {
+                slot.store(tunnel);
+            }
+        }
+    }
+
+    /// The tunnels that are there.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<Tunnel>> {
+        let chunks = self.chunks.iter().map_while(OnceLock::get);
+        chunks
+            .flatten()
+            .filter_map(|slot| slot.load().as_ref().map(Arc::clone))
+    }
+}
+
+/// A tunnel, and what the kernel tells of it.
+#[derive(Debug)]
+pub struct Seen {
+    /// The number of its worker.
+    pub worker: usize,
+    /// What the worker knows.
+    pub tunnel: Arc<Tunnel>,
+    /// What the kernel tells, while its splice is there.
+    pub splice: Option<LiveSplice>,
+}
+
+/// All tunnels as they stand.
+#[derive(Debug)]
+pub struct View {
+    /// In no order.
+    pub tunnels: Vec<Seen>,
+    /// Why nothing is known of those that are in the kernel.
+    pub unseen: Option<String>,
+}
+
+impl View {
+    /// Looks. Takes a millisecond or two while splices are in the kernel, and some microseconds for each tunnel.
+    #[must_use]
+    pub fn of(state: &ControlState) -> Self {
+        let (splices, unseen) = match state.socket.live() {
+            Ok(splices) => (splices, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let mut by_label: HashMap<u64, LiveSplice> = splices
+            .into_iter()
+            .map(|splice| (splice.label, splice))
+            .collect();
+        let mut tunnels = Vec::new();
+        for (worker, metrics) in state.workers.iter().enumerate() {
+            tunnels.extend(metrics.tunnels.iter().map(|tunnel| Seen {
+                worker,
+                splice: by_label.remove(&tunnel.about.label),
+                tunnel,
+            }));
+        }
+        Self { tunnels, unseen }
+    }
+
+    /// How many tunnels each engine has, in the order of [`ENGINES`].
+    #[must_use]
+    pub fn count_by_engine(&self) -> [u64; 3] {
+        ENGINES.map(|engine| {
+            let has = |seen: &&Seen| seen.tunnel.engine(seen.splice.as_ref()) == engine;
+            self.tunnels.iter().filter(has).count() as u64
+        })
+    }
+
+    /// What the kernel tells.
+    pub fn splices(&self) -> impl Iterator<Item = &LiveSplice> {
+        self.tunnels.iter().filter_map(|seen| seen.splice.as_ref())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,223 @@
+//! What needs privileges after the start: a reload or a rotation that cannot have them says so, and what ran goes on.
+use super::*;
+use crate::support::carrick::ACCESS_LOG;
+use rustix::process::Signal;
+use std::path::Path;
+
+/// Only root may read or change it.
+fn close(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+}
+
+fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
+    let count = |carrick: &Carrick| {
+        carrick.status()["reloads"][result]
+            .as_u64()
+            .expect("a count")
+    };
+    let before = count(carrick);
+    carrick.reload(place, text);
+    wait_for("a reload", || (count(carrick) > before).then_some(()));
+}
+
+fn last_error(carrick: &Carrick) -> String {
+    let error = carrick.status()["reloads"]["last"]["error"].clone();
+    error.as_str().expect("an error").to_owned()
+}
+
+#[test]
+fn a_low_port_at_a_reload_waits_for_a_restart() {
+    if !is_root() || !has_low_ports() {
+        return;
+    }
+    let place = Place::claim();
+    open_to_everybody(&place);
+    let server = Server::listen(&place);
+    let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    reload(
+        &carrick,
+        &place,
+        &(text.clone() + &second_listener(LOW_PORT)),
+        "failed",
+    );
+    let error = last_error(&carrick);
+    for part in [
+        &format!("cannot listen on {}", place.at(LOW_PORT)),
+        "CAP_NET_BIND_SERVICE",
+        "carrick gave its privileges up when it started and goes on as nobody",
+        "restart",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in {error:?}");
+    }
+    drop(chat(&carrick, &server));
+    // Admin, too.
+    let with_admin = format!("[admin]\nlisten = \"{{ip}}:{LOW_PORT}\"\n{text}");
+    reload(&carrick, &place, &with_admin, "failed");
+    let error = last_error(&carrick);
+    assert!(
+        error.contains("for admin") && error.contains("restart"),
+        "{error}"
+    );
+    reload(&carrick, &place, &text, "ok");
+}
+
+#[test]
+fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
+    if !is_root() || !has_engine() {
+        return;
+    }
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let without = tunnel_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &without);
+    assert!(
+        !carrick
+            .standard_error()
+            .text()
+            .contains("not usable, because")
+    );
+    let with = socket_tunnel(server.address());
+    reload(&carrick, &place, &with, "ok");
+    let said = carrick
+        .standard_error()
+        .wait_for("configuration reloaded")
+        .expect("a message");
+    for part in [
+        "the engine \"socket\" is not usable, because the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing",
+        "carrick gave up the privileges for it when it started, and gets them back by a restart",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    // It goes through the process, and is counted; `/status` knows why.
+    drop(chat(&carrick, &server));
+    wait_for("a choice that was counted", || {
+        (went_without(&carrick) >= 1.0).then_some(())
+    });
+    let engine = carrick.status()["engines"][2].clone();
+    assert_eq!(engine["name"], "engine socket");
+    let reason = engine["reason"].as_str().expect("a reason");
+    assert!(reason.contains("CAP_BPF"), "{reason}");
+    reload(&carrick, &place, &with, "ok");
+    let said = carrick.stop().standard_error;
+    assert_eq!(said.matches("is not usable, because").count(), 1, "{said}");
+}
+
+#[test]
+fn an_engine_that_is_loaded_stays_for_later_reloads() {
+    if !is_root() || !has_engine() {
+        return;
+    }
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let with = socket_tunnel(server.address());
+    let carrick = Carrick::start(&place, &with);
+    reload(&carrick, &place, &tunnel_text(&[server.address()]), "ok");
+    reload(&carrick, &place, &with, "ok");
+    // The workers take a new configuration up when they wake.
+    wait_for("a tunnel in the kernel", || {
+        drop(chat(&carrick, &server));
+        let labels = ["engine=\"socket\""];
+        (carrick.metric("carrick_splice_bytes_total", &labels) > 0.0).then_some(())
+    });
+    assert!(went_without(&carrick) < 0.5);
+}
+
+#[test]
+fn another_user_at_a_reload_waits_for_a_restart() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = tunnel_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    reload(&carrick, &place, &(AS_NOBODY.to_owned() + &text), "ok");
+    let said = carrick
+        .standard_error()
+        .wait_for("[process] changes only with a restart")
+        .expect("a message");
+    assert!(
+        said.contains("goes on as root, without capabilities"),
+        "{said}"
+    );
+    assert_eq!(carrick.status()["process"]["user"], "root");
+}
+
+#[test]
+fn a_log_that_the_user_cannot_open_keeps_carrick_from_starting() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    close(place.directory(), 0o755);
+    let server = Server::listen(&place);
+    let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
+    let ended = Carrick::try_start(&place, &text).expect_err("carrick must not start");
+    assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
+    let user = format!("carrick is user {} here, without privileges", nobody().uid);
+    for part in ["cannot open the access log", ACCESS_LOG, &user] {
+        assert!(ended.standard_error.contains(part), "{part:?}: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_goes_on_in_the_old_file() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    open_to_everybody(&place);
+    let server = Server::listen(&place);
+    let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    let moved = place.directory().join("moved.log");
+    std::fs::rename(place.directory().join(ACCESS_LOG), &moved).expect("a log to move");
+    close(place.directory(), 0o755);
+    carrick.signal(Signal::USR1);
+    let said = carrick
+        .standard_error()
+        .wait_for("the old file goes on being written")
+        .expect("a message");
+    assert!(
+        said.contains("let it write the file, and its directory"),
+        "{said}"
+    );
+    drop(chat(&carrick, &server));
+    wait_for("a line in the old file", || {
+        let text = std::fs::read_to_string(&moved).expect("the log");
+        text.contains("\"mode\":\"tunnel\"").then_some(())
+    });
+    // A reload that moves the log elsewhere is refused in the same way.
+    let elsewhere = format!("[log]\naccess = \"other.log\"\nformat = \"json\"\n{text}");
+    reload(&carrick, &place, &elsewhere, "failed");
+    let error = last_error(&carrick);
+    assert!(
+        error.contains("cannot open the access log") && error.contains("gave its privileges up"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_configuration_that_only_root_can_read_is_told_at_the_start() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::claim();
+    open_to_everybody(&place);
+    place.write("carrick.toml", "");
+    close(&place.directory().join("carrick.toml"), 0o600);
+    let server = Server::listen(&place);
+    let text = AS_NOBODY.to_owned() + &tunnel_text(&[server.address()]);
+    let carrick = Carrick::start(&place, &text);
+    let said = carrick.standard_error().text();
+    for part in [
+        "carrick goes on as nobody, without capabilities, and could not read its configuration again",
+        "carrick.toml cannot be read: Permission denied",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    reload(&carrick, &place, &text, "failed");
+    assert!(last_error(&carrick).contains("cannot be read"));
+    drop(chat(&carrick, &server));
+}

@@ -1,0 +1,146 @@
+//! The torture suite of the laboratory, a little of each case, with each of this carrick's engines. It needs root, because it
+//! makes network namespaces; without it it says so and is skipped.
+use std::process::Command;
+
+use carrick_lab::testbed::command::find;
+use carrick_lab::torture::cases::Case;
+use carrick_lab::torture::run::{Outcome, Played, Results};
+
+const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
+
+/// Why it cannot be run here, if so.
+fn why_skipped() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root".to_owned());
+    }
+    let missing = ["ip", "ss", "taskset"]
+        .into_iter()
+        .find(|tool| find(tool).is_none());
+    missing.map(|tool| format!("needs {tool}"))
+}
+
+/// Every case with one engine: no byte may be lost, every half-close must be honoured, every reset must stay one, nothing
+/// may be left. None if it is skipped.
+fn torture(engine: &str) -> Option<Vec<(Case, Played)>> {
+    if let Some(reason) = why_skipped() {
+        eprintln!("SKIPPED torture of {engine}: {reason}");
+        return None;
+    }
+    let relay = format!("carrick-{engine}");
+    let output = Command::new(CARRICK)
+        .args(["lab", "torture", "--smoke", "--json", "--relay", &relay])
+        .args(["--carrick", CARRICK])
+        .output()
+        .expect("carrick");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let results: Results = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("no results ({error}): {said}"));
+    let mut all = Vec::new();
+    for row in results.rows {
+        match row.outcome {
+            Outcome::Played(played) => all.push((row.case, *played)),
+            other => panic!("{:?} with {relay}: {other:?}", row.case),
+        }
+    }
+    assert_eq!(all.len(), Case::ALL.len(), "{said}");
+    for (case, played) in &all {
+        let complaints = played.tally.complaints.join("\n");
+        assert_eq!(
+            played.harms(),
+            Vec::<String>::new(),
+            "{case:?} with {relay}, seed {}:\n{complaints}",
+            results.seed
+        );
+        assert!(played.tally.received_bytes > 0, "{case:?}: {played:?}");
+        assert!(played.start.is_some() && played.end.is_some(), "{case:?}");
+    }
+    let tally = |wanted: Case| {
+        let found = all.iter().find(|(case, _)| *case == wanted);
+        &found.expect("each case once").1.tally
+    };
+    assert!(tally(Case::HalfClose).half_closes.of >= 96);
+    assert!(tally(Case::Resets).resets.of >= 100);
+    assert!(tally(Case::SlowReader).held_bytes_max > Some(100_000));
+    assert!(output.status.success(), "{said}");
+    Some(all)
+}
+
+#[test]
+fn copy_stands_it() {
+    torture("copy");
+}
+
+#[test]
+fn pipe_stands_it() {
+    torture("pipe");
+}
+
+#[test]
+fn auto_stands_it() {
+    torture("auto");
+}
+
+#[test]
+fn socket_stands_it() {
+    let Some(all) = torture("socket") else {
+        return;
+    };
+    let doctor = Command::new(CARRICK)
+        .arg("doctor")
+        .output()
+        .expect("carrick");
+    let table = String::from_utf8_lossy(&doctor.stdout);
+    let is_usable = table.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        (words.next(), words.next(), words.next()) == (Some("engine"), Some("socket"), Some("yes"))
+    });
+    if !is_usable {
+        eprintln!("SKIPPED the kernel's share: the engine is not usable here");
+        return;
+    }
+    // Where both sides chatter, the kernel did the work; otherwise something else was tortured.
+    for wanted in [Case::Tiny, Case::Many] {
+        let found = all.iter().find(|(case, _)| *case == wanted);
+        let share = found.and_then(|(_, played)| played.kernel_share());
+        assert!(share > Some(0.2), "{wanted:?}: {share:?}");
+    }
+}
+
+#[test]
+fn names_that_do_not_exist_are_told_from_those_that_do() {
+    for (arguments, part) in [
+        (
+            ["--relay", "varnish"],
+            "there is no relay `varnish`: routed, carrick-copy",
+        ),
+        (
+            ["--case", "fire"],
+            "there is no case `fire`: slow-reader, end-with-backlog",
+        ),
+        (["--connections", "0"], "invalid value '0'"),
+    ] {
+        let output = Command::new(CARRICK)
+            .args(["lab", "torture"])
+            .args(arguments)
+            .output()
+            .expect("carrick");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn the_list_has_every_case() {
+    let output = Command::new(CARRICK)
+        .args(["lab", "torture", "--list"])
+        .output()
+        .expect("carrick");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for case in Case::ALL {
+        assert!(
+            text.contains(case.name()) && text.contains(case.about()),
+            "{text}"
+        );
+    }
+    assert!(output.status.success());
+}
