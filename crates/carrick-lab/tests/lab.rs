@@ -170,6 +170,58 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
     assert_eq!(String::from_utf8_lossy(&again.stdout), said);
 }
 
+/// Ping-pong, many connections and streams, with and without a proxy, with every figure.
+#[test]
+fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
+    skip_unless!("nginx", "wrk");
+    let Ok(_) = CorePair::parse("0,1") else {
+        eprintln!("SKIPPED: needs two cores");
+        return;
+    };
+    let carrick = PathBuf::from(LAB).with_file_name("carrick");
+    let peers = if carrick.is_file() {
+        ["routed", "carrick-copy"]
+    } else {
+        eprintln!("SKIPPED, carrick's part: it is not built");
+        ["routed", "nginx"]
+    };
+    let works = ["ping-64", "tunnel-256-1k", "bulk-16"];
+    let out = tempfile::tempdir().unwrap();
+    let output = Command::new(LAB)
+        .args(["bench", "--quick", "--only", &works.join(",")])
+        .args(["--peers", &peers.join(","), "--carrick"])
+        .arg(&carrick)
+        .arg("--out")
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for part in ["trips/s", "Gbit/s", "CPU ms/GB", "process", "x copy"] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    let results = carrick_lab::bench::report::load_json(out.path()).unwrap();
+    assert_eq!(results.runs.len(), works.len() * peers.len() * 2);
+    for run in &results.runs {
+        let (work, peer) = (&run.work, &run.peer);
+        assert!(
+            run.value().is_some_and(|value| value > 0.0),
+            "{work} {peer}"
+        );
+        if let Some(process) = run.process_value() {
+            // Routing has no process; a proxy that reads and writes has some time of its own.
+            assert_eq!(process > 0.0, peer != "routed", "{work} {peer}: {process}");
+        }
+    }
+    let latency = results.latency_us("ping-64", "routed").unwrap();
+    assert!(latency.0 > 0.0 && latency.0 <= latency.1);
+    assert_eq!(results.latency_us("bulk-16", "routed"), None);
+}
+
 #[test]
 fn a_proxy_that_dies_fails_its_cell_visibly() {
     skip_unless!("nginx", "wrk");

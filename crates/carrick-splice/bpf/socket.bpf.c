@@ -26,6 +26,9 @@ char _license[] SEC("license") = "GPL";
 // What a socket filter says to keep a packet whole.
 #define WHOLE -1
 
+// One direction at a time is sheltered, so this bounds all.
+#define SHELTERED_BYTES_MAX (64 << 20)
+
 // The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
 struct sock {
 	int sk_wmem_queued;
@@ -214,7 +217,14 @@ int splice_verdict(struct __sk_buff *skb)
 	bytes = skb->len;
 	// The process takes this socket out of the map, with which everything is lost that waits here.
 	shelter = *(volatile __u32 *)&way->shelter;
-	if (shelter && bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) == SK_PASS) {
+	if (shelter) {
+		// It is a matter of microseconds, but for a process that is stopped just then. What cannot be sheltered is lost, and
+		// the splice broken.
+		if (way->sheltered_bytes + bytes > SHELTERED_BYTES_MAX ||
+		    bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) != SK_PASS) {
+			way->gap = 1;
+			return SK_DROP;
+		}
 		way->sheltered_bytes += bytes;
 		return SK_PASS;
 	}

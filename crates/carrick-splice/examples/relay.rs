@@ -10,20 +10,24 @@ use tokio::net::{TcpListener, TcpStream};
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Joins a client with the server until both have closed. Of a pair that breaks, both are reset: half must not look whole.
-async fn relay(splicer: Splicer, client: &TcpStream, to: &str, choice: Choice) -> Outcome {
-    let server = TcpStream::connect(to).await?;
-    tcp::set_nodelay(client)?;
+async fn relay(splicer: Splicer, client: TcpStream, to: &str, choice: Choice) -> Outcome {
+    let no_server = |_: &_| drop(tcp::reset_on_close(&client));
+    let server = TcpStream::connect(to).await.inspect_err(no_server)?;
+    tcp::set_nodelay(&client)?;
     tcp::set_nodelay(&server)?;
     let order = ExchangeOrder {
         choice,
         ..ExchangeOrder::default()
     };
-    let broken = match splicer.exchange(client, &server, order).run().await {
+    let mut exchange = splicer.exchange(client, server, order);
+    let broken = match exchange.run().await {
         ExchangeEnd::Closed => return Ok(()),
         ExchangeEnd::Idle => "no byte for an hour".into(),
         ExchangeEnd::Fault { fault, .. } => format!("{fault}: {}", fault.source).into(),
     };
-    tcp::reset_on_close(&server)?;
+    for connection in exchange.connections().into_iter().flatten() {
+        tcp::reset_on_close(connection)?;
+    }
     Err(broken)
 }
 
@@ -46,9 +50,8 @@ pub async fn run(mut words: impl Iterator<Item = String>) -> Outcome {
         let (client, address) = listener.accept().await?;
         let (splicer, to) = (splicer.clone(), to.clone());
         tokio::task::spawn_local(async move {
-            if let Err(error) = relay(splicer, &client, &to, choice).await {
+            if let Err(error) = relay(splicer, client, &to, choice).await {
                 eprintln!("{address}: {error}");
-                let _ = tcp::reset_on_close(&client);
             }
         });
     }

@@ -4,7 +4,7 @@
 //!
 //! `strace -c -f` of two runs with different CYCLES, one ENGINE and one kind shows the system calls of a cycle.
 
-use carrick_splice::{Choice, ExchangeOrder, SPLICES_MAX, SocketService, Splicer};
+use carrick_splice::{Choice, Exchange, ExchangeOrder, SPLICES_MAX, SocketService, Splicer};
 use std::error::Error;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -18,19 +18,18 @@ const MESSAGE_BYTES: usize = 64;
 /// A splice that is not in the kernel after so many looks at it does not get there.
 const POLLS_MAX: usize = 100;
 
+/// How the exchange gets the connections: the socket engine takes given ones out of tokio's registry, and back.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Lent,
+    Given,
+}
+
 /// What happens between setting up and taking down.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Idle,
     Message,
-}
-
-/// Two connections that are to be joined, and their far ends.
-struct Pair {
-    client: TcpStream,
-    near: TcpStream,
-    far: TcpStream,
-    server: TcpStream,
 }
 
 /// What splices are made by.
@@ -71,87 +70,117 @@ pub async fn run(words: &[String]) -> Outcome<()> {
     let splicer = Splicer::with_socket(Default::default(), Default::default(), service.clone());
     let bench = Bench { splicer, service };
     println!(
-        "engine  between   up us  down us   both us    99 % us   (medians of {cycles} cycles)"
+        "engine  pair  between   up us  down us   both us    99 % us   (medians of {cycles} cycles)"
     );
     for kind in kinds {
         for choice in &choices {
-            show(
-                *choice,
-                kind,
-                &measure(&bench, *choice, kind, cycles).await?,
-            );
+            // For the other engines it makes no difference.
+            let hows: &[How] = match choice {
+                Choice::Socket => &[How::Lent, How::Given],
+                _ => &[How::Lent],
+            };
+            for how in hows {
+                let times = measure(&bench, *choice, *how, kind, cycles).await?;
+                show(*choice, *how, kind, &times);
+            }
         }
     }
     Ok(())
 }
 
-async fn measure(bench: &Bench, choice: Choice, kind: Kind, cycles: usize) -> Outcome<Vec<Cycle>> {
-    let (client, near) = connection().await?;
-    let (server, far) = connection().await?;
-    let mut pair = Pair {
-        client,
-        near,
-        far,
-        server,
-    };
-    let mut times = Vec::with_capacity(cycles);
-    for _ in 0..cycles {
-        times.push(cycle(bench, choice, kind, &mut pair).await?);
-    }
-    Ok(times)
-}
-
-/// Sets up, lets a message go there and back if it is to, takes down.
-async fn cycle(bench: &Bench, choice: Choice, kind: Kind, pair: &mut Pair) -> Outcome<Cycle> {
+async fn measure(
+    bench: &Bench,
+    choice: Choice,
+    how: How,
+    kind: Kind,
+    cycles: usize,
+) -> Outcome<Vec<Cycle>> {
+    let (mut client, mut near) = connection().await?;
+    let (mut server, mut far) = connection().await?;
     let order = ExchangeOrder {
         choice,
         ..ExchangeOrder::default()
     };
-    let begun = Instant::now();
-    let mut exchange = bench.splicer.exchange(&pair.near, &pair.far, order);
-    let mut polls = 0;
-    loop {
-        // Nothing is there to be moved: one look, and it waits.
-        poll_fn(|cx| Poll::Ready(exchange.poll_run(cx).is_ready())).await;
-        polls += 1;
-        if choice != Choice::Socket || bench.service.splices().0 == 1 {
-            break;
-        }
-        if polls >= POLLS_MAX {
-            return Err("the kernel does not take the connections".into());
+    let mut times = Vec::with_capacity(cycles);
+    for _ in 0..cycles {
+        let begun = Instant::now();
+        let mut ends = [&mut client, &mut server];
+        if how == How::Lent {
+            let exchange = bench.splicer.exchange(&near, &far, order);
+            times.push(
+                bench
+                    .cycle(begun, exchange, choice, kind, &mut ends)
+                    .await?
+                    .0,
+            );
+        } else {
+            let exchange = bench.splicer.exchange(near, far, order);
+            let (time, back) = bench
+                .cycle(begun, exchange, choice, kind, &mut ends)
+                .await?;
+            let [Some(a), Some(b)] = back else {
+                return Err("a connection did not come back".into());
+            };
+            (near, far) = (a, b);
+            times.push(time);
         }
     }
-    let up = begun.elapsed();
-    if kind == Kind::Message {
-        let (client, server) = (&mut pair.client, &mut pair.server);
-        let talk = async {
-            let mut message = [7; MESSAGE_BYTES];
-            client.write_all(&message).await?;
-            server.read_exact(&mut message).await?;
-            server.write_all(&message).await?;
-            client.read_exact(&mut message).await.map(drop)
+    Ok(times)
+}
+
+impl Bench {
+    /// Sets up, lets a message go there and back if it is to, takes down. Connections that were given come back.
+    async fn cycle(
+        &self,
+        begun: Instant,
+        mut exchange: Exchange<'_>,
+        choice: Choice,
+        kind: Kind,
+        [client, server]: &mut [&mut TcpStream; 2],
+    ) -> Outcome<(Cycle, [Option<TcpStream>; 2])> {
+        let mut polls = 0;
+        loop {
+            // Nothing is there to be moved: one look, and it waits.
+            poll_fn(|cx| Poll::Ready(exchange.poll_run(cx).is_ready())).await;
+            polls += 1;
+            if choice != Choice::Socket || self.service.splices().0 == 1 {
+                break;
+            }
+            if polls >= POLLS_MAX {
+                return Err("the kernel does not take the connections".into());
+            }
+        }
+        let up = begun.elapsed();
+        if kind == Kind::Message {
+            let talk = async {
+                let mut message = [7; MESSAGE_BYTES];
+                client.write_all(&message).await?;
+                server.read_exact(&mut message).await?;
+                server.write_all(&message).await?;
+                client.read_exact(&mut message).await.map(drop)
+            };
+            tokio::select! {
+                said = talk => said?,
+                end = exchange.run() => return Err(format!("the splice ended: {end:?}").into()),
+            }
+        }
+        let begun = Instant::now();
+        let (there, back, connections) = exchange.unsplice_own();
+        let down = begun.elapsed();
+        let expected = if kind == Kind::Message {
+            MESSAGE_BYTES as u64
+        } else {
+            0
         };
-        tokio::select! {
-            said = talk => said?,
-            end = exchange.run() => return Err(format!("the splice ended: {end:?}").into()),
+        if (there.bytes, back.bytes) != (expected, expected) {
+            return Err(format!("{} and {} bytes were moved", there.bytes, back.bytes).into());
         }
+        Ok((Cycle { up, down }, connections))
     }
-    let begun = Instant::now();
-    let (there, back) = exchange.unsplice();
-    let down = begun.elapsed();
-    let expected = if kind == Kind::Message {
-        MESSAGE_BYTES as u64
-    } else {
-        0
-    };
-    if (there.bytes, back.bytes) != (expected, expected) {
-        return Err(format!("{} and {} bytes were moved", there.bytes, back.bytes).into());
-    }
-    Ok(Cycle { up, down })
 }
 
 #[expect(clippy::print_stdout, reason = "a row of the table")]
-fn show(choice: Choice, kind: Kind, times: &[Cycle]) {
+fn show(choice: Choice, how: How, kind: Kind, times: &[Cycle]) {
     let quantile = |of: fn(&Cycle) -> Duration, share: f64| {
         let mut sorted: Vec<Duration> = times.iter().map(of).collect();
         sorted.sort();
@@ -162,8 +191,9 @@ fn show(choice: Choice, kind: Kind, times: &[Cycle]) {
     };
     let both = |cycle: &Cycle| cycle.up + cycle.down;
     println!(
-        "{:7} {:8} {:7.1} {:8.1} {:9.1} {:10.1}",
+        "{:7} {:5} {:8} {:7.1} {:8.1} {:9.1} {:10.1}",
         format!("{choice:?}"),
+        if how == How::Lent { "lent" } else { "given" },
         if kind == Kind::Idle {
             "nothing"
         } else {

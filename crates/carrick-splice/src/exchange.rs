@@ -328,12 +328,17 @@ impl<'a> Exchange<'a> {
         self.b_to_a.written_bytes()
     }
 
-    /// Of [`a_to_b_bytes`](Exchange::a_to_b_bytes) and [`b_to_a_bytes`](Exchange::b_to_a_bytes): what went through the
-    /// process. What the kernel hands on comes on top; [`SocketService::live`](crate::SocketService::live) tells it at
-    /// any moment, and the two others take note of it when the process looks.
+    /// What [`SocketService::live`](crate::SocketService::live) does not count of this exchange while it is in the kernel: bytes
+    /// from `a` to `b`, and from `b` to `a`, that went through the process, or through the kernel when it was there before.
+    /// `None` if it is not in the kernel: [`a_to_b_bytes`](Exchange::a_to_b_bytes) and
+    /// [`b_to_a_bytes`](Exchange::b_to_a_bytes) are everything then.
     #[must_use]
-    pub fn process_bytes(&self) -> (u64, u64) {
-        (self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes())
+    pub fn bytes_beside_live(&self) -> Option<(u64, u64)> {
+        let kernel = self.kernel.as_ref()?;
+        Some((
+            self.a_to_b.relayed_bytes() + kernel.forwarded_before(0),
+            self.b_to_a.relayed_bytes() + kernel.forwarded_before(1),
+        ))
     }
 
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.

@@ -22,11 +22,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// that it waits for needs but microseconds.
 const LOOKS_AT_ONCE: u32 = 8;
 
-/// How long `leave` waits for what is on its way inside the kernel. It waits for a worker of the kernel, not for a peer; longer
-/// takes only a machine without memory.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// `leave` waits for what is on its way inside the kernel: for a worker of the kernel, not for a peer. So often it looks, a
+/// second in all; longer takes only a machine without memory. (Not by the clock: the process may have been stopped meanwhile.)
+const LEAVE_LOOKS_MAX: u32 = 20_000;
 
-/// How often it looks.
+/// How long it sleeps in between.
 const LEAVE_LOOK: Duration = Duration::from_micros(50);
 
 /// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
@@ -199,6 +199,11 @@ impl Kernel {
         flow.set_forwarded_bytes(way.forwarded_before + forwarded);
     }
 
+    /// Bytes from this side that the kernel had handed on when it got a part in it.
+    pub(crate) fn forwarded_before(&self, side: usize) -> u64 {
+        self.ways[side].forwarded_before
+    }
+
     /// Lets the kernel hand on what comes from this side; false if it never can, because one socket is not there.
     pub(crate) fn allow(&mut self, side: usize) -> bool {
         if self.joint.is_whole() && !self.joint.is_redirecting(side) {
@@ -333,13 +338,14 @@ impl Kernel {
         flows: &mut [&mut Flow],
         splicer: &Splicer,
     ) -> bool {
-        let deadline = std::time::Instant::now() + LEAVE_MAX;
         self.stop(sockets);
+        let mut looks = 0;
         let is_drained = loop {
+            looks += 1;
             match self.backlog_bytes(sockets) {
                 // What the kernel had for a connection that is gone is gone with it.
                 None | Some(0) => break true,
-                Some(_) if std::time::Instant::now() > deadline => break false,
+                Some(_) if looks > LEAVE_LOOKS_MAX => break false,
                 Some(_) => std::thread::sleep(LEAVE_LOOK),
             }
         };

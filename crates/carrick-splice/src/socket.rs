@@ -127,7 +127,7 @@ pub(crate) struct SocketEngine {
     hold_end: OwnedFd,
     places: MapHandle,
     directions: Directions,
-    /// Tells of the sockets in the map; or why it cannot.
+    /// Tells of the sockets in both maps; or why it cannot.
     live: Result<Live, String>,
     splices_max: u32,
     shelter: Mutex<Shelter>,

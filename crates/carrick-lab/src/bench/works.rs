@@ -57,7 +57,8 @@ impl Work {
         if self.is_stream() { "ms/GB" } else { "us" }
     }
 
-    /// Whether a peer is measured at it. The engine `socket` is for tunnels: elsewhere another one would do its work.
+    /// Whether a peer is measured at it. The engine `socket` is for tunnels: of HTTP bodies the process relays the first burst,
+    /// which is the whole of small ones.
     #[must_use]
     pub fn is_for(&self, peer: &Peer) -> bool {
         peer.jobs.contains(&self.job)

@@ -379,13 +379,9 @@ impl Session {
                 "the {} engine for such traffic: another one carried it",
                 member.peer.engine().unwrap_or_default()
             );
-            // What cannot be carried at one point cannot be at the others.
-            for cell in &mut self.results.cells {
-                if (&cell.workload, &cell.series) == (&workload.id, &member.name) {
-                    cell.waiting_for = Some(what.clone());
-                    cell.samples.clear();
-                }
-            }
+            // Other points may fare otherwise: a large body does not fit into the process' first burst.
+            cell.waiting_for = Some(what.clone());
+            cell.samples.clear();
             return format!("waits for {what}");
         }
         let rate = metered.outcome.requests_per_second();

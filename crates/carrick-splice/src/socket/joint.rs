@@ -1,6 +1,7 @@
 //! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
 
 use super::shared::Direction;
+use super::shelter::Shelter;
 use super::{SocketEngine, filter, tcp_info};
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
@@ -10,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
@@ -21,8 +22,9 @@ const BACKLOG_MAX: u64 = 1 << 20;
 /// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
 const WINDOW_MIN: i32 = 256 << 10;
 
-/// How long a worker of the kernel may take to put what was left to the process where it can be read; how often to look.
-const TAKE_OUT_MAX: Duration = Duration::from_secs(1);
+/// How often to look whether a worker of the kernel has put what was left to the process where it can be read, a second in all;
+/// how long to sleep in between.
+const TAKE_OUT_LOOKS_MAX: u32 = 20_000;
 const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 
 /// Why a splice does not go to the kernel.
@@ -122,6 +124,8 @@ impl Joint {
         way.clear();
         way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
         way.set_only_receives();
+        // Nothing comes the other way. Whoever looks sees that, and not what was there before.
+        self.way(1).clear();
         way.set_redirecting(true);
         let descriptor = u64::try_from(to.as_raw_fd()).unwrap_or(u64::MAX);
         self.engine
@@ -302,6 +306,35 @@ impl Joint {
         &mut self,
         side: usize,
         socket: &TcpStream,
+        take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+    ) -> Result<Vec<u8>, Fault> {
+        let fault = |source| Fault {
+            side: Side::From,
+            call: "socket",
+            source,
+        };
+        let engine = Arc::clone(&self.engine);
+        let mut shelter = engine
+            .shelter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        shelter.make_clean(&engine.sockets).map_err(fault)?;
+        let outcome = self.take_out_by(&mut shelter, side, socket, take_all);
+        if outcome.is_err() {
+            // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
+            self.way(side).leave_shelter();
+            let _ = tcp_info::set_receive_low_water(socket, 1);
+            self.remove(side);
+            shelter.soil();
+        }
+        outcome
+    }
+
+    fn take_out_by(
+        &mut self,
+        shelter: &mut Shelter,
+        side: usize,
+        socket: &TcpStream,
         mut take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Vec<u8>, Fault> {
         let fault = |source| Fault {
@@ -310,15 +343,13 @@ impl Joint {
             source,
         };
         let engine = Arc::clone(&self.engine);
-        let mut shelter = engine
-            .shelter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         self.set_redirecting(side, false);
+        // Most of it, so that the shelter is needed for a moment only.
+        take_all(self)?;
         self.way(side).set_shelter(2 * engine.splices_max);
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         // What is left to the process does not grow any more.
-        let deadline = Instant::now() + TAKE_OUT_MAX;
+        let mut looks = 0;
         loop {
             // Reading would take the error that the owner is to find.
             if is_closed(socket) {
@@ -328,7 +359,8 @@ impl Joint {
                 break;
             }
             // A worker of the kernel is about to put it into the queue.
-            if Instant::now() > deadline {
+            looks += 1;
+            if looks > TAKE_OUT_LOOKS_MAX {
                 return Err(fault(io::ErrorKind::TimedOut.into()));
             }
             std::thread::sleep(TAKE_OUT_LOOK);
@@ -341,7 +373,7 @@ impl Joint {
         if is_filtered {
             filter::detach(socket).map_err(fault)?;
         }
-        // Whatever rests in the queue is announced by this.
+        // Whatever rests in the queue is announced by this. And it takes the lock: what was put into the shelter is counted.
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         let sheltered = shelter
             .take(self.way(side).sheltered_bytes())

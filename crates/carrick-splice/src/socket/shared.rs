@@ -158,6 +158,13 @@ impl Direction<'_> {
         self.read(offset_of!(direction, sheltered_bytes))
     }
 
+    /// Nothing goes to the shelter any more.
+    pub(super) fn leave_shelter(&self) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, shelter))
+            .store(0, Ordering::Release);
+    }
+
     /// Whether, and for which time, the process is to be woken when something is left to it.
     pub(super) fn set_wake(&self, time: u32) {
         self.directions

@@ -10,10 +10,14 @@ use std::time::Duration;
 /// How long the kernel may take to deliver what it has sheltered. It is a matter of microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// One for all splices: it is used by one at a time.
+/// One for all splices: it is used by one at a time, and nothing of one is left for the next.
 pub(super) struct Shelter {
     receiving: TcpStream,
     _other_end: TcpStream,
+    /// Its place in the map.
+    index: u32,
+    /// Somebody may have left something there.
+    is_soiled: bool,
 }
 
 impl Shelter {
@@ -34,13 +38,28 @@ impl Shelter {
             .update(
                 &index.to_ne_bytes(),
                 &descriptor.to_ne_bytes(),
-                MapFlags::NO_EXIST,
+                MapFlags::ANY,
             )
             .map_err(io::Error::other)?;
         Ok(Shelter {
             receiving,
             _other_end: other_end,
+            index,
+            is_soiled: false,
         })
+    }
+
+    /// Somebody may have left something there.
+    pub(super) fn soil(&mut self) {
+        self.is_soiled = true;
+    }
+
+    /// Sees to it that nothing is there: if something may be, another connection takes its place.
+    pub(super) fn make_clean(&mut self, sockets: &MapHandle) -> io::Result<()> {
+        if self.is_soiled {
+            *self = Shelter::open(sockets, self.index)?;
+        }
+        Ok(())
     }
 
     /// Takes so many bytes out, which are all that are there.

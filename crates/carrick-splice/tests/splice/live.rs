@@ -3,9 +3,10 @@
 
 use crate::socket::{is_here, order};
 use crate::support::*;
-use carrick_splice::{ExchangeEnd, ExchangeOrder, LiveSplice, tcp};
+use carrick_splice::{Choice, End, Ended, ExchangeEnd, ExchangeOrder, LiveSplice, Order, tcp};
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 use socket2::SockRef;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
@@ -81,8 +82,6 @@ fn bytes_are_told_to_the_byte() {
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
         let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
         assert_eq!((up, down), (1069, 70_004));
-        let (up_in_process, down_in_process) = exchange.process_bytes();
-        assert!(up_in_process <= up && down_in_process <= down);
         drop(exchange);
         assert!(seen(label).is_none());
         assert!(tcp::path_state(&legs.from).unwrap().rtt.is_some());
@@ -176,6 +175,135 @@ fn a_leg_that_has_left_is_none() {
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+    });
+}
+
+#[test]
+fn a_transfer_one_way_is_told_of_as_well() {
+    if !is_here("a_transfer_one_way_is_told_of_as_well") {
+        return;
+    }
+    on_worker(async {
+        const BYTES: usize = 30_000;
+        // In a place in which bytes went both ways before.
+        let service = carrick_splice::SocketService::default();
+        service.load(1).unwrap();
+        let splicer = carrick_splice::Splicer::with_socket(
+            carrick_splice::PoolLimits::default(),
+            Arc::default(),
+            service.clone(),
+        );
+        let in_kernel = async || {
+            while service.live().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let mut legs = Legs::new().await;
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(1));
+        let talk = async {
+            in_kernel().await;
+            legs.receiver.write_all(&sample(1, 500)).await.unwrap();
+            receive(&mut legs.sender, 500).await;
+            drop((legs.sender, legs.receiver));
+        };
+        let (end, ()) = tokio::join!(exchange.run(), talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        drop(exchange);
+
+        let mut legs = Legs::new().await;
+        let order = Order {
+            choice: Choice::Socket,
+            label: 2,
+            ..Order::new(End::AfterBytes(2 * BYTES as u64))
+        };
+        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let talk = async {
+            in_kernel().await;
+            legs.sender.write_all(&sample(2, BYTES)).await.unwrap();
+            receive(&mut legs.receiver, BYTES).await;
+            let splices = service.live().unwrap();
+            let [splice] = &splices[..] else {
+                panic!("{splices:?}");
+            };
+            let [there, back] = splice.directions;
+            assert_eq!(splice.label, 2);
+            assert_eq!(there.forwarded_bytes + there.relayed_bytes, BYTES as u64);
+            assert!(there.backlog_bytes.is_some());
+            assert_eq!((back.forwarded_bytes, back.relayed_bytes), (0, 0));
+            assert!(splice.legs.iter().all(|leg| leg.unwrap().rtt.is_some()));
+            legs.sender.write_all(&sample(3, BYTES)).await.unwrap();
+            receive(&mut legs.receiver, BYTES).await;
+        };
+        let (end, ()) = tokio::join!(transfer.run(), talk);
+        assert!(matches!(end, Ok(Ended::Bytes)), "{end:?}");
+        drop(transfer);
+        assert!(service.live().unwrap().is_empty());
+    });
+}
+
+/// With `Auto`, the kernel gets an exchange and gives it back again and again; nothing is forgotten, and nothing counts twice.
+#[test]
+fn stays_in_the_kernel_add_up() {
+    if !is_here("stays_in_the_kernel_add_up") {
+        return;
+    }
+    on_worker(async {
+        let mut legs = Legs::new().await;
+        let (splicer, label) = (splicer(), label());
+        let order = ExchangeOrder {
+            choice: Choice::Auto,
+            ..labelled(label)
+        };
+        let noted = Cell::new((0, None));
+        let mut exchange = splicer.exchange(&legs.from, &legs.to, order);
+        let run = std::future::poll_fn(|cx| {
+            let end = exchange.poll_run(cx);
+            noted.set((exchange.a_to_b_bytes(), exchange.bytes_beside_live()));
+            end
+        });
+        let talk = async {
+            let (mut sent, mut times_in_kernel, mut was_in_kernel) = (0, 0, false);
+            for round in 0..3 {
+                for _ in 0..300 {
+                    legs.sender.write_all(b"question").await.unwrap();
+                    receive(&mut legs.receiver, 8).await;
+                    legs.receiver.write_all(b"answer").await.unwrap();
+                    receive(&mut legs.sender, 6).await;
+                    sent += 8;
+                }
+                let bulk = sample(round, 8 << 20);
+                let (written, arrived) = tokio::join!(
+                    legs.sender.write_all(&bulk),
+                    receive(&mut legs.receiver, bulk.len())
+                );
+                written.unwrap();
+                assert_same(&arrived, &bulk, "bulk");
+                sent += bulk.len() as u64;
+                for _ in 0..300 {
+                    legs.sender.write_all(b"question").await.unwrap();
+                    receive(&mut legs.receiver, 8).await;
+                    legs.receiver.write_all(b"answer").await.unwrap();
+                    receive(&mut legs.sender, 6).await;
+                    sent += 8;
+                    let is_in_kernel = seen(label).is_some();
+                    times_in_kernel += u32::from(is_in_kernel && !was_in_kernel);
+                    was_in_kernel = is_in_kernel;
+                }
+                tokio::time::sleep(SETTLE).await;
+                let known = match (noted.get(), seen(label)) {
+                    ((_, Some((beside_live, _))), Some(splice)) => {
+                        beside_live + splice.directions[0].forwarded_bytes
+                    }
+                    ((moved, _), _) => moved,
+                };
+                assert_eq!(known, sent, "round {round}");
+            }
+            drop((legs.sender, legs.receiver));
+            times_in_kernel
+        };
+        let (end, times_in_kernel) = tokio::join!(run, talk);
+        assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert!(times_in_kernel > 1, "{times_in_kernel} times in the kernel");
     });
 }
 

@@ -175,11 +175,12 @@ async fn exchange(
     );
     let mut cut_off = pin!(worker.wait_for_cut_off());
     let end = poll_fn(|cx| {
-        if cut_off.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
-        }
+        // First, so that everything is counted also when it is cut off.
         let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
+        if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         end
     })
     .await;

@@ -58,8 +58,8 @@ pub struct Tunnel {
 #[derive(Debug, Default)]
 struct Way {
     moved_bytes: AtomicU64,
-    /// Of these, those that went through the process.
-    process_bytes: AtomicU64,
+    /// While the kernel has the tunnel: bytes besides those that the kernel counts now.
+    beside_live_bytes: AtomicU64,
     /// As a number: [`ENGINES`].
     engine: AtomicU8,
 }
@@ -77,36 +77,20 @@ impl Tunnel {
         }
     }
 
-    /// Notes how far its relay has come. Costs six plain stores.
+    /// Notes how far its relay has come. Costs six plain stores at most.
     pub fn note(&self, exchange: &Exchange<'_>) {
-        let (up, down) = exchange.process_bytes();
+        let [up, down] = &self.ways;
         let engines = exchange.engines();
-        let news = [
-            (exchange.a_to_b_bytes(), up, engines.0),
-            (exchange.b_to_a_bytes(), down, engines.1),
-        ];
-        for (way, (moved_bytes, process_bytes, engine)) in self.ways.iter().zip(news) {
-            way.moved_bytes.store(moved_bytes, Relaxed);
-            way.process_bytes.store(process_bytes, Relaxed);
-            way.engine.store(engine as u8, Relaxed);
+        up.note(exchange.a_to_b_bytes(), engines.0);
+        down.note(exchange.b_to_a_bytes(), engines.1);
+        if let Some(beside_live) = exchange.bytes_beside_live() {
+            up.beside_live_bytes.store(beside_live.0, Relaxed);
+            down.beside_live_bytes.store(beside_live.1, Relaxed);
         }
     }
 
-    /// Bytes from the client and to it, until now; `splice` is what the kernel tells of it.
-    #[must_use]
-    pub fn bytes(&self, splice: Option<&LiveSplice>) -> [u64; 2] {
-        [0, 1].map(|side| {
-            let way = &self.ways[side];
-            let forwarded = splice.map_or(0, |splice| splice.directions[side].forwarded_bytes);
-            let until_now = way.process_bytes.load(Relaxed) + forwarded;
-            // At the end the worker knows everything, and the kernel tells nothing any more.
-            self.about.bytes_before[side] + until_now.max(way.moved_bytes.load(Relaxed))
-        })
-    }
-
-    /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has it.
-    #[must_use]
-    pub fn engine(&self, splice: Option<&LiveSplice>) -> Engine {
+    /// The engine of the direction with more bytes, as the worker knows it.
+    fn engine(&self) -> Engine {
         let [up, down] = &self.ways;
         let way = if down.moved_bytes.load(Relaxed) >= up.moved_bytes.load(Relaxed) {
             down
@@ -114,10 +98,14 @@ impl Tunnel {
             up
         };
         let noted = ENGINES.get(usize::from(way.engine.load(Relaxed)));
-        match noted {
-            Some(engine) if splice.is_none() => *engine,
-            _ => Engine::Socket,
-        }
+        noted.copied().unwrap_or(Engine::Copy)
+    }
+}
+
+impl Way {
+    fn note(&self, moved_bytes: u64, engine: Engine) {
+        self.moved_bytes.store(moved_bytes, Relaxed);
+        self.engine.store(engine as u8, Relaxed);
     }
 }
 
@@ -158,15 +146,60 @@ impl Tunnels {
     }
 }
 
-/// A tunnel, and what the kernel tells of it.
+/// A tunnel as it stands.
 #[derive(Debug)]
 pub struct Seen {
     /// The number of its worker.
     pub worker: usize,
     /// What the worker knows.
     pub tunnel: Arc<Tunnel>,
-    /// What the kernel tells, while its splice is there.
+    /// Bytes from the client and to it.
+    pub bytes: [u64; 2],
+    /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has it.
+    pub engine: Engine,
+    /// What the kernel tells, while it has the tunnel.
     pub splice: Option<LiveSplice>,
+}
+
+/// A tunnel that the kernel has not been asked about yet.
+struct Listed {
+    worker: usize,
+    tunnel: Arc<Tunnel>,
+    beside_live_bytes: [u64; 2],
+}
+
+impl Listed {
+    fn new(worker: usize, tunnel: Arc<Tunnel>) -> Self {
+        let beside_live = tunnel.ways.each_ref().map(|way| &way.beside_live_bytes);
+        Self {
+            worker,
+            beside_live_bytes: beside_live.map(|bytes| bytes.load(Relaxed)),
+            tunnel,
+        }
+    }
+
+    /// Adds what the kernel tells. The tunnel may go to the kernel or leave it meanwhile: what was read before the kernel was
+    /// asked, with what the kernel says, is never too much; nor is what the worker knows afterwards. So the larger one is it.
+    fn with(self, splice: Option<LiveSplice>) -> Seen {
+        let tunnel = &self.tunnel;
+        let bytes = [0, 1].map(|side| {
+            let live = splice.as_ref().map_or(0, |splice| {
+                self.beside_live_bytes[side] + splice.directions[side].forwarded_bytes
+            });
+            let known = tunnel.ways[side].moved_bytes.load(Relaxed);
+            tunnel.about.bytes_before[side] + live.max(known)
+        });
+        Seen {
+            worker: self.worker,
+            bytes,
+            engine: match splice {
+                Some(_) => Engine::Socket,
+                None => tunnel.engine(),
+            },
+            splice,
+            tunnel: self.tunnel,
+        }
+    }
 }
 
 /// All tunnels as they stand.
@@ -179,34 +212,38 @@ pub struct View {
 }
 
 impl View {
-    /// Looks. Takes a millisecond or two while splices are in the kernel, and some microseconds for each tunnel.
+    /// Looks. Takes some milliseconds while splices are in the kernel, and some microseconds for each tunnel.
     #[must_use]
     pub fn of(state: &ControlState) -> Self {
+        let workers = state.workers.iter().enumerate();
+        let listed: Vec<Listed> = workers
+            .flat_map(|(worker, metrics)| {
+                let tunnels = metrics.tunnels.iter();
+                tunnels.map(move |tunnel| Listed::new(worker, tunnel))
+            })
+            .collect();
         let (splices, unseen) = match state.socket.live() {
             Ok(splices) => (splices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let mut by_label: HashMap<u64, LiveSplice> = splices
-            .into_iter()
-            .map(|splice| (splice.label, splice))
-            .collect();
-        let mut tunnels = Vec::new();
-        for (worker, metrics) in state.workers.iter().enumerate() {
-            tunnels.extend(metrics.tunnels.iter().map(|tunnel| Seen {
-                worker,
-                splice: by_label.remove(&tunnel.about.label),
-                tunnel,
-            }));
+        let by_label = splices.into_iter().map(|splice| (splice.label, splice));
+        let mut by_label: HashMap<u64, LiveSplice> = by_label.collect();
+        let tunnels = listed.into_iter().map(|listed| {
+            let splice = by_label.remove(&listed.tunnel.about.label);
+            listed.with(splice)
+        });
+        Self {
+            tunnels: tunnels.collect(),
+            unseen,
         }
-        Self { tunnels, unseen }
     }
 
     /// How many tunnels each engine has, in the order of [`ENGINES`].
     #[must_use]
     pub fn count_by_engine(&self) -> [u64; 3] {
         ENGINES.map(|engine| {
-            let has = |seen: &&Seen| seen.tunnel.engine(seen.splice.as_ref()) == engine;
-            self.tunnels.iter().filter(has).count() as u64
+            let has = self.tunnels.iter().filter(|seen| seen.engine == engine);
+            has.count() as u64
         })
     }
 

@@ -12,6 +12,7 @@ fn the_bytes_of_an_engine_are_found() {
     assert_eq!(moved_bytes(METRICS, "copy"), Some(1234.0));
     assert_eq!(moved_bytes(METRICS, "socket"), Some(98_765_432_109.0));
     assert_eq!(moved_bytes(METRICS, "pipe"), None);
+    assert_eq!(all_moved_bytes(METRICS), 98_765_433_343.0);
 }
 
 #[test]

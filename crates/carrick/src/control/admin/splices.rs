@@ -35,12 +35,9 @@ impl Splices {
         let view = View::of(state);
         let by_engine = ENGINES.map(engine_name).into_iter();
         let tunnels = by_engine.zip(view.count_by_engine()).collect();
-        let mut seen: Vec<([u64; 2], &Seen)> = view
-            .tunnels
-            .iter()
-            .map(|seen| (seen.tunnel.bytes(seen.splice.as_ref()), seen))
-            .collect();
-        seen.sort_by_key(|([received, sent], seen)| {
+        let mut seen: Vec<&Seen> = view.tunnels.iter().collect();
+        seen.sort_by_key(|seen| {
+            let [received, sent] = seen.bytes;
             (Reverse(received + sent), Reverse(seen.tunnel.about.begun))
         });
         let now = Instant::now();
@@ -49,9 +46,7 @@ impl Splices {
             in_kernel,
             limit,
             tunnels,
-            list: list
-                .map(|(bytes, seen)| Entry::of(seen, bytes, now))
-                .collect(),
+            list: list.map(|seen| Entry::of(seen, now)).collect(),
             unseen: view.unseen,
         }
     }
@@ -75,7 +70,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn of(seen: &Seen, [received, sent]: [u64; 2], now: Instant) -> Self {
+    fn of(seen: &Seen, now: Instant) -> Self {
+        let [received, sent] = seen.bytes;
         let about = &seen.tunnel.about;
         let splice = seen.splice.as_ref();
         let [up, down] = splice.map_or([None, None], |splice| splice.directions.map(Some));
@@ -89,7 +85,7 @@ impl Entry {
             target: about.target.escape_ascii().to_string(),
             upstream: about.upstream.as_ref().map(|plan| plan.name.clone()),
             server: about.server.to_string(),
-            engine: engine_name(seen.tunnel.engine(splice)),
+            engine: engine_name(seen.engine),
             seconds: milliseconds as f64 / 1e3,
             client_to_upstream: Direction::of(received, up),
             upstream_to_client: Direction::of(sent, down),

@@ -182,6 +182,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-lab-report.1",
             "carrick-lab-run.1",
             "carrick-lab-testbed.1",
+            "carrick-lab-torture.1",
             "carrick-lab-wan.1",
             "carrick-lab.1",
             "carrick-run.1",

@@ -53,6 +53,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[limits]", "log_queue", FORWARD, "[limits]\nlog_queue = 10"),
     ("[limits]", "dns_cache", FORWARD, "[limits]\ndns_cache = 10"),
     ("[limits]", "pipes", FORWARD, "[limits]\npipes = 10"),
+    ("[limits]", "splices", FORWARD, "[limits]\nsplices = 10"),
     ("[timeouts]", "head", FORWARD, "[timeouts]\nhead = \"1s\""),
     ("[timeouts]", "idle", FORWARD, "[timeouts]\nidle = \"1s\""),
     (

@@ -5,17 +5,22 @@ use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use rustix::thread::UnshareFlags;
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 const ENGINES: [&str; 4] = ["copy", "pipe", "auto", "socket"];
 
 fn tunnel(engine: &str) -> (Carrick, Server, Place) {
+    tunnel_with(&format!("[splice]\nengine = \"{engine}\"\n"))
+}
+
+fn tunnel_with(tables: &str) -> (Carrick, Server, Place) {
     let place = Place::claim();
+    // Whoever carrick becomes finds its files.
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(place.directory(), everybody).expect("a directory of ours");
     let server = Server::listen(&place);
-    let text = format!(
-        "[splice]\nengine = \"{engine}\"\n{}",
-        tunnel_text(&[server.address()])
-    );
+    let text = tables.to_owned() + &tunnel_text(&[server.address()]);
     (Carrick::start(&place, &text), server, place)
 }
 
@@ -70,7 +75,23 @@ fn chat(client: &mut Peer, upstream: &mut Peer, rounds: usize) {
 
 #[test]
 fn what_the_kernel_moves_is_seen_while_it_moves() {
-    let (carrick, server, _place) = tunnel("socket");
+    see_what_the_kernel_moves("");
+}
+
+/// Looking needs none of the privileges that loading needs.
+#[test]
+fn it_is_seen_after_privileges_were_given_up() {
+    if rustix::process::geteuid().is_root() {
+        see_what_the_kernel_moves("[process]\nuser = \"nobody\"\n");
+    } else {
+        eprintln!("SKIPPED it_is_seen_after_privileges_were_given_up: it needs root");
+    }
+}
+
+fn see_what_the_kernel_moves(tables: &str) {
+    let (carrick, server, _place) = tunnel_with(&format!(
+        "{tables}[limits]\nsplices = 20\n[splice]\nengine = \"socket\"\n"
+    ));
     if !has_socket_engine(&carrick, "what_the_kernel_moves_is_seen_while_it_moves") {
         return;
     }
@@ -109,7 +130,8 @@ fn what_the_kernel_moves_is_seen_while_it_moves() {
     let of_socket = &["engine=\"socket\""];
     assert_eq!(carrick.metric("carrick_tunnels_by_engine", of_socket), 1.0);
     assert_eq!(carrick.metric("carrick_socket_splices", &[]), 1.0);
-    assert_eq!(carrick.metric("carrick_limit", &["socket_splices"]), 8192.0);
+    assert_eq!(carrick.metric("carrick_limit", &["socket_splices"]), 20.0);
+    assert_eq!(carrick.status()["splices"]["limit"], 20);
     let forwarded = carrick.metric("carrick_socket_splice_bytes", &["client_to_upstream"]);
     assert!(forwarded >= 8.0 * 100.0, "{forwarded}");
     assert!(carrick.metric("carrick_socket_rtt_seconds", &["leg=\"client\""]) > 0.0);

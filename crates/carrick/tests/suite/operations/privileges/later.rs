@@ -69,7 +69,11 @@ fn an_engine_that_is_asked_for_later_waits_for_a_restart() {
     }
     let place = Place::claim();
     let server = Server::listen(&place);
-    let without = tunnel_text(&[server.address()]);
+    // Nothing that the engine would be loaded for.
+    let without = format!(
+        "[splice]\nengine = \"copy\"\n{}",
+        tunnel_text(&[server.address()])
+    );
     let carrick = Carrick::start(&place, &without);
     assert!(
         !carrick
