@@ -315,7 +315,10 @@ async fn transfer_exact_counts(seed: u64) {
             ..Order::new(End::AfterBytes(length as u64))
         };
         let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
-        let ended = transfer.run().await.unwrap();
+        let ended = transfer.run().await.unwrap_or_else(|fault| {
+            let source = &fault.source;
+            panic!("{choice:?}, seed {seed}, {length} bytes from {at} on: {fault}: {source}")
+        });
         assert_eq!(ended, Ended::Bytes, "{choice:?}, seed {seed}");
         let hand_over = transfer.unsplice();
         assert_eq!(
