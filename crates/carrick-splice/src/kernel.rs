@@ -291,7 +291,7 @@ impl Kernel {
     ) -> Result<(), Fault> {
         let taken_before = self.ways[side].taken_before;
         let sheltered = self.joint.take_out(side, from, |joint| {
-            flow.take_all(&Ends {
+            let ends = Ends {
                 splicer,
                 from,
                 to,
@@ -301,7 +301,10 @@ impl Kernel {
                     side,
                     taken_before,
                 }),
-            })?;
+            };
+            // No more than is there now: a fast sender might go on for ever.
+            let left = joint.passed_bytes(side) - (flow.taken_bytes() - taken_before);
+            flow.take_at_once(&ends, left)?;
             Ok(flow.taken_bytes() - taken_before)
         })?;
         flow.hold_more(splicer, &sheltered);

@@ -165,13 +165,17 @@ impl Flow {
         }
     }
 
-    /// Takes everything that is there, however much it is: for a connection that is about to leave the kernel's hands.
-    pub(crate) fn take_all(&mut self, ends: &Ends<'_>) -> Result<(), Fault> {
+    /// Takes what is there, at most so many bytes, at once: for a connection that is about to leave the kernel's hands.
+    pub(crate) fn take_at_once(&mut self, ends: &Ends<'_>, bytes_max: u64) -> Result<(), Fault> {
         debug_assert!(!matches!(self.held, Held::Pipe(_)), "copied before");
         let mut bytes = Vec::new();
         let mut buffer = ends.splicer.take_buffer();
         let outcome = loop {
-            match sys::receive_anyway(ends.from, &mut buffer) {
+            let room = at_most(buffer.len(), bytes_max - bytes.len() as u64);
+            if room == 0 {
+                break Ok(());
+            }
+            match sys::receive_anyway(ends.from, &mut buffer[..room]) {
                 Ok(0) => {
                     let taken_bytes = self.taken_bytes + bytes.len() as u64;
                     self.at_end_of_stream |= !ends.has_more(taken_bytes);

@@ -25,6 +25,12 @@ const WINDOW_MIN: i32 = 256 << 10;
 /// How often to look whether a worker of the kernel has put what was left to the process where it can be read, a second in all;
 /// how long to sleep in between.
 const TAKE_OUT_LOOKS_MAX: u32 = 20_000;
+
+/// So often what was left to the process is taken before the rest is sheltered; once no more than so many bytes are left, that
+/// is enough.
+const TAKES_BEFORE: u32 = 8;
+const FEW_BYTES: u64 = 64 << 10;
+
 const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 
 /// Why a splice does not go to the kernel.
@@ -293,8 +299,8 @@ impl Joint {
         self.engine.tenants[self.place as usize].waker().take();
     }
 
-    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take_all` takes what the kernel has left
-    /// to the process and tells how many bytes that are since the beginning; it is called until it is everything.
+    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take` takes what the kernel has left to
+    /// the process until now and tells how many bytes that are since the beginning; it is called until it is everything.
     /// Nothing may wait for this socket's own TCP.
     ///
     /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
@@ -306,7 +312,7 @@ impl Joint {
         &mut self,
         side: usize,
         socket: &TcpStream,
-        take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+        take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Vec<u8>, Fault> {
         let fault = |source| Fault {
             side: Side::From,
@@ -319,7 +325,7 @@ impl Joint {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         shelter.make_clean(&engine.sockets).map_err(fault)?;
-        let outcome = self.take_out_by(&mut shelter, side, socket, take_all);
+        let outcome = self.take_out_by(&mut shelter, side, socket, take);
         if outcome.is_err() {
             // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
             self.way(side).leave_shelter();
@@ -335,7 +341,7 @@ impl Joint {
         shelter: &mut Shelter,
         side: usize,
         socket: &TcpStream,
-        mut take_all: impl FnMut(&Joint) -> Result<u64, Fault>,
+        mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
     ) -> Result<Vec<u8>, Fault> {
         let fault = |source| Fault {
             side: Side::From,
@@ -344,8 +350,13 @@ impl Joint {
         };
         let engine = Arc::clone(&self.engine);
         self.set_redirecting(side, false);
-        // Most of it, so that the shelter is needed for a moment only.
-        take_all(self)?;
+        // Most of it first, so that the shelter is needed for a moment only. While a fast sender goes on, more comes meanwhile, but
+        // less each time.
+        for _ in 0..TAKES_BEFORE {
+            if self.passed_bytes(side) - take(self)? <= FEW_BYTES {
+                break;
+            }
+        }
         self.way(side).set_shelter(2 * engine.splices_max);
         tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
         // What is left to the process does not grow any more.
@@ -355,7 +366,7 @@ impl Joint {
             if is_closed(socket) {
                 return Err(fault(io::ErrorKind::ConnectionReset.into()));
             }
-            if take_all(self)? == self.passed_bytes(side) {
+            if take(self)? == self.passed_bytes(side) {
                 break;
             }
             // A worker of the kernel is about to put it into the queue.

@@ -1,7 +1,9 @@
 //! Where bytes go that come in while a socket is being taken out of the kernel's hands: a connection of the process with
 //! itself, whose receiving end the verdict program redirects to. The socket itself would forget them (`sk_psock_drop`).
 
+use super::tcp_info::set_receive_buffer_by_force;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use socket2::SockRef;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -9,6 +11,9 @@ use std::time::Duration;
 
 /// How long the kernel may take to deliver what it has sheltered. It is a matter of microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/socket.bpf.c).
+const ROOM_BYTES: usize = 64 << 20;
 
 /// One for all splices: it is used by one at a time, and nothing of one is left for the next.
 pub(super) struct Shelter {
@@ -33,6 +38,11 @@ impl Shelter {
             }
         };
         receiving.set_read_timeout(Some(PATIENCE))?;
+        // With less, the kernel puts bytes there a little at a time, and waits a clock tick in between. The first one is opened with
+        // the privileges for it; a later one has what any socket may have.
+        if set_receive_buffer_by_force(&receiving, ROOM_BYTES).is_err() {
+            SockRef::from(&receiving).set_recv_buffer_size(ROOM_BYTES)?;
+        }
         let descriptor = u64::try_from(receiving.as_raw_fd()).unwrap_or(u64::MAX);
         sockets
             .update(

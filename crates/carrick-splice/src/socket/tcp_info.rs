@@ -160,18 +160,27 @@ pub(super) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Sets the size of the receive buffer beyond what the system allows to everybody. Needs `CAP_NET_ADMIN`.
+pub(super) fn set_receive_buffer_by_force(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::SO_RCVBUFFORCE, bytes)
+}
+
 /// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
-#[expect(unsafe_code, reason = "no library has this option")]
 pub(super) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
-    let size = std::mem::size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and `size` is its size.
+    set_option(socket, libc::SO_RCVLOWAT, bytes)
+}
+
+#[expect(unsafe_code, reason = "no library has these options")]
+fn set_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and its size is given.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size,
+            option,
+            (&raw const value).cast(),
+            std::mem::size_of_val(&value) as libc::socklen_t,
         )
     };
     if outcome == 0 {
