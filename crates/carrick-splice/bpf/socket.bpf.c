@@ -19,9 +19,10 @@ char _license[] SEC("license") = "GPL";
 #define TCP_FLAGS_OFFSET 13
 #define TCP_FIN 1
 
-// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece.
+// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece: TCP merges what it queues, up
+// to 17 fragments of 32 KB (tcp_try_coalesce, MAX_SKB_FRAGS), and sometimes of more.
 #define CUT_BYTES_MAX 0xfff
-#define CUTS_MAX 17
+#define CUTS_MAX 256
 
 // What a socket filter says to keep a packet whole.
 #define WHOLE -1
@@ -130,13 +131,30 @@ static __always_inline int has_room(struct direction *way, struct tcp_sock *rece
 	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
 }
 
+struct cut {
+	struct __sk_buff *skb;
+	__u32 left; /* bytes */
+};
+
+// Cuts a part of what stands at the beginning of a piece. Not 0: that is all, or it cannot be done.
+static long cut_a_part(__u32 number, void *context)
+{
+	struct cut *cut = context;
+	__u32 part = cut->left < CUT_BYTES_MAX ? cut->left : CUT_BYTES_MAX;
+
+	if (bpf_skb_adjust_room(cut->skb, -(__s32)part, 0, 0))
+		return 1;
+	cut->left -= part;
+	return !cut->left;
+}
+
 // Sees to it that the piece begins where the last one ended: what is sent again together with new bytes is queued whole, and so
 // is what has been read in part; but tcp_read_skb knows no offset. False if that cannot be had, and the splice is broken.
 static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *way)
 {
 	struct tcp_skb_cb *control = (void *)&((struct sk_buff *)skb)->cb;
 	struct tcp_sock *sender = 0;
-	__u32 seq, repeated, part;
+	__u32 seq, repeated;
 
 	if (bpf_probe_read_kernel(&seq, sizeof(seq), &control->seq))
 		goto broken;
@@ -153,13 +171,10 @@ static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *
 		// Also if it is "negative": then bytes are missing.
 		if (repeated >= skb->len)
 			goto broken;
-		for (int i = 0; i < CUTS_MAX && repeated; i++) {
-			part = repeated < CUT_BYTES_MAX ? repeated : CUT_BYTES_MAX;
-			if (bpf_skb_adjust_room(skb, -(__s32)part, 0, 0))
-				goto broken;
-			repeated -= part;
-		}
-		if (repeated)
+		struct cut cut = { .skb = skb, .left = repeated };
+
+		bpf_loop(CUTS_MAX, cut_a_part, &cut, 0);
+		if (cut.left)
 			goto broken;
 	}
 	way->next_seq += skb->len;

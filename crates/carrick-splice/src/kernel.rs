@@ -342,6 +342,10 @@ impl Kernel {
         splicer: &Splicer,
     ) -> bool {
         self.stop(sockets);
+        for (side, flow) in flows.iter_mut().enumerate() {
+            // Before anything is taken: it tells where the agreed end is.
+            self.count(side, flow, splicer.counters());
+        }
         let mut looks = 0;
         let is_drained = loop {
             looks += 1;

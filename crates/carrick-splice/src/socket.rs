@@ -97,6 +97,14 @@ impl SocketService {
         Ok(())
     }
 
+    /// Starts the thread that wakes sleeping splices; otherwise the first splice that sleeps does. For those who want their
+    /// threads and descriptors from the beginning.
+    pub fn start_waking(&self) {
+        if let Some(engine) = self.engine() {
+            engine.waking();
+        }
+    }
+
     /// Whether splices can use it.
     #[must_use]
     pub fn is_loaded(&self) -> bool {

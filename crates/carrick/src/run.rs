@@ -118,6 +118,7 @@ impl Program {
             given_up,
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
+        socket.start_waking();
         let mut socket_trouble = None;
         tell_socket_trouble(&plan, &socket_feature, "", &mut socket_trouble);
         if given_up.is_something() {

@@ -42,7 +42,11 @@ impl Transfer<'_> {
         let kernel = self.kernel.as_mut()?;
         kernel.count(0, &mut self.flow, self.splicer.counters());
         match kernel.gate(cx, 0, [self.from, self.to], &self.flow) {
-            Gate::Open => None,
+            Gate::Open => {
+                // Looking may have shown the program something. Now it is still: that tells where the agreed end is.
+                kernel.count(0, &mut self.flow, self.splicer.counters());
+                None
+            }
             Gate::Quiet => Some(Step::Blocked(Side::From)),
             Gate::Wait => Some(Step::Blocked(Side::To)),
             Gate::Fault(fault) => Some(Step::Fault(fault)),
