@@ -353,7 +353,8 @@ impl Joint {
         // Most of it first, so that the shelter is needed for a moment only. While a fast sender goes on, more comes meanwhile, but
         // less each time.
         for _ in 0..TAKES_BEFORE {
-            if self.passed_bytes(side) - take(self)? <= FEW_BYTES {
+            let taken = take(self)?;
+            if self.passed_bytes(side) - taken <= FEW_BYTES {
                 break;
             }
         }
