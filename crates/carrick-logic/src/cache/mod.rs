@@ -29,6 +29,10 @@ mod ranges;
 mod storing;
 mod structured;
 mod tags;
+#[cfg(test)]
+mod test_heads;
+#[cfg(test)]
+mod tests;
 mod time;
 mod uri;
 mod validation;
