@@ -29,7 +29,7 @@ pub(super) fn lines(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(mark) = rest.find('@') {
-        out.extend_from_slice(rest[..mark].as_bytes());
+        out.extend_from_slice(&rest.as_bytes()[..mark]);
         rest = &rest[mark + 1..];
         let end = rest
             .find(|byte: char| byte != '-' && !byte.is_ascii_digit())

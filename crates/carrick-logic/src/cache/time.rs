@@ -41,8 +41,7 @@ impl UnixTime {
     /// Appends the moment as `IMF-fixdate`, such as `Sun, 06 Nov 1994 08:49:37 GMT`. Years beyond 9999 are written as
     /// the last second of 9999.
     pub fn write_http_date(self, out: &mut Vec<u8>) {
-        const LAST: u64 = 253_402_300_799;
-        let seconds = self.0.min(LAST);
+        let seconds = self.0.min(YEAR_9999_END);
         let (days, in_day) = (seconds / 86_400, seconds % 86_400);
         let (year, month, day) = civil_from_days(days);
         // Day 0 was a Thursday, which is the fifth of the table.
@@ -59,6 +58,9 @@ impl UnixTime {
         );
     }
 }
+
+/// The last second that a date can be written for.
+const YEAR_9999_END: u64 = 253_402_300_799;
 
 const WEEKDAYS: [&str; 7] = [
     "Monday",
@@ -124,7 +126,7 @@ fn rfc850(text: &[u8], now: UnixTime) -> Option<Written> {
     if rest[11] != b' ' || !rest[20..].eq_ignore_ascii_case(b" GMT") {
         return None;
     }
-    let this_year = civil_from_days(now.0 / 86_400).0;
+    let this_year = civil_from_days(now.0.min(YEAR_9999_END) / 86_400).0;
     let century = this_year - this_year % 100;
     let year_in_century = digits(&rest[9..11])?;
     let mut year = century + year_in_century;
