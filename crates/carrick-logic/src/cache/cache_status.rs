@@ -84,7 +84,7 @@ impl CacheStatus<'_> {
                     Miss::Vary => Forward::VaryMiss,
                     Miss::Part => Forward::Partial,
                     Miss::Method => Forward::Method,
-                    Miss::Condition => Forward::Bypass,
+                    Miss::Condition | Miss::Body => Forward::Bypass,
                 },
                 why.label(),
             ),

@@ -69,6 +69,7 @@ pub fn freshen(
     let request = Request {
         method: Method::Get,
         has_authorization: false,
+        has_body: false,
         ..*request
     };
     let decision = decide_storing(

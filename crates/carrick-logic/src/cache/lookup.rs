@@ -82,6 +82,8 @@ pub enum Miss {
     Method,
     /// `If-Match` or `If-Unmodified-Since`: the origin is to judge.
     Condition,
+    /// The request has a body.
+    Body,
 }
 
 impl Revalidate {
@@ -108,6 +110,7 @@ impl Miss {
             Self::Part => "part",
             Self::Method => "method",
             Self::Condition => "condition",
+            Self::Body => "body",
         }
     }
 }
@@ -116,15 +119,16 @@ impl Miss {
 #[must_use]
 pub fn look_up(request: &Request<'_>, found: Found<'_>, now: UnixTime, policy: &Policy) -> Lookup {
     let only_if_cached = request.directives.only_if_cached;
-    let decision = match (request.method, found) {
-        (Method::Get | Method::Head, _) if request.has_origin_condition => {
-            Lookup::Miss(Miss::Condition)
-        }
-        (Method::Get | Method::Head, Found::Nothing) => Lookup::Miss(Miss::Uri),
-        (Method::Get | Method::Head, Found::OtherVariant) => Lookup::Miss(Miss::Vary),
-        (Method::Get | Method::Head, Found::PartOnly(_)) => Lookup::Miss(Miss::Part),
-        (Method::Get | Method::Head, Found::Stored(meta)) => decide_use(request, meta, now, policy),
-        _ => return Lookup::Miss(Miss::Method),
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Lookup::Miss(Miss::Method);
+    }
+    let decision = match found {
+        _ if request.has_body => Lookup::Miss(Miss::Body),
+        _ if request.has_origin_condition => Lookup::Miss(Miss::Condition),
+        Found::Nothing => Lookup::Miss(Miss::Uri),
+        Found::OtherVariant => Lookup::Miss(Miss::Vary),
+        Found::PartOnly(_) => Lookup::Miss(Miss::Part),
+        Found::Stored(meta) => decide_use(request, meta, now, policy),
     };
     match decision {
         Lookup::Miss(_) | Lookup::Revalidate(_) if only_if_cached => Lookup::GatewayTimeout,

@@ -4,7 +4,7 @@ use super::directives::{RequestDirectives, ResponseDirectives};
 use super::etag::ETag;
 use super::fields::{Elements, Fields, delta_seconds};
 use super::{Policy, UnixTime};
-use crate::http1::Method;
+use crate::http1::{BodyLength, Method, RequestHead, ResponseHead};
 
 /// A request, read for the cache.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ pub struct Request<'a> {
     pub has_if_none_match: bool,
     /// `If-Match` or `If-Unmodified-Since` is there: conditions that only an origin can judge.
     pub has_origin_condition: bool,
+    /// It has a body. RFC 9110 section 9.3.1: what it means is unknown, and it is in no key.
+    pub has_body: bool,
     /// The value of `If-Modified-Since`.
     pub if_modified_since: Option<&'a [u8]>,
     /// The value of `Range`; of a repeated one nothing, which asks for the whole.
@@ -30,7 +32,17 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads `fields` in one pass.
+    /// Reads a parsed head, with the buffer that it was parsed from.
+    #[must_use]
+    pub fn of_head(head: &'a RequestHead, bytes: &'a [u8]) -> Self {
+        let has_body = head.body != BodyLength::None;
+        Self {
+            has_body,
+            ..Self::read(head.method, Fields::of_request(head, bytes))
+        }
+    }
+
+    /// Reads the `fields` of a request without a body, in one pass.
     #[must_use]
     pub fn read(method: Method, fields: Fields<'a>) -> Self {
         let mut request = Self {
@@ -40,6 +52,7 @@ impl<'a> Request<'a> {
             has_authorization: false,
             has_if_none_match: false,
             has_origin_condition: false,
+            has_body: false,
             if_modified_since: None,
             range: None,
             if_range: None,
@@ -123,6 +136,17 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
+    /// Reads a parsed head as [`read`](Self::read) does, with the buffer that it was parsed from.
+    #[must_use]
+    pub fn of_head(
+        head: &'a ResponseHead,
+        bytes: &'a [u8],
+        now: UnixTime,
+        policy: &Policy,
+    ) -> Self {
+        Self::read(head.status, Fields::of_response(head, bytes), now, policy)
+    }
+
     /// Reads `fields`. `now` is when the response came; it decides what years of two digits mean.
     #[must_use]
     pub fn read(status: u16, fields: Fields<'a>, now: UnixTime, policy: &Policy) -> Self {

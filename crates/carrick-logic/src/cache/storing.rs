@@ -21,6 +21,8 @@ pub enum Storing {
 pub enum NotStored {
     /// The request's method: only GET, and POST with `Content-Location` and a lifetime (RFC 9110 section 9.3.3).
     Method,
+    /// The request had a body, which the key does not have.
+    RequestBody,
     /// `no-store` in the request (section 5.2.1.5).
     RequestNoStore,
     /// `no-store` in the response (section 5.2.2.5).
@@ -51,6 +53,7 @@ impl NotStored {
     pub fn label(self) -> &'static str {
         match self {
             Self::Method => "method",
+            Self::RequestBody => "request_body",
             Self::RequestNoStore => "request_no_store",
             Self::ResponseNoStore => "no_store",
             Self::Private => "private",
@@ -97,6 +100,9 @@ fn objection(
     let understood = is_understood(response.status);
     if !may_be_stored_by_method(request.method, uri, response, meta) {
         return Some(NotStored::Method);
+    }
+    if request.has_body && request.method == Method::Get {
+        return Some(NotStored::RequestBody);
     }
     if request.directives.no_store {
         return Some(NotStored::RequestNoStore);

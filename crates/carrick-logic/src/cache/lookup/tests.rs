@@ -1,8 +1,8 @@
 //! What is done with requests, over what is stored.
 use super::{Found, Lookup, Miss, Reuse, Revalidate, is_origin_failure, look_up, stale_on_error};
-use crate::cache::test_heads::{AT_ONCE, NOW, answer, at, get, lines};
-use crate::cache::{Meta, Policy, Request};
-use crate::http1::Method;
+use crate::cache::test_heads::{AT_ONCE, NOW, URI, answer, at, get, lines};
+use crate::cache::{Meta, NotStored, Policy, Request, Response, Storing, decide_storing};
+use crate::http1::{HeadLimits, Method, Progress, RequestHead, ResponseHead};
 use proptest::prelude::*;
 
 fn meta(response: &str) -> Meta {
@@ -355,6 +355,40 @@ fn what_is_not_stored_is_a_miss() {
             "{method:?} {found:?}"
         );
     }
+}
+
+#[test]
+fn rfc_9110_9_3_1_a_get_with_a_body_passes_the_cache_by() {
+    let stored = meta("Cache-Control: max-age=60");
+    let bytes = b"GET /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
+    let mut head = RequestHead::new();
+    let limits = HeadLimits {
+        head_bytes_max: 4096,
+        fields_max: 64,
+    };
+    assert_eq!(head.parse(bytes, &limits), Ok(Progress::Complete));
+    let request = Request::of_head(&head, bytes);
+    let policy = Policy::default();
+    assert_eq!(
+        look_up(&request, Found::Stored(&stored), NOW, &policy),
+        Lookup::Miss(Miss::Body)
+    );
+    let fresh = answer(200, "Cache-Control: max-age=60\r\n", &policy);
+    let decision = decide_storing(&request, &URI, &fresh, AT_ONCE, &policy);
+    assert_eq!(decision, Storing::No(NotStored::RequestBody));
+    // The answer of a real head, too.
+    let bytes = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 0\r\n\r\n";
+    let mut head = ResponseHead::new();
+    assert_eq!(
+        head.parse(bytes, Method::Get, &limits),
+        Ok(Progress::Complete)
+    );
+    let response = Response::of_head(&head, bytes, NOW, &policy);
+    assert_eq!(response.directives.max_age_s, Some(60));
+    assert!(matches!(
+        decide_storing(&get(""), &URI, &response, AT_ONCE, &policy),
+        Storing::Yes(_)
+    ));
 }
 
 proptest! {
