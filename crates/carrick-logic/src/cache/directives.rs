@@ -105,6 +105,19 @@ fn divide(directive: &[u8]) -> (&[u8], Argument<'_>) {
     (syntax::trim(name), argument)
 }
 
+/// The longest name of a directive that is known here is `stale-while-revalidate`.
+const NAME_BYTES_MAX: usize = 22;
+
+/// `name` in lower case, written to `room`; empty if it is longer than any that is known. Every hit comes through here, so it does not allocate.
+fn lower<'r>(name: &[u8], room: &'r mut [u8; NAME_BYTES_MAX]) -> &'r [u8] {
+    let Some(room) = room.get_mut(..name.len()) else {
+        return &[];
+    };
+    room.copy_from_slice(name);
+    room.make_ascii_lowercase();
+    room
+}
+
 /// Sets what is not set yet: of several, the first counts (RFC 9111 section 4.2.1).
 fn set<T>(place: &mut Option<T>, value: T) {
     place.get_or_insert(value);
@@ -115,7 +128,7 @@ impl RequestDirectives {
     pub(super) fn add(&mut self, value: &[u8]) {
         for directive in Elements::of(value) {
             let (name, argument) = divide(directive);
-            match name.to_ascii_lowercase().as_slice() {
+            match lower(name, &mut [0; NAME_BYTES_MAX]) {
                 b"no-cache" => self.no_cache = true,
                 b"no-store" => self.no_store = true,
                 b"no-transform" => self.no_transform = true,
@@ -151,7 +164,7 @@ impl ResponseDirectives {
         for value in fields.values(b"cache-control") {
             for directive in Elements::of(value) {
                 let (name, argument) = divide(directive);
-                directives.add(&name.to_ascii_lowercase(), argument);
+                directives.add(lower(name, &mut [0; NAME_BYTES_MAX]), argument);
             }
         }
         directives
