@@ -13,8 +13,7 @@ pub enum Answer {
     /// 304 with the fields for which [`belongs_in_304`] holds.
     NotModified,
     /// The stored response with its status (200 if it is stored in parts) and all of its body; the head alone for HEAD.
-    /// If the store does not have the
-    /// whole, because `If-Range` did not hold, the request is a miss.
+    /// If the store does not have the whole, because `If-Range` did not hold, the request is a miss.
     Whole,
     /// 206 with `Content-Range` and these bytes.
     Range(Range<u64>),
@@ -25,8 +24,8 @@ pub enum Answer {
 }
 
 /// Decides how `stored`, which [`look_up`](super::look_up) let be sent, answers `request`, in the order of RFC 9110
-/// section 13.2.2. `total_bytes` is the length of
-/// the whole representation; of a part of a representation of unknown length give the end of the part.
+/// section 13.2.2. `total_bytes` is the length of the whole representation; of a part of a representation of unknown
+/// length give the end of the part.
 ///
 /// A part that is stored must [satisfy](super::Extents::satisfies) the request.
 #[must_use]
@@ -76,8 +75,8 @@ pub fn belongs_in_304(name: &[u8]) -> bool {
 }
 
 /// Appends the stored field lines that `answer` has, and `Age`. What depends on the body of the answer
-/// (`Content-Length`, `Content-Range`, and `Content-Type` of several
-/// ranges) is for the caller to write; so are `Connection`, `Via` and `Cache-Status`.
+/// (`Content-Length`, `Content-Range`, and `Content-Type` of several ranges) is for the caller to write; so are
+/// `Connection`, `Via` and `Cache-Status`.
 ///
 /// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare.
 pub fn write_answer_fields(out: &mut Vec<u8>, stored: Fields<'_>, answer: &Answer, age_s: u32) {

@@ -96,8 +96,7 @@ impl CacheStatus<'_> {
     }
 
     /// Appends the member as a structured field item (section 2), without the field's name. `cache` is the name of this
-    /// cache. To be appended behind the
-    /// members of caches nearer to the origin.
+    /// cache. To be appended behind the members of caches nearer to the origin.
     pub fn write(&self, out: &mut Vec<u8>, cache: &[u8]) {
         structured::write_token_or_string(out, cache);
         let mut put = |text: std::fmt::Arguments<'_>| {

@@ -108,7 +108,8 @@ fn divide(directive: &[u8]) -> (&[u8], Argument<'_>) {
 /// The longest name of a directive that is known here is `stale-while-revalidate`.
 const NAME_BYTES_MAX: usize = 22;
 
-/// `name` in lower case, written to `room`; empty if it is longer than any that is known. Every hit comes through here, so it does not allocate.
+/// `name` in lower case, written to `room`; empty if it is longer than any that is known. Every hit comes through here,
+/// so it does not allocate.
 fn lower<'r>(name: &[u8], room: &'r mut [u8; NAME_BYTES_MAX]) -> &'r [u8] {
     let Some(room) = room.get_mut(..name.len()) else {
         return &[];
@@ -150,8 +151,7 @@ impl RequestDirectives {
 
 impl ResponseDirectives {
     /// Reads the first of the `targeted` fields (lower-case names, RFC 9213 section 2.2) that is valid and not empty,
-    /// else all lines of
-    /// `Cache-Control`. `targeted` is empty for a cache that is nobody's CDN.
+    /// else all lines of `Cache-Control`. `targeted` is empty for a cache that is nobody's CDN.
     #[must_use]
     pub fn read(fields: Fields<'_>, targeted: &[Vec<u8>]) -> Self {
         if let Some(directives) = targeted
@@ -171,8 +171,7 @@ impl ResponseDirectives {
     }
 
     /// RFC 9213 section 2.1: a Dictionary of RFC 9651. A field that is no Dictionary, is empty, or gives a lifetime
-    /// that is no Integer,
-    /// counts as absent. Parameters mean nothing.
+    /// that is no Integer, counts as absent. Parameters mean nothing.
     fn read_targeted(fields: Fields<'_>, name_lower: &[u8]) -> Option<Self> {
         if !fields.has(name_lower) {
             return None;

@@ -44,8 +44,7 @@ impl Extents {
     }
 
     /// Takes in the bytes of another 206, which [`may_combine`](super::may_combine) was asked about. `false`, and
-    /// nothing changes, if it contradicts the
-    /// length or would make more than [`EXTENTS_MAX`] ranges.
+    /// nothing changes, if it contradicts the length or would make more than [`EXTENTS_MAX`] ranges.
     pub fn add(&mut self, part: ContentRange) -> bool {
         let total_bytes = self.total_bytes.or(part.total_bytes);
         let last = self.held.last().map_or(0, |range| range.end).max(part.end);
@@ -119,8 +118,8 @@ impl Extents {
         missing
     }
 
-    /// Whether all that a request asks for is there: `range` is the value of its `Range`, `None` asks for the whole. For
-    /// [`Found::Stored`](super::Found::Stored) or [`Found::PartOnly`](super::Found::PartOnly).
+    /// Whether all that a request asks for is there: `range` is the value of its `Range`, `None` asks for the whole.
+    /// For [`Found::Stored`](super::Found::Stored) or [`Found::PartOnly`](super::Found::PartOnly).
     #[must_use]
     pub fn satisfies(&self, range: Option<&[u8]>, ranges_max: usize) -> bool {
         let Some(value) = range else {
@@ -142,8 +141,7 @@ impl Extents {
 }
 
 /// Appends the field lines that ask the origin for `range` of the stored version only, and for the whole if that has
-/// changed (`Range`, `If-Range`). `false`, and
-/// nothing is appended, if there is no strong validator.
+/// changed (`Range`, `If-Range`). `false`, and nothing is appended, if there is no strong validator.
 pub fn write_range_conditions(out: &mut Vec<u8>, stored: &Stored<'_>, range: &Range<u64>) -> bool {
     if range.is_empty() || !stored.meta.has_strong_validator() {
         return false;
@@ -165,8 +163,7 @@ pub fn write_range_conditions(out: &mut Vec<u8>, stored: &Stored<'_>, range: &Ra
 }
 
 /// What is left of a 200 or 206 whose body ended early after `received_bytes` (section 3.3): the beginning, as a part.
-/// `None`: nothing, as it could not
-/// be told from another version. `announced_bytes` is what `Content-Length` said.
+/// `None`: nothing, as it could not be told from another version. `announced_bytes` is what `Content-Length` said.
 #[must_use]
 pub fn truncated(meta: &Meta, received_bytes: u64, announced_bytes: Option<u64>) -> Option<Meta> {
     if received_bytes == 0

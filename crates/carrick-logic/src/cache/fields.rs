@@ -25,8 +25,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Lines `name: value` with CR LF each, as [`write_stored_fields`](super::write_stored_fields) wrote them: without
-    /// a first
-    /// line, with or without the empty line. A line without a colon is passed over.
+    /// a first line, with or without the empty line. A line without a colon is passed over.
     #[must_use]
     pub fn of_text(text: &'a [u8]) -> Self {
         Self(Source::Text(text))
@@ -104,8 +103,7 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 /// The elements of a list (RFC 9110 section 5.6.1) that may have quoted strings. Empty ones are left out; a quote that
-/// is never
-/// closed is an ordinary byte, so that nothing after it is swallowed.
+/// is never closed is an ordinary byte, so that nothing after it is swallowed.
 #[derive(Debug, Clone)]
 pub(super) struct Elements<'a> {
     rest: &'a [u8],

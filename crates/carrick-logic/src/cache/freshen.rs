@@ -29,12 +29,10 @@ const OF_THE_BODY: [&[u8]; 4] = [
 ];
 
 /// Updates the fields of `stored` with those of `response` (a 304, the answer to HEAD, or a 206 that is combined with
-/// it): appends all lines of the
-/// result to `out`, which must be empty, and decides anew.
+/// it): appends all lines of the result to `out`, which must be empty, and decides anew.
 ///
 /// A field that the update has replaces all stored lines of that name. Stored fields that it does not have stay.
-/// `Set-Cookie` of an update is not
-/// stored unless [`Policy::share_set_cookie`].
+/// `Set-Cookie` of an update is not stored unless [`Policy::share_set_cookie`].
 pub fn freshen(
     out: &mut Vec<u8>,
     request: &Request<'_>,

@@ -20,8 +20,7 @@ pub fn invalidates(method: Method, method_text: &[u8], status: u16) -> bool {
 }
 
 /// Path and query of what is invalid after [`invalidates`] said so: the target first, then what `Location` and
-/// `Content-Location` name, if it is of the
-/// same origin as the target. All variants of each are invalid.
+/// `Content-Location` name, if it is of the same origin as the target. All variants of each are invalid.
 #[must_use]
 pub fn invalidated(uri: &Uri<'_>, response: Fields<'_>) -> Vec<Vec<u8>> {
     let mut paths = vec![uri.normalized()];

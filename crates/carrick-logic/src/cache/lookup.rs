@@ -27,8 +27,8 @@ pub enum Lookup {
     /// Send what is stored: the client takes it stale (`max-stale`).
     Stale(Reuse),
     /// Ask the origin whether what is stored is still right; [`after_validation`](super::after_validation) says what
-    /// its answer means. If it
-    /// `can_be_validated`, with conditions ([`write_conditions`](super::write_conditions)), else for the whole response.
+    /// its answer means. If it `can_be_validated`, with conditions ([`write_conditions`](super::write_conditions)),
+    /// else for the whole response.
     Revalidate(Revalidate),
     /// Ask the origin as if nothing were stored.
     Miss(Miss),

@@ -43,7 +43,7 @@ pub enum Validator {
     None,
 }
 
-/// The decisions that were made when a response was stored; plain numbers, 80 bytes, for memory and disk.
+/// The decisions that were made when a response was stored; plain numbers, 88 bytes, for memory and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     /// The response's status.

@@ -2,14 +2,12 @@
 //! 8246, 9211, 9213).
 //!
 //! A request goes through here in this order. [`Request::of_head`]; the store's own variants through [`select`];
-//! [`look_up`]. If something stored is
-//! sent, [`plan_answer`] and [`write_answer_fields`]. If the origin is asked, [`write_conditions`], and of its answer
-//! [`Response::of_head`],
-//! [`after_validation`], then [`freshen`] or [`decide_storing`], and [`invalidates`]. If it fails, [`stale_on_error`].
+//! [`look_up`]. If something stored is sent, [`plan_answer`] and [`write_answer_fields`]. If the origin is asked,
+//! [`write_conditions`], and of its answer [`Response::of_head`], [`after_validation`], then [`freshen`] or
+//! [`decide_storing`], and [`invalidates`]. If it fails, [`stale_on_error`].
 //!
 //! Nothing here keeps anything: the store and the relay do what is decided. Every enum says what to do and why;
-//! `label`s are for
-//! metrics, the log and `Cache-Status`.
+//! `label`s are for metrics, the log and `Cache-Status`.
 
 mod answer;
 mod cache_status;

@@ -81,8 +81,7 @@ pub(super) fn parse(value: &[u8], ranges_max: usize) -> Option<Vec<Spec>> {
 }
 
 /// What `value`, the value of `Range`, asks for of `total_bytes`. Ranges that overlap or touch become one, at the place
-/// of the first of them
-/// (RFC 9110 section 15.3.7.2).
+/// of the first of them (RFC 9110 section 15.3.7.2).
 #[must_use]
 pub fn resolve(value: &[u8], total_bytes: u64, ranges_max: usize) -> Ranges {
     let Some(specs) = parse(value, ranges_max) else {
@@ -114,8 +113,7 @@ pub fn resolve(value: &[u8], total_bytes: u64, ranges_max: usize) -> Ranges {
 }
 
 /// Whether `If-Range` lets a range be sent (RFC 9110 section 13.1.5): a strong entity tag that is equal, or exactly the
-/// stored
-/// `Last-Modified`, where that is strong. Otherwise the whole is sent.
+/// stored `Last-Modified`, where that is strong. Otherwise the whole is sent.
 #[must_use]
 pub fn if_range_holds(value: &[u8], stored: &Stored<'_>, now: UnixTime) -> bool {
     if let Some(tag) = ETag::parse(value) {

@@ -72,8 +72,7 @@ impl NotStored {
 /// Decides whether the answer to `request`, which asked for `uri`, may be stored.
 ///
 /// Only the head is judged: a body that ends early must not be stored as a whole one (section 3.3);
-/// [`truncated`](super::truncated) says what can
-/// be done with it.
+/// [`truncated`](super::truncated) says what can be done with it.
 #[must_use]
 pub fn decide_storing(
     request: &Request<'_>,
@@ -184,8 +183,7 @@ fn is_whole(meta: &Meta) -> bool {
 }
 
 /// Not an interim response, no answer to conditions, and none that is about this client, connection or form of request:
-/// stored, it would
-/// answer requests that it is not about.
+/// stored, it would answer requests that it is not about.
 fn is_about_the_resource(status: u16) -> bool {
     status >= 200 && !matches!(status, 304 | 407 | 408 | 412 | 416 | 417 | 421 | 431)
 }
@@ -227,8 +225,7 @@ const NEVER_STORED: [&[u8]; 12] = [
 /// the end.
 ///
 /// Left out are the fields of the connection, what `no-cache="…"` and `private="…"` name, and `Age` and
-/// `Content-Length`, which whoever
-/// sends the stored response writes himself. [`Fields::of_text`] reads them again.
+/// `Content-Length`, which whoever sends the stored response writes himself. [`Fields::of_text`] reads them again.
 pub fn write_stored_fields(out: &mut Vec<u8>, fields: Fields<'_>, directives: &ResponseDirectives) {
     for (name, value) in fields {
         if is_storable(name, fields, directives) {

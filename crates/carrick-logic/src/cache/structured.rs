@@ -12,7 +12,8 @@ pub(super) enum Item<'a> {
     Other,
 }
 
-/// Reads a whole Dictionary (section 4.2.2); of a repeated key the last value counts. `None` if any byte of it is wrong.
+/// Reads a whole Dictionary (section 4.2.2); of a repeated key the last value counts. `None` if any byte of it is
+/// wrong.
 pub(super) fn dictionary(text: &[u8]) -> Option<Vec<(&[u8], Item<'_>)>> {
     let mut reader = Reader(text);
     let mut members: Vec<(&[u8], Item<'_>)> = Vec::new();

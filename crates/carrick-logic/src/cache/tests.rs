@@ -1,5 +1,5 @@
-//! Plays of a client, this cache and an origin: what the public `cache-tests` suite checks (its names are in the rows), played on the
-//! decisions alone.
+//! Plays of a client, this cache and an origin: what the public `cache-tests` suite checks (its names are in the rows),
+//! played on the decisions alone.
 use super::test_heads::{AT_ONCE, URI, answer, at, get, lines};
 use super::{
     Extents, Found, Lookup, Meta, Policy, Request, Storing, Variant, decide_storing, look_up,

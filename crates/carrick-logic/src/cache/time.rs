@@ -26,8 +26,8 @@ impl UnixTime {
     /// Reads an `HTTP-date` in any of its three forms; `now` decides which century a year of two digits means.
     ///
     /// Letters in either case are taken, and so is a weekday that is not the date's. Everything else is as the grammar
-    /// has
-    /// it: no other zone than GMT, no missing or additional space, no missing digit. Dates before 1970 are 1970-01-01.
+    /// has it: no other zone than GMT, no missing or additional space, no missing digit. Dates before 1970 are
+    /// 1970-01-01.
     #[must_use]
     pub fn parse_http_date(text: &[u8], now: Self) -> Option<Self> {
         let date = match text.len() {

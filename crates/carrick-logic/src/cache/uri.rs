@@ -23,8 +23,7 @@ impl Uri<'_> {
     }
 
     /// The path and query that `reference` names, as [`normalized`](Self::normalized) has them; `None` if it names
-    /// something of another
-    /// origin (RFC 9110 section 4.3.1), or is not to be understood.
+    /// something of another origin (RFC 9110 section 4.3.1), or is not to be understood.
     #[must_use]
     pub fn resolve_same_origin(&self, reference: &[u8]) -> Option<Vec<u8>> {
         let end = memchr::memchr(b'#', reference).unwrap_or(reference.len());

@@ -25,8 +25,7 @@ impl<'a> Stored<'a> {
 }
 
 /// The client's fields that must not go to the origin beside those that [`write_conditions`] writes. `Range` and
-/// `If-Range` are to be left out
-/// too, unless the part alone is asked for.
+/// `If-Range` are to be left out too, unless the part alone is asked for.
 pub const CONDITION_FIELDS: [&[u8]; 2] = [b"if-none-match", b"if-modified-since"];
 
 /// Most entity tags in an `If-None-Match` of ours.
@@ -42,9 +41,8 @@ pub struct Conditions {
 }
 
 /// Appends the field lines that make a request for what is `stored` conditional (section 4.3.1): one response to be
-/// validated, or all variants of a
-/// URI none of which matches the request. The client's own entity tags go with them, so that its copy is validated at
-/// once.
+/// validated, or all variants of a URI none of which matches the request. The client's own entity tags go with them, so
+/// that its copy is validated at once.
 pub fn write_conditions(
     out: &mut Vec<u8>,
     request: &Request<'_>,

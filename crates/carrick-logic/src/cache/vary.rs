@@ -5,8 +5,7 @@ use super::meta::Meta;
 use crate::http1::syntax;
 
 /// The names that a response's `Vary` has, and the values that the request had for them, in a form in which values that
-/// mean the same are the same.
-/// The values themselves are kept, not a hash: nobody can make two of them collide.
+/// mean the same are the same. The values themselves are kept, not a hash: nobody can make two of them collide.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Variant {
     names: Box<[u8]>,
@@ -18,8 +17,7 @@ const NAMES_MAX: usize = 32;
 
 impl Variant {
     /// The variant that `response` is, given the request that it answers. `None` for `Vary: *` and for what is no list
-    /// of names: such a
-    /// response matches no request.
+    /// of names: such a response matches no request.
     #[must_use]
     pub fn of(response: Fields<'_>, request: Fields<'_>) -> Option<Self> {
         let mut names: Vec<Vec<u8>> = response
