@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod balance;
+pub mod cache;
 pub mod client_hello;
 pub mod credentials;
 mod cursor;

@@ -12,7 +12,7 @@ mod request_line;
 mod response;
 mod scan;
 mod span;
-mod syntax;
+pub(crate) mod syntax;
 mod trailers;
 
 pub use chunked::{Chunked, LAST_CHUNK, Piece, write_chunk_size};

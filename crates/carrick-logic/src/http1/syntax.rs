@@ -24,12 +24,12 @@ const fn table(extra: &[u8]) -> [bool; 256] {
 }
 
 #[inline]
-pub(super) fn is_token_byte(byte: u8) -> bool {
+pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN_BYTES[byte as usize]
 }
 
 /// Whether `text` is a token: at least one byte, all of them token bytes.
-pub(super) fn is_token(text: &[u8]) -> bool {
+pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
 }
 
@@ -38,7 +38,7 @@ pub(super) fn is_host_name(text: &[u8]) -> bool {
 }
 
 /// Whether all of `text` may stand in a request target: visible ASCII. No early exit, so that it is vectorised.
-pub(super) fn is_visible_text(text: &[u8]) -> bool {
+pub(crate) fn is_visible_text(text: &[u8]) -> bool {
     text.iter()
         .fold(true, |good, &byte| good & (byte > b' ') & (byte < 0x7f))
 }
@@ -49,13 +49,13 @@ pub(super) fn is_text_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-pub(super) fn is_text(text: &[u8]) -> bool {
+pub(crate) fn is_text(text: &[u8]) -> bool {
     text.iter()
         .fold(true, |good, &byte| good & is_text_byte(byte))
 }
 
 /// `text` without the SP and HTAB around it (OWS, RFC 9110 section 5.6.3).
-pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {
         text = rest;
     }
@@ -66,14 +66,14 @@ pub(super) fn trim(mut text: &[u8]) -> &[u8] {
 }
 
 /// The elements of a comma-separated list of tokens (RFC 9110 section 5.6.1); empty ones are left out.
-pub(super) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',')
         .map(trim)
         .filter(|element| !element.is_empty())
 }
 
 /// A decimal number of at most 18 digits, which always fits; only digits.
-pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 {
         return None;
     }

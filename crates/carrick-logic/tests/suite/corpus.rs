@@ -56,3 +56,8 @@ fn client_hello() {
 fn proxy_protocol() {
     replay("proxy_protocol", checks::proxy_protocol);
 }
+
+#[test]
+fn cache() {
+    replay("cache", checks::cache);
+}

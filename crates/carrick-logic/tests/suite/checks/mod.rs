@@ -1,11 +1,13 @@
 //! What must hold for any bytes at all. The fuzz targets and the tests of this crate include these files, and so check the same.
 use carrick_logic::http1::HeadLimits;
 
+mod cache;
 mod chunked;
 mod first_bytes;
 mod heads;
 mod rewriting;
 
+pub use cache::cache;
 pub use chunked::chunked;
 pub use first_bytes::{client_hello, proxy_protocol};
 pub use heads::{request_head, response_head};

@@ -1,0 +1,102 @@
+//! How a stored response is sent: as 304, whole, or in ranges; and with which fields.
+use super::fields::{Fields, write_line};
+use super::message::Request;
+use super::ranges::{Ranges, if_range_holds, resolve};
+use super::validation::{Stored, client_has_it};
+use super::{Policy, UnixTime};
+use crate::http1::Method;
+use std::ops::Range;
+
+/// What to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// 304 with the fields for which [`belongs_in_304`] holds.
+    NotModified,
+    /// The stored response with its status (200 if it is stored in parts) and all of its body; the head alone for HEAD.
+    /// If the store does not have the whole, because `If-Range` did not hold, the request is a miss.
+    Whole,
+    /// 206 with `Content-Range` and these bytes.
+    Range(Range<u64>),
+    /// 206 with a body of [`multipart`](super::multipart).
+    Ranges(Vec<Range<u64>>),
+    /// 416 with `Content-Range: bytes */total`, without a body.
+    Unsatisfiable,
+}
+
+/// Decides how `stored`, which [`look_up`](super::look_up) let be sent, answers `request`, in the order of RFC 9110
+/// section 13.2.2. `total_bytes` is the length of the whole representation; of a part of a representation of unknown
+/// length give the end of the part.
+///
+/// A part that is stored must [satisfy](super::Extents::satisfies) the request.
+#[must_use]
+pub fn plan_answer(
+    request: &Request<'_>,
+    stored: &Stored<'_>,
+    total_bytes: u64,
+    now: UnixTime,
+    policy: &Policy,
+) -> Answer {
+    if client_has_it(request, stored, now) {
+        return Answer::NotModified;
+    }
+    let range = request
+        .range
+        .filter(|_| request.method == Method::Get && matches!(stored.meta.status, 200 | 206));
+    let Some(range) = range.filter(|_| {
+        request
+            .if_range
+            .is_none_or(|value| if_range_holds(value, stored, now))
+    }) else {
+        return Answer::Whole;
+    };
+    match resolve(range, total_bytes, policy.ranges_max) {
+        Ranges::Whole => Answer::Whole,
+        Ranges::Single(range) => Answer::Range(range),
+        Ranges::Multiple(ranges) => Answer::Ranges(ranges),
+        Ranges::Unsatisfiable => Answer::Unsatisfiable,
+    }
+}
+
+/// Whether a field goes into a 304 (RFC 9110 section 15.4.5): what a 200 would have had for caches, and nothing about
+/// the body that the client has.
+#[must_use]
+pub fn belongs_in_304(name: &[u8]) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let about_the_body: [&[u8]; 7] = [
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-md5",
+        b"content-range",
+        b"content-type",
+        b"last-modified",
+    ];
+    !about_the_body.into_iter().any(is)
+}
+
+/// Appends the stored field lines that `answer` has, and `Age`. What depends on the body of the answer
+/// (`Content-Length`, `Content-Range`, and `Content-Type` of several ranges) is for the caller to write; so are
+/// `Connection`, `Via` and `Cache-Status`.
+///
+/// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare.
+pub fn write_answer_fields(out: &mut Vec<u8>, stored: Fields<'_>, answer: &Answer, age_s: u32) {
+    let has_tag = stored.has(b"etag");
+    for (name, value) in stored {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        let is_sent = match answer {
+            Answer::NotModified => belongs_in_304(name) || (is(b"last-modified") && !has_tag),
+            Answer::Whole | Answer::Range(_) => !is(b"content-range"),
+            Answer::Ranges(_) => !is(b"content-range") && !is(b"content-type"),
+            Answer::Unsatisfiable => {
+                !is(b"content-range") && !is(b"content-type") && !is(b"content-encoding")
+            }
+        };
+        if is_sent {
+            write_line(out, name, value);
+        }
+    }
+    write_line(out, b"Age", age_s.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests;

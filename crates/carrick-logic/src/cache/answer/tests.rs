@@ -1,0 +1,125 @@
+//! How a stored response is sent.
+use super::{Answer, plan_answer, write_answer_fields};
+use crate::cache::test_heads::{AT_ONCE, NOW, answer, get, lines};
+use crate::cache::{Fields, Meta, Policy, Request, Stored};
+use crate::http1::Method;
+
+fn plan(method: Method, status: u16, response: &str, request: &str) -> Answer {
+    let (request, response, policy) = (lines(request), lines(response), Policy::default());
+    let meta = Meta::of(&answer(status, &response, &policy), AT_ONCE, &policy);
+    let stored = Stored {
+        meta: &meta,
+        fields: Fields::of_text(response.as_bytes()),
+    };
+    plan_answer(
+        &Request {
+            method,
+            ..get(&request)
+        },
+        &stored,
+        10,
+        NOW,
+        &policy,
+    )
+}
+
+#[test]
+fn rfc_9110_13_2_2_order_of_conditions() {
+    let stored = "ETag: \"a\"|Last-Modified: @-9|Date: @0";
+    for (request, expected) in [
+        ("", Answer::Whole),
+        ("Range: bytes=0-1", Answer::Range(0..2)),
+        ("Range: bytes=0-1,5-6", Answer::Ranges(vec![0..2, 5..7])),
+        ("Range: bytes=10-", Answer::Unsatisfiable),
+        ("Range: bytes=0-1|Range: bytes=2-3", Answer::Whole),
+        ("Range: bytes=0-1|If-None-Match: \"a\"", Answer::NotModified),
+        ("Range: bytes=0-1|If-None-Match: \"b\"", Answer::Range(0..2)),
+        ("Range: bytes=0-1|If-Range: \"a\"", Answer::Range(0..2)),
+        ("Range: bytes=0-1|If-Range: \"b\"", Answer::Whole),
+        ("Range: bytes=10-|If-Range: \"b\"", Answer::Whole),
+        ("Range: bytes=0-1|If-Range: @-9", Answer::Range(0..2)),
+        ("If-Range: \"b\"", Answer::Whole),
+        ("If-Modified-Since: @-9", Answer::NotModified),
+    ] {
+        assert_eq!(
+            plan(Method::Get, 200, stored, request),
+            expected,
+            "{request}"
+        );
+    }
+    assert_eq!(
+        plan(Method::Head, 200, stored, "Range: bytes=0-1"),
+        Answer::Whole
+    );
+    assert_eq!(
+        plan(Method::Head, 200, stored, "If-None-Match: \"a\""),
+        Answer::NotModified
+    );
+    assert_eq!(
+        plan(Method::Get, 404, stored, "Range: bytes=0-1"),
+        Answer::Whole
+    );
+    let many: String = (0..17)
+        .map(|number| format!("{0}-{0},", number * 2))
+        .collect();
+    assert_eq!(
+        plan(Method::Get, 200, stored, &format!("Range: bytes={many}")),
+        Answer::Whole
+    );
+}
+
+#[test]
+fn rfc_9110_15_4_5_fields_of_each_answer() {
+    let stored = "Date: @0|Content-Type: t|Content-Encoding: gzip|Content-Range: bytes 0-1/2|Last-Modified: @-9|Vary: x|Cache-Control: max-age=9|Content-Location: /l";
+    let tagged = format!("{stored}|ETag: \"a\"");
+    let common = "Vary: x|Cache-Control: max-age=9|Content-Location: /l";
+    for (stored, answer, expected) in [
+        (
+            stored,
+            Answer::NotModified,
+            format!("Date: @0|Last-Modified: @-9|{common}|Age: 7"),
+        ),
+        (
+            &tagged,
+            Answer::NotModified,
+            format!("Date: @0|{common}|ETag: \"a\"|Age: 7"),
+        ),
+        (
+            stored,
+            Answer::Whole,
+            format!(
+                "Date: @0|Content-Type: t|Content-Encoding: gzip|Last-Modified: @-9|{common}|Age: 7"
+            ),
+        ),
+        (
+            stored,
+            Answer::Range(0..1),
+            format!(
+                "Date: @0|Content-Type: t|Content-Encoding: gzip|Last-Modified: @-9|{common}|Age: 7"
+            ),
+        ),
+        (
+            stored,
+            Answer::Ranges(vec![]),
+            format!("Date: @0|Content-Encoding: gzip|Last-Modified: @-9|{common}|Age: 7"),
+        ),
+        (
+            stored,
+            Answer::Unsatisfiable,
+            format!("Date: @0|Last-Modified: @-9|{common}|Age: 7"),
+        ),
+    ] {
+        let mut out = Vec::new();
+        write_answer_fields(
+            &mut out,
+            Fields::of_text(lines(stored).as_bytes()),
+            &answer,
+            7,
+        );
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            lines(&expected),
+            "{answer:?}"
+        );
+    }
+}

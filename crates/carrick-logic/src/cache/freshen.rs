@@ -1,0 +1,180 @@
+//! Updating a stored response from a 304 or from the answer to HEAD (RFC 9111 sections 3.2, 4.3.4 and 4.3.5).
+use super::directives::ResponseDirectives;
+use super::fields::{Fields, write_line};
+use super::message::{Request, Response, Times};
+use super::meta::Meta;
+use super::storing::{NotStored, Storing, decide_storing, is_storable};
+use super::uri::Uri;
+use super::validation::Stored;
+use super::{Policy, Validator};
+use crate::http1::Method;
+
+/// What becomes of a stored response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Freshened {
+    /// It has new fields, which were written, and new decisions.
+    Updated(Meta),
+    /// The request forbids storing: it stays as it was.
+    Unchanged,
+    /// The update forbids storing: it is removed, once this client has been answered.
+    Remove(NotStored),
+}
+
+/// Fields that are about the stored bytes: an update never replaces them (section 3.2).
+const OF_THE_BODY: [&[u8]; 4] = [
+    b"content-encoding",
+    b"content-length",
+    b"content-md5",
+    b"content-range",
+];
+
+/// Updates the fields of `stored` with those of `response` (a 304, the answer to HEAD, or a 206 that is combined with
+/// it): appends all lines of the result to `out`, which must be empty, and decides anew.
+///
+/// A field that the update has replaces all stored lines of that name. Stored fields that it does not have stay.
+/// `Set-Cookie` of an update is not stored unless [`Policy::share_set_cookie`].
+pub fn freshen(
+    out: &mut Vec<u8>,
+    request: &Request<'_>,
+    uri: &Uri<'_>,
+    stored: &Stored<'_>,
+    response: &Response<'_>,
+    times: Times,
+    policy: &Policy,
+) -> Freshened {
+    debug_assert!(out.is_empty());
+    let mut merged_fields = Vec::new();
+    merge(&mut merged_fields, stored.fields, response, policy);
+    let merged = Fields::of_text(&merged_fields);
+    let directives = ResponseDirectives::read(merged, &policy.targeted);
+    for (name, value) in merged {
+        if is_storable(name, merged, &directives) {
+            write_line(out, name, value);
+        }
+    }
+    // Age is no stored field: that of the update counts.
+    let merged = Response {
+        age_s: response.age_s,
+        ..Response::read(
+            stored.meta.status,
+            Fields::of_text(out),
+            times.response,
+            policy,
+        )
+    };
+    // The stored response was allowed to be stored. That this request asks by HEAD or with credentials takes nothing
+    // back.
+    let request = Request {
+        method: Method::Get,
+        has_authorization: false,
+        has_body: false,
+        ..*request
+    };
+    let decision = decide_storing(
+        &request,
+        uri,
+        &Response {
+            directives,
+            ..merged
+        },
+        times,
+        policy,
+    );
+    match decision {
+        Storing::Yes(meta) => Freshened::Updated(Meta {
+            part: stored.meta.part,
+            ..meta
+        }),
+        Storing::No(NotStored::RequestNoStore) => Freshened::Unchanged,
+        Storing::No(why) => Freshened::Remove(why),
+    }
+}
+
+fn merge(out: &mut Vec<u8>, stored: Fields<'_>, response: &Response<'_>, policy: &Policy) {
+    let updates = |name: &[u8]| {
+        let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
+        let is_cookie = is(&b"set-cookie".as_slice()) || is(&b"set-cookie2".as_slice());
+        !OF_THE_BODY.iter().any(is)
+            && (policy.share_set_cookie || !is_cookie)
+            && is_storable(name, response.fields, &response.directives)
+    };
+    for (name, value) in stored {
+        if !(updates(name)
+            && response
+                .fields
+                .iter()
+                .any(|(new, _)| new.eq_ignore_ascii_case(name)))
+        {
+            write_line(out, name, value);
+        }
+    }
+    for (name, value) in response.fields {
+        if updates(name) {
+            write_line(out, name, value);
+        }
+    }
+}
+
+/// What the answer to HEAD does to a stored response to GET (section 4.3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadEffect {
+    /// It is the same representation: [`freshen`] it.
+    Freshen,
+    /// It is another one: the stored response is out of date ([`Meta::outdated`]).
+    Outdated,
+    /// It says nothing about it.
+    Nothing,
+}
+
+/// Compares the answer to HEAD with a stored response of `total_bytes`, if they are known.
+#[must_use]
+pub fn head_effect(
+    stored: &Stored<'_>,
+    total_bytes: Option<u64>,
+    response: &Response<'_>,
+) -> HeadEffect {
+    if response.status != 200 || !matches!(stored.meta.status, 200 | 206) {
+        return HeadEffect::Nothing;
+    }
+    let same_tag = response.etag.is_none() || stored.etag() == response.etag;
+    let same_date =
+        response.last_modified.is_none() || stored.meta.last_modified == response.last_modified;
+    let same_length = match (response.content_length, total_bytes) {
+        (Some(new), Some(stored)) => new == stored,
+        _ => true,
+    };
+    if same_tag && same_date && same_length {
+        HeadEffect::Freshen
+    } else {
+        HeadEffect::Outdated
+    }
+}
+
+/// Whether a 206 may be combined with what is stored (section 3.4): both have the same strong validator, and the same
+/// length if both know it.
+#[must_use]
+pub fn may_combine(stored: &Stored<'_>, response: &Response<'_>, meta: &Meta) -> bool {
+    let Some(part) = meta.part.filter(|_| response.status == 206) else {
+        return false;
+    };
+    let same_version = match (stored.etag(), response.etag) {
+        (Some(stored), Some(new)) => stored.is_strongly(new),
+        (None, None) => {
+            stored.meta.validator == Validator::StrongDate
+                && meta.validator == Validator::StrongDate
+                && stored.meta.last_modified == response.last_modified
+        }
+        _ => false,
+    };
+    let total_before = stored.meta.part.and_then(|before| before.total_bytes);
+    let same_length = match (total_before, part.total_bytes) {
+        (Some(before), Some(now)) => before == now,
+        _ => true,
+    };
+    let same_coding =
+        stored.fields.first(b"content-encoding") == response.fields.first(b"content-encoding");
+    same_version && same_length && same_coding && matches!(stored.meta.status, 200 | 206)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Which responses may be stored (RFC 9111 section 3), and which of their fields (section 3.1).
+use super::Policy;
+use super::directives::{ResponseDirectives, Scope};
+use super::fields::{Fields, write_line};
+use super::message::{Request, Response, Times};
+use super::meta::{self, LifetimeFrom, Meta};
+use super::uri::Uri;
+use crate::http1::{Method, syntax};
+
+/// Whether a response may be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storing {
+    /// It may, with these decisions. A 206 is stored as the part that it is; a response to POST answers later GETs.
+    Yes(Meta),
+    /// It must not, or it would be of no use.
+    No(NotStored),
+}
+
+/// Why a response is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStored {
+    /// The request's method: only GET, and POST with `Content-Location` and a lifetime (RFC 9110 section 9.3.3).
+    Method,
+    /// The request had a body, which the key does not have.
+    RequestBody,
+    /// `no-store` in the request (section 5.2.1.5).
+    RequestNoStore,
+    /// `no-store` in the response (section 5.2.2.5).
+    ResponseNoStore,
+    /// `private` in the response (section 5.2.2.7).
+    Private,
+    /// The request had `Authorization`, and the response does not say that others may have it (section 3.5).
+    Authorization,
+    /// `must-understand` with a status that is not understood (section 5.2.2.3).
+    NotUnderstood,
+    /// The status: interim, 304, or one that is about this request alone.
+    Status,
+    /// A 206 without a single valid `Content-Range`, or one that cannot be told from other versions.
+    Part,
+    /// `Vary: *` (section 4.1).
+    VaryEverything,
+    /// `Set-Cookie`, and [`Policy::share_set_cookie`] is off.
+    SetCookie,
+    /// The origin says nothing that would allow it (section 3, last condition).
+    NoLifetime,
+    /// It is stale already and cannot be validated: it could never be used.
+    Useless,
+}
+
+impl NotStored {
+    /// A short stable word for metrics, the log and `Cache-Status`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::RequestBody => "request_body",
+            Self::RequestNoStore => "request_no_store",
+            Self::ResponseNoStore => "no_store",
+            Self::Private => "private",
+            Self::Authorization => "authorization",
+            Self::NotUnderstood => "must_understand",
+            Self::Status => "status",
+            Self::Part => "part",
+            Self::VaryEverything => "vary",
+            Self::SetCookie => "set_cookie",
+            Self::NoLifetime => "no_lifetime",
+            Self::Useless => "useless",
+        }
+    }
+}
+
+/// Decides whether the answer to `request`, which asked for `uri`, may be stored.
+///
+/// Only the head is judged: a body that ends early must not be stored as a whole one (section 3.3);
+/// [`truncated`](super::truncated) says what can be done with it.
+#[must_use]
+pub fn decide_storing(
+    request: &Request<'_>,
+    uri: &Uri<'_>,
+    response: &Response<'_>,
+    times: Times,
+    policy: &Policy,
+) -> Storing {
+    let meta = Meta::of(response, times, policy);
+    match objection(request, uri, response, &meta, policy) {
+        Some(why) => Storing::No(why),
+        None => Storing::Yes(meta),
+    }
+}
+
+fn objection(
+    request: &Request<'_>,
+    uri: &Uri<'_>,
+    response: &Response<'_>,
+    meta: &Meta,
+    policy: &Policy,
+) -> Option<NotStored> {
+    let directives = &response.directives;
+    let understood = is_understood(response.status);
+    if !may_be_stored_by_method(request.method, uri, response, meta) {
+        return Some(NotStored::Method);
+    }
+    if request.has_body && request.method == Method::Get {
+        return Some(NotStored::RequestBody);
+    }
+    if request.directives.no_store {
+        return Some(NotStored::RequestNoStore);
+    }
+    if !is_about_the_resource(response.status) {
+        return Some(NotStored::Status);
+    }
+    if directives.must_understand && !understood {
+        return Some(NotStored::NotUnderstood);
+    }
+    if directives.no_store && !directives.must_understand {
+        return Some(NotStored::ResponseNoStore);
+    }
+    if directives.private == Scope::Response {
+        return Some(NotStored::Private);
+    }
+    if request.has_authorization
+        && !(directives.public || directives.must_revalidate || directives.s_maxage_s.is_some())
+    {
+        return Some(NotStored::Authorization);
+    }
+    if response.varies_on_everything {
+        return Some(NotStored::VaryEverything);
+    }
+    if response.has_set_cookie && !policy.share_set_cookie && !withholds_cookies(response) {
+        return Some(NotStored::SetCookie);
+    }
+    if response.status == 206
+        && (meta.part.is_none() || !meta.has_strong_validator() && !is_whole(meta))
+    {
+        return Some(NotStored::Part);
+    }
+    objection_to_lifetime(response, meta)
+}
+
+/// The last condition of section 3, and whether it could ever be used.
+fn objection_to_lifetime(response: &Response<'_>, meta: &Meta) -> Option<NotStored> {
+    let is_allowed = meta.lifetime_from.is_explicit()
+        || meta.lifetime_from == LifetimeFrom::Configuration
+        || response.directives.public
+        || meta::is_heuristically_cacheable(response.status);
+    if !is_allowed {
+        return Some(NotStored::NoLifetime);
+    }
+    let grace_s = meta.stale_while_revalidate_s.max(meta.stale_if_error_s);
+    let lasts = u64::from(meta.lifetime_s) + u64::from(grace_s) > u64::from(meta.initial_age_s);
+    let is_useful = meta.can_be_validated() || (lasts && !meta.always_validate);
+    (!is_useful).then_some(if meta.lifetime_from == LifetimeFrom::Nothing {
+        NotStored::NoLifetime
+    } else {
+        NotStored::Useless
+    })
+}
+
+fn may_be_stored_by_method(
+    method: Method,
+    uri: &Uri<'_>,
+    response: &Response<'_>,
+    meta: &Meta,
+) -> bool {
+    match method {
+        Method::Get => true,
+        Method::Post => {
+            let location = response.fields.first(b"content-location");
+            response.status == 200
+                && meta.lifetime_from.is_explicit()
+                && location
+                    .and_then(|location| uri.resolve_same_origin(location))
+                    .is_some_and(|named| named == uri.normalized())
+        }
+        _ => false,
+    }
+}
+
+/// A 206 that has all there is.
+fn is_whole(meta: &Meta) -> bool {
+    meta.part
+        .is_some_and(|part| part.start == 0 && part.total_bytes == Some(part.end))
+}
+
+/// Not an interim response, no answer to conditions, and none that is about this client, connection or form of request:
+/// stored, it would answer requests that it is not about.
+fn is_about_the_resource(status: u16) -> bool {
+    status >= 200 && !matches!(status, 304 | 407 | 408 | 412 | 416 | 417 | 421 | 431)
+}
+
+/// Statuses whose meaning for caches is known here (RFC 9110 section 15 and its registry).
+fn is_understood(status: u16) -> bool {
+    matches!(status, 200..=206 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
+}
+
+fn withholds_cookies(response: &Response<'_>) -> bool {
+    let is_withheld = |wanted: &[u8]| {
+        response
+            .directives
+            .withheld
+            .iter()
+            .any(|name| name == wanted)
+    };
+    (!response.fields.has(b"set-cookie") || is_withheld(b"set-cookie"))
+        && (!response.fields.has(b"set-cookie2") || is_withheld(b"set-cookie2"))
+}
+
+/// Fields that no cache stores (section 3.1), and those that are made anew for each answer.
+const NEVER_STORED: [&[u8]; 12] = [
+    b"age",
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authentication-info",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+    b"content-length",
+];
+
+/// Appends those of a response's field lines that are stored, `name: value` with CR LF each, without an empty line at
+/// the end.
+///
+/// Left out are the fields of the connection, what `no-cache="…"` and `private="…"` name, and `Age` and
+/// `Content-Length`, which whoever sends the stored response writes himself. [`Fields::of_text`] reads them again.
+pub fn write_stored_fields(out: &mut Vec<u8>, fields: Fields<'_>, directives: &ResponseDirectives) {
+    for (name, value) in fields {
+        if is_storable(name, fields, directives) {
+            write_line(out, name, value);
+        }
+    }
+}
+
+pub(super) fn is_storable(
+    name: &[u8],
+    fields: Fields<'_>,
+    directives: &ResponseDirectives,
+) -> bool {
+    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    let withheld = directives.withheld.iter().any(|other| is(other));
+    let of_connection = || {
+        fields
+            .values(b"connection")
+            .flat_map(syntax::elements)
+            .any(is)
+    };
+    // What says how long and for whom it may be kept is never dropped on the word of `Connection`.
+    let essential = [
+        b"cache-control".as_slice(),
+        b"vary",
+        b"date",
+        b"etag",
+        b"expires",
+        b"last-modified",
+        b"content-encoding",
+        b"content-range",
+        b"content-type",
+    ];
+    !NEVER_STORED.into_iter().any(is)
+        && !withheld
+        && (essential.into_iter().any(is) || !of_connection())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Selection among stored variants by `Vary` (RFC 9111 section 4.1).
+use super::UnixTime;
+use super::fields::{Elements, Fields};
+use super::meta::Meta;
+use crate::http1::syntax;
+
+/// The names that a response's `Vary` has, and the values that the request had for them, in a form in which values that
+/// mean the same are the same. The values themselves are kept, not a hash: nobody can make two of them collide.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Variant {
+    names: Box<[u8]>,
+    values: Box<[u8]>,
+}
+
+/// Most names in a `Vary` that is stored.
+const NAMES_MAX: usize = 32;
+
+impl Variant {
+    /// The variant that `response` is, given the request that it answers. `None` for `Vary: *` and for what is no list
+    /// of names: such a response matches no request.
+    #[must_use]
+    pub fn of(response: Fields<'_>, request: Fields<'_>) -> Option<Self> {
+        let mut names: Vec<Vec<u8>> = response
+            .elements(b"vary")
+            .map(<[u8]>::to_ascii_lowercase)
+            .collect();
+        if names
+            .iter()
+            .any(|name| name == b"*" || !syntax::is_token(name))
+        {
+            return None;
+        }
+        names.sort();
+        names.dedup();
+        if names.len() > NAMES_MAX {
+            return None;
+        }
+        let names = names.join(b",".as_slice());
+        let values = values(&names, request);
+        Some(Self {
+            names: names.into(),
+            values: values.into(),
+        })
+    }
+
+    /// Whether a request with these fields can be answered with this variant.
+    #[must_use]
+    pub fn matches(&self, request: Fields<'_>) -> bool {
+        self.names.is_empty() || *self.values == values(&self.names, request)
+    }
+
+    /// The names, lower-case and sorted, with commas between them; empty if the response does not vary.
+    #[must_use]
+    pub fn names(&self) -> &[u8] {
+        &self.names
+    }
+
+    /// The two parts, for a store: names and values.
+    #[must_use]
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.names, &self.values)
+    }
+
+    /// A variant of the parts that [`parts`](Self::parts) gave.
+    #[must_use]
+    pub fn from_parts(names: &[u8], values: &[u8]) -> Self {
+        Self {
+            names: names.into(),
+            values: values.into(),
+        }
+    }
+}
+
+/// Which of the variants answers a request: of those that match the most recent by `Date`, else the one that came last.
+/// `None` if none matches.
+#[must_use]
+pub fn select<'v>(
+    variants: impl Iterator<Item = (&'v Variant, &'v Meta)>,
+    request: Fields<'_>,
+) -> Option<usize> {
+    let mut chosen: Option<(usize, (UnixTime, UnixTime))> = None;
+    for (place, (variant, meta)) in variants.enumerate() {
+        let when = (meta.date, meta.response_time);
+        if chosen.is_none_or(|(_, before)| when >= before) && variant.matches(request) {
+            chosen = Some((place, when));
+        }
+    }
+    chosen.map(|(place, _)| place)
+}
+
+fn values(names: &[u8], request: Fields<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for name in names
+        .split(|&byte| byte == b',')
+        .filter(|name| !name.is_empty())
+    {
+        // No field value has the bytes 0 and 1. A field that is absent is not an empty one.
+        out.push(u8::from(request.has(name)));
+        write_value(&mut out, name, request);
+        out.push(0);
+    }
+    out
+}
+
+fn write_value(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
+    match name {
+        // No lists: white space in them may matter, and lines are not to be reordered.
+        b"authorization" | b"cookie" | b"from" | b"host" | b"origin" | b"referer"
+        | b"user-agent" => {
+            let lines: Vec<&[u8]> = request.values(name).collect();
+            out.extend_from_slice(&lines.join(b", ".as_slice()));
+        }
+        b"accept" | b"accept-charset" | b"accept-encoding" | b"accept-language" => {
+            write_preferences(out, name, request)
+        }
+        _ => {
+            for (place, element) in request.elements(name).enumerate() {
+                if place > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(element);
+            }
+        }
+    }
+}
+
+/// RFC 9110 section 12.5: the weights decide, the order means nothing, letters can be of either case.
+fn write_preferences(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
+    let mut elements: Vec<Vec<u8>> = request
+        .elements(name)
+        .map(|element| preference(name, element))
+        .collect();
+    elements.sort();
+    elements.dedup();
+    out.extend_from_slice(&elements.join(b",".as_slice()));
+}
+
+fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(element.len());
+    for (place, part) in Elements::divided_by(element, b';').enumerate() {
+        let (key, value) = match memchr::memchr(b'=', part) {
+            Some(equals) => (
+                syntax::trim(&part[..equals]),
+                Some(syntax::trim(&part[equals + 1..])),
+            ),
+            None => (part, None),
+        };
+        let weight = value
+            .filter(|_| place > 0 && key.eq_ignore_ascii_case(b"q"))
+            .map(without_zeros);
+        if weight == Some(b"1") {
+            continue;
+        }
+        if place > 0 {
+            out.push(b';');
+        }
+        out.extend_from_slice(&key.to_ascii_lowercase());
+        if let Some(value) = weight.or(value) {
+            out.push(b'=');
+            // Parameters of media types may mind the case.
+            if name == b"accept" {
+                out.extend_from_slice(value)
+            } else {
+                out.extend_from_slice(&value.to_ascii_lowercase())
+            }
+        }
+    }
+    out
+}
+
+/// `0.50` as `0.5`, `1.0` as `1`.
+fn without_zeros(mut weight: &[u8]) -> &[u8] {
+    if weight.contains(&b'.') {
+        while let [rest @ .., b'0'] = weight {
+            weight = rest;
+        }
+        weight = weight.strip_suffix(b".").unwrap_or(weight);
+    }
+    weight
+}
+
+#[cfg(test)]
+mod tests;
