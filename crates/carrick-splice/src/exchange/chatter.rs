@@ -1,12 +1,13 @@
 //! When the kernel is to take over an exchange whose engine is chosen by what is seen: after small messages have gone back and
 //! forth for a while. And when it is to give it back: as soon as it needs the process, or one side talks for long.
 
-/// A message of more bytes than that is no chatter. At 16 KB a round trip by the kernel costs less than copying; at 64 KB the
-/// pipe does (docs/benchmarks.md).
-const MESSAGE_BYTES_MAX: u64 = 32 << 10;
+/// A message of more bytes than that is no chatter. The kernel's worker sends each fragment of a piece by itself, so a message
+/// of one or two segments costs less than copying, and one of seven (10 KB) costs all machines together a third more
+/// (docs/benchmarks.md).
+const MESSAGE_BYTES_MAX: u64 = 2 << 10;
 
 /// What one side may say before the other one answers, while the kernel has the exchange.
-pub(super) const RUN_BYTES_MAX: u64 = 64 << 10;
+pub(super) const RUN_BYTES_MAX: u64 = 4 << 10;
 
 /// The talk changes sides so often before the kernel has it: giving it there and back costs about as much as ten round trips.
 const TURNS: u32 = 20;
