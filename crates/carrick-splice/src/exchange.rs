@@ -166,11 +166,11 @@ impl<'a> Exchange<'a> {
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
             }
-            if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
-                return Poll::Pending;
-            }
             if self.choose() {
                 continue;
+            }
+            if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
+                return Poll::Pending;
             }
             if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
                 continue;
