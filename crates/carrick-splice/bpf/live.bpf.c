@@ -1,4 +1,6 @@
 // Tells of the sockets that are spliced, whenever somebody reads: an iterator over the map. It takes no lock of a socket.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -6,6 +8,7 @@
 #include "live.h"
 #include "socket.h"
 
+// What it tells the kernel: some of the helpers are for programs under the GPL only.
 char _license[] SEC("license") = "GPL";
 
 // The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).

@@ -1,4 +1,5 @@
 /* What the iterator over the sockets tells the process. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_LIVE_H
 #define CARRICK_LIVE_H
 

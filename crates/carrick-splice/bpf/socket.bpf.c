@@ -1,10 +1,13 @@
 // The socket engine: hands what one socket receives to its peer in the kernel, as long as the peer has room for it.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include <linux/types.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "socket.h"
 
+// What it tells the kernel: some of the helpers are for programs under the GPL only.
 char _license[] SEC("license") = "GPL";
 
 // What one piece costs in the receiver's send buffer beyond its bytes, at most: a socket buffer of its own, and one more

@@ -1,4 +1,5 @@
 /* What the socket engine's BPF program and the process share. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_SOCKET_H
 #define CARRICK_SOCKET_H
 

@@ -106,7 +106,7 @@ pub struct Played {
     pub start: Option<Holdings>,
     /// The most of its memory while the case was played; other fields are nothing.
     pub peak: Holdings,
-    /// When all connections have ended, or [`SETTLE_TIMEOUT`] later.
+    /// When all connections have ended, or `SETTLE_TIMEOUT` later.
     pub end: Option<Holdings>,
     /// How long it took.
     pub seconds: f64,

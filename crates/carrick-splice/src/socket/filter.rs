@@ -1,7 +1,7 @@
 //! A packet filter on one socket, for a moment.
 
+use super::tcp_info::set_option;
 use std::io;
-use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Puts `program` (BPF, of the type socket filter) before the socket. False, and nothing is changed, if somebody else has put
@@ -10,13 +10,13 @@ pub(super) fn attach(socket: &impl AsFd, program: BorrowedFd<'_>) -> io::Result<
     if has_filter(socket) {
         return Ok(false);
     }
-    set(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
+    set_option(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())?;
     Ok(true)
 }
 
 /// Takes it away.
 pub(super) fn detach(socket: &impl AsFd) -> io::Result<()> {
-    set(socket, libc::SO_DETACH_FILTER, 0)
+    set_option(socket, libc::SO_DETACH_FILTER, 0)
 }
 
 #[expect(unsafe_code, reason = "no library has this option")]
@@ -34,23 +34,4 @@ fn has_filter(socket: &impl AsFd) -> bool {
     };
     // A BPF program's instructions are not shown (EACCES).
     outcome != 0 || instructions > 0
-}
-
-#[expect(unsafe_code, reason = "no library has these options")]
-fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call.
-    let outcome = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }

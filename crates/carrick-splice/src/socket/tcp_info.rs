@@ -1,4 +1,4 @@
-//! What the kernel tells about one TCP socket: how much it was given, its state, and its name in maps.
+//! What the kernel tells about one TCP socket: how much it was given, its state, its buffers; and options that no library has.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -171,8 +171,13 @@ pub(super) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Resul
     set_option(socket, libc::SO_RCVLOWAT, bytes)
 }
 
+/// Sets an option of the level `SOL_SOCKET` that is an int.
 #[expect(unsafe_code, reason = "no library has these options")]
-fn set_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set_option(
+    socket: &impl AsFd,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and its size is given.
     let outcome = unsafe {
         libc::setsockopt(
