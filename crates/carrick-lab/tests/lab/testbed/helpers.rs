@@ -23,19 +23,24 @@ async fn the_meter_sees_what_a_spinner_uses() {
         );
     }
     assert_eq!(bed.background_share(), calibration.idle_busy_share);
-    let meter = Meter::start(&bed).unwrap();
-    let used = tokio::task::spawn_blocking(move || {
-        carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
-        carrick_lab::load::spin::spin(0.5, Duration::from_millis(500))
-    })
-    .await
-    .unwrap();
-    let cpu = meter.finish().unwrap();
-    assert!(
-        cpu.core_busy_seconds > used.as_secs_f64() - 0.02,
-        "{cpu:?} {used:?}"
-    );
-    assert!(cpu.core_busy_seconds <= cpu.wall_seconds + cpu.resolution_seconds());
+    // A virtual processor that the host takes away for long is idle for the kernel, so a busy host gets three tries.
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let meter = Meter::start(&bed).unwrap();
+        let used = tokio::task::spawn_blocking(move || {
+            carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
+            carrick_lab::load::spin::spin(0.5, Duration::from_millis(500))
+        })
+        .await
+        .unwrap();
+        let cpu = meter.finish().unwrap();
+        assert!(cpu.core_busy_seconds <= cpu.wall_seconds + cpu.resolution_seconds());
+        if cpu.core_busy_seconds > used.as_secs_f64() - 0.02 {
+            break;
+        }
+        assert!(tries < 3, "{cpu:?} {used:?}");
+    }
     bed.place(Placement::Shared).unwrap();
     assert_eq!(bed.background_share(), 0.0, "it was of another placement");
 }
