@@ -63,7 +63,8 @@ struct sk_buff {
 	char cb[48];
 } __attribute__((preserve_access_index));
 
-// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of all three when it loads them.
+// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of
+// all maps when it loads them.
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 2);
@@ -187,6 +188,15 @@ broken:
 	return 0;
 }
 
+// Wakes the process if it sleeps: there is something for it in this direction.
+static __always_inline void tell(struct direction *way, __u32 own)
+{
+	__u32 wake = *(volatile __u32 *)&way->wake;
+
+	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
+		way->told = wake;
+}
+
 // Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
 static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
 {
@@ -213,7 +223,7 @@ int splice_verdict(struct __sk_buff *skb)
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
-	__u32 *place, own, peer, shelter, only_receives, wake;
+	__u32 *place, own, peer, shelter, only_receives;
 	int fits = 0;
 	long redirected;
 
@@ -230,8 +240,10 @@ int splice_verdict(struct __sk_buff *skb)
 	way = bpf_map_lookup_elem(&directions, &own);
 	if (!way)
 		return SK_PASS;
-	if (!begins_anew(skb, way))
+	if (!begins_anew(skb, way)) {
+		tell(way, own);
 		return SK_DROP;
+	}
 	bytes = skb->len;
 	// The process takes this socket out of the map, with which everything is lost that waits here.
 	shelter = *(volatile __u32 *)&way->shelter;
@@ -275,16 +287,12 @@ int splice_verdict(struct __sk_buff *skb)
 	if (redirected != SK_PASS)
 		goto pass;
 	way->forwarded_bytes += bytes;
-	way->forwarded_pieces += 1;
 	way->pieces_since += 1;
 	return SK_PASS;
 pass:
-	way->passed_pieces += 1;
 	// With a barrier: either this sees that the process is about to sleep, or the process sees these bytes.
 	__sync_fetch_and_add(&way->passed_bytes, bytes);
-	wake = *(volatile __u32 *)&way->wake;
-	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
-		way->told = wake;
+	tell(way, own);
 	return SK_PASS;
 }
 

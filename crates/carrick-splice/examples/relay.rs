@@ -2,8 +2,8 @@
 
 #![allow(clippy::print_stderr, reason = "it says there what goes wrong")]
 
-use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Splicer, tcp};
-use carrick_splice::{SPLICES_MAX, SocketService};
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, SPLICES_MAX};
+use carrick_splice::{SocketService, Splicer, tcp};
 use std::error::Error;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -15,11 +15,7 @@ async fn relay(splicer: Splicer, client: TcpStream, to: &str, choice: Choice) ->
     let server = TcpStream::connect(to).await.inspect_err(no_server)?;
     tcp::set_nodelay(&client)?;
     tcp::set_nodelay(&server)?;
-    let order = ExchangeOrder {
-        choice,
-        ..ExchangeOrder::default()
-    };
-    let mut exchange = splicer.exchange(client, server, order);
+    let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(choice));
     let broken = match exchange.run().await {
         ExchangeEnd::Closed => return Ok(()),
         ExchangeEnd::Idle => "no byte for an hour".into(),
@@ -33,16 +29,12 @@ async fn relay(splicer: Splicer, client: TcpStream, to: &str, choice: Choice) ->
 
 /// Relays whoever connects to LISTEN; ends when it cannot accept any more.
 pub async fn run(mut words: impl Iterator<Item = String>) -> Outcome {
-    let (Some(listen), Some(to)) = (words.next(), words.next()) else {
-        return Err("usage: relay LISTEN CONNECT [auto|copy|pipe|socket]".into());
-    };
+    let usage = "usage: relay LISTEN CONNECT [auto|copy|pipe|socket]";
+    let (listen, to) = (words.next().ok_or(usage)?, words.next().ok_or(usage)?);
     let choice = words.next().as_deref().unwrap_or("auto").parse()?;
     let service = SocketService::default();
-    if choice == Choice::Socket
-        && let Err(because) = service.load(SPLICES_MAX)
-    {
-        eprintln!("going on without the socket engine: {because}");
-    }
+    let without = |because| eprintln!("going on without the socket engine: {because}");
+    service.load(SPLICES_MAX).unwrap_or_else(without);
     let splicer = Splicer::with_socket(Default::default(), Default::default(), service);
     let listener = TcpListener::bind(listen).await?;
     eprintln!("listening on {}", listener.local_addr()?);

@@ -35,6 +35,17 @@ pub struct ExchangeOrder<'a> {
     pub label: u64,
 }
 
+impl ExchangeOrder<'_> {
+    /// An order for this engine, else as the default.
+    #[must_use]
+    pub fn new(choice: Choice) -> Self {
+        ExchangeOrder {
+            choice,
+            ..ExchangeOrder::default()
+        }
+    }
+}
+
 impl Default for ExchangeOrder<'_> {
     /// `Auto`, no prefixes, one hour of `idle`.
     fn default() -> Self {

@@ -235,6 +235,11 @@ impl Kernel {
         })
     }
 
+    /// Whether nothing is on its way inside the kernel.
+    pub(crate) fn is_idle(&self, sockets: [&TcpStream; 2]) -> bool {
+        matches!(self.backlog_bytes(sockets), None | Some(0))
+    }
+
     /// Whether there is nothing for the process to do until it is told: both directions go through the kernel, and what it has
     /// left to the process is relayed.
     pub(crate) fn may_sleep(&self, flows: [&Flow; 2]) -> bool {
@@ -334,13 +339,13 @@ impl Kernel {
     }
 
     /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let go in
-    /// time, the connections are broken visibly rather than left with a gap, and this is false.
+    /// time, the connections are broken visibly rather than left with a gap, and this says so.
     pub(crate) fn leave(
         &mut self,
         sockets: [&TcpStream; 2],
         flows: &mut [&mut Flow],
         splicer: &Splicer,
-    ) -> bool {
+    ) -> Result<(), Fault> {
         self.stop(sockets);
         for (side, flow) in flows.iter_mut().enumerate() {
             // Before anything is taken: it tells where the agreed end is.
@@ -357,14 +362,16 @@ impl Kernel {
             }
         };
         let is_whole = is_drained && self.take_back(sockets, flows, splicer);
-        if !is_whole {
-            splicer.counters().socket_broken.add(1);
-            for socket in sockets {
-                let _ = tcp::reset_on_close(socket);
-            }
-        }
         self.finish(flows, splicer.counters());
-        is_whole
+        if is_whole {
+            return Ok(());
+        }
+        splicer.counters().socket_broken.add(1);
+        for socket in sockets {
+            let _ = tcp::reset_on_close(socket);
+        }
+        let source = io::Error::other("the kernel did not give the connections back whole");
+        Err(fault(Side::From, "bpf", source))
     }
 
     /// Takes both sockets out. False if one did not come out whole.

@@ -43,6 +43,11 @@ impl std::ops::Deref for Leg<'_> {
 }
 
 impl Leg<'_> {
+    /// Whether it was given for good.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.0, Kind::Own(_))
+    }
+
     /// Whether nobody else has it.
     pub(crate) fn is_own_alone(&self) -> bool {
         matches!(&self.0, Kind::Own(stream) if Arc::strong_count(stream) == 1)

@@ -249,7 +249,8 @@ impl<'a> Transfer<'a> {
     /// The owner gets its turn, and may well do something with the connections.
     fn pause(&mut self) {
         if self.kernel.is_some() {
-            self.leave_kernel();
+            // If it does not come back whole, both connections are reset when they are closed.
+            let _ = self.leave_kernel();
             self.wants_kernel = true;
             self.flow.set_burst_by_burst(true);
         }
@@ -257,7 +258,8 @@ impl<'a> Transfer<'a> {
 
     /// The receiver is gone. What is held goes to the local copy, and what comes, as far as the order allows.
     fn receiver_failed(&mut self, fault: Fault) {
-        self.leave_kernel();
+        // The transfer has failed anyway.
+        let _ = self.leave_kernel();
         self.flow.abandon_receiver(&self.splicer, &mut self.sink);
         self.receiver_fault = Some(fault);
         self.watch.disarm();
@@ -350,7 +352,8 @@ impl<'a> Transfer<'a> {
     /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
     #[must_use]
     pub fn unsplice(mut self) -> HandOver {
-        self.leave_kernel();
+        // If it does not come back whole, both connections are reset when they are closed.
+        let _ = self.leave_kernel();
         let hand_over = self.flow.hand_over(&self.splicer, self.prefix.len());
         HandOver {
             copied_bytes: self.sink.copied_bytes(),

@@ -89,7 +89,7 @@ const CONNECTIONS_MANY: usize = 256;
 pub const KIB: usize = 1024;
 
 /// All works, in the order of reports.
-pub const WORKS: [Work; 19] = [
+pub const WORKS: [Work; 21] = [
     work(
         "switch-1k",
         "switch, keep-alive, 1 KB",
@@ -129,6 +129,8 @@ pub const WORKS: [Work; 19] = [
         )
     },
     work("tunnel-1k", "tunnel, 1 KB", Job::Tunnel, KIB, true),
+    work("tunnel-2k", "tunnel, 2 KB", Job::Tunnel, 2 * KIB, false),
+    work("tunnel-4k", "tunnel, 4 KB", Job::Tunnel, 4 * KIB, false),
     work("tunnel-10k", "tunnel, 10 KB", Job::Tunnel, 10 * KIB, true),
     work("tunnel-64k", "tunnel, 64 KB", Job::Tunnel, 64 * KIB, true),
     work("tunnel-1m", "tunnel, 1 MB", Job::Tunnel, KIB * KIB, true),

@@ -17,9 +17,8 @@ const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections that end with the load are counted when they have ended.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The engine must have moved this share of the bodies at least. No more: what a receiver has no room for, the engine
-/// `socket` leaves to the process, which is its way of working. Where it cannot be used at all it moves nothing.
-const SHARE_MIN: f64 = 0.05;
+/// The engine must have moved this share of the bodies at least: most of them.
+const SHARE_MIN: f64 = 0.5;
 
 /// Whether the engine has to be asked for: `copy` and `pipe` carry everything, and `auto` is content with either.
 #[must_use]
@@ -27,7 +26,7 @@ pub fn must_be_shown(engine: &str) -> bool {
     !matches!(engine, "auto" | "copy" | "pipe")
 }
 
-/// Whether `engine` has moved a good part of `body_bytes`, as the carrick in this namespace tells. Waits a little for it.
+/// Whether `engine` has moved most of `body_bytes`, as the carrick in this namespace tells. Waits a little for it.
 ///
 /// # Errors
 /// When carrick cannot be asked.

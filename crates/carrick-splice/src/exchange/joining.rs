@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
 
     /// Decides whether the kernel is to have the exchange, if that is to be decided. True if there is something to be polled for.
     pub(super) fn choose(&mut self) -> bool {
-        let Some(chatter) = self.chatter.as_mut() else {
+        let (Some([a, b]), Some(chatter)) = (self.ends(true), self.chatter.as_mut()) else {
             return false;
         };
         if self.failed.is_some() || self.a_to_b.is_ended() || self.b_to_a.is_ended() {
@@ -105,12 +105,15 @@ impl<'a> Exchange<'a> {
                     self.flow_mut(a_to_b).set_pass_end(false);
                 }
             }
-            Some(kernel) if kernel.needs_help() => {
+            // Not before the receivers' TCP has what is on its way in the kernel: nobody should have to wait for that.
+            Some(kernel) if kernel.needs_help() && kernel.is_idle([&a, &b]) => {
                 chatter.came_back(taken);
                 self.splicer.counters().reason(Reason::Bulk).add(1);
                 self.leave_kernel();
-                for a_to_b in [true, false] {
-                    self.go_without_kernel(a_to_b);
+                if self.failed.is_none() {
+                    for a_to_b in [true, false] {
+                        self.go_without_kernel(a_to_b);
+                    }
                 }
                 return true;
             }
@@ -222,17 +225,8 @@ impl<'a> Exchange<'a> {
             return;
         };
         let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
-        if !kernel.leave([&a, &b], flows, &self.splicer) {
-            let source =
-                std::io::Error::other("the kernel did not give the connections back whole");
-            self.fail(
-                true,
-                Fault {
-                    side: Side::From,
-                    call: "bpf",
-                    source,
-                },
-            );
+        if let Err(fault) = kernel.leave([&a, &b], flows, &self.splicer) {
+            self.fail(true, fault);
         }
     }
 

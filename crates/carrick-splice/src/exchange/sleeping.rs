@@ -34,7 +34,8 @@ pub(super) enum Calm {
 impl Exchange<'_> {
     /// Goes to sleep if the kernel does all the work. True if there is something to be polled for.
     pub(super) fn sleep(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.failed.is_some() || !self.is_in_kernel() || !self.is_calm(cx) {
+        let is_own = self.legs.iter().flatten().all(Leg::is_own);
+        if self.failed.is_some() || !is_own || !self.is_in_kernel() || !self.is_calm(cx) {
             return false;
         }
         self.forget_watches();

@@ -72,8 +72,8 @@ pub(crate) struct Joint {
 }
 
 impl Joint {
-    /// Puts both sockets into the kernel's hands, which leaves everything to the process yet. Nobody may be writing to
-    /// them, and nothing that was received may be half read. If only one could be put there, the joint is not whole, and
+    /// Puts both sockets into the kernel's hands; both ways, it leaves everything to the process yet. Nobody may be writing to
+    /// them. If only one could be put there, the joint is not whole, and
     /// what the kernel has left to the process must be taken before it is dropped.
     pub(crate) fn new(
         engine: &Arc<SocketEngine>,
@@ -194,7 +194,7 @@ impl Joint {
         self.way(side).set_relayed_bytes(bytes);
     }
 
-    /// Whether the kernel may hand on what comes from this side.
+    /// Lets the kernel hand on what comes from this side, or does not.
     pub(crate) fn set_redirecting(&self, side: usize, redirecting: bool) {
         self.way(side).set_redirecting(redirecting);
     }
@@ -206,7 +206,7 @@ impl Joint {
         }
     }
 
-    /// Whether it may.
+    /// Whether the kernel may hand on what comes from this side.
     pub(crate) fn is_redirecting(&self, side: usize) -> bool {
         self.way(side).is_redirecting()
     }

@@ -68,25 +68,28 @@ impl Transfer<'_> {
             }
             Step::Blocked(Side::From) if !kernel.allow(0) => {
                 // One socket could not be taken: the other one comes back.
-                self.leave_kernel();
+                if let Err(fault) = self.leave_kernel() {
+                    return Step::Fault(fault);
+                }
                 self.go_without_kernel(Reason::SocketRefused);
                 cx.waker().wake_by_ref();
                 Step::Yield
             }
             // Whatever comes next from the sender is none of the kernel's business.
-            Step::Ended(_) => {
-                self.leave_kernel();
-                step
-            }
+            Step::Ended(_) => match self.leave_kernel() {
+                Ok(()) => step,
+                Err(fault) => Step::Fault(fault),
+            },
             step => step,
         }
     }
 
     /// Takes the connections out of the kernel's hands, with everything that it held for the process.
-    pub(super) fn leave_kernel(&mut self) {
-        if let Some(mut kernel) = self.kernel.take() {
-            let sockets = [self.from, self.to];
-            kernel.leave(sockets, &mut [&mut self.flow], &self.splicer);
+    pub(super) fn leave_kernel(&mut self) -> Result<(), Fault> {
+        let sockets = [self.from, self.to];
+        match self.kernel.take() {
+            Some(mut kernel) => kernel.leave(sockets, &mut [&mut self.flow], &self.splicer),
+            None => Ok(()),
         }
     }
 }
