@@ -96,8 +96,8 @@ struct {
 	__type(value, struct direction);
 } directions SEC(".maps");
 
-// Directions whose process sleeps and has been left something. Each is named once for each time that it goes to sleep; so this is
-// room for all. The process sets the size.
+// Directions whose process is to wake up. Each is named once for each time that it begins to wait; so this is room for all. The
+// process sets the size.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
@@ -188,7 +188,7 @@ broken:
 	return 0;
 }
 
-// Wakes the process if it sleeps: there is something for it in this direction.
+// Wakes the process if it waits: there is something for it in this direction that nobody else tells.
 static __always_inline void tell(struct direction *way, __u32 own)
 {
 	__u32 wake = *(volatile __u32 *)&way->wake;
@@ -286,13 +286,19 @@ int splice_verdict(struct __sk_buff *skb)
 		redirected = bpf_sk_redirect_map(skb, &sockets, peer, 0);
 	if (redirected != SK_PASS)
 		goto pass;
-	way->forwarded_bytes += bytes;
 	way->pieces_since += 1;
+	// With a barrier: either this sees that the process waits, or the process sees these bytes.
+	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
+	// A socket whose queue is empty again is not readable: epoll says nothing.
+	if (way->forwarded_bytes + way->passed_bytes == way->bytes_max)
+		tell(way, own);
 	return SK_PASS;
 pass:
-	// With a barrier: either this sees that the process is about to sleep, or the process sees these bytes.
+	// With a barrier, as above.
 	__sync_fetch_and_add(&way->passed_bytes, bytes);
-	tell(way, own);
+	// Otherwise epoll tells.
+	if (*(volatile __u32 *)&way->is_asleep)
+		tell(way, own);
 	return SK_PASS;
 }
 

@@ -30,8 +30,9 @@ struct direction {
 	__u32 redirecting;   /* 0: everything goes to the process */
 	__u32 shelter;       /* if not 0: everything goes to the socket at this place, less one */
 	__u32 only_receives; /* not 0: the receiver is in the map `receivers` */
-	__u32 wake;          /* if not 0: wake the process when something is left to it; another number each time */
-	__u64 process_reserved[1];
+	__u32 wake;          /* if not 0: wake the process at the agreed end, or if bytes are lost; another number each time */
+	__u32 is_asleep;     /* not 0: wake it also when something is left to it */
+	__u32 process_reserved;
 };
 
 #endif

@@ -172,6 +172,9 @@ impl<'a> Exchange<'a> {
     /// Moves what can be moved, while tokio has the connections.
     fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
+            if let Some(kernel) = self.kernel.as_mut() {
+                kernel.listen(cx);
+            }
             let a_to_b = self.poll_flow(cx, true);
             let b_to_a = self.poll_flow(cx, false);
             if let Some(end) = self.end() {

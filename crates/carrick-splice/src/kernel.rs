@@ -118,6 +118,14 @@ impl Kernel {
         })
     }
 
+    /// To be called before the process looks at what the kernel has done: sees to being polled again for what only the kernel
+    /// knows.
+    pub(crate) fn listen(&mut self, cx: &mut Context<'_>) {
+        if !self.joint.listen(cx) {
+            self.look_again(cx);
+        }
+    }
+
     /// Whether the process may read and write in this direction.
     pub(crate) fn gate(
         &mut self,

@@ -53,7 +53,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::{fmt, io};
 pub(crate) use tcp_info::rtt_us_and_retransmissions;
 use waking::Waking;
@@ -94,17 +94,22 @@ impl SocketService {
         if self.0.get().is_some() {
             return Ok(());
         }
-        let engine = Arc::new(SocketEngine::load(splices_max.max(1))?);
+        let mut engine = Arc::new(SocketEngine::load(splices_max.max(1))?);
         self_test::run(&SocketService(Arc::new(OnceLock::from(Arc::clone(
             &engine,
         )))))
         .map_err(|error| Unavailable(format!("its self-test failed: {error}")))?;
+        // The thread that wakes ends here, and starts again with the first splice: by then, the process has the privileges
+        // that it keeps.
+        if let Some(engine) = Arc::get_mut(&mut engine) {
+            engine.waking.take();
+        }
         // Somebody else may have been faster; one is as good as the other.
         let _ = self.0.set(engine);
         Ok(())
     }
 
-    /// Starts the thread that wakes sleeping splices; otherwise the first splice that sleeps does. For those who want their
+    /// Starts the thread that wakes splices; otherwise the first splice does. For those who want their
     /// threads and descriptors from the beginning.
     pub fn start_waking(&self) {
         if let Some(engine) = self.engine() {
@@ -152,7 +157,7 @@ pub(crate) struct SocketEngine {
     /// Who has each place.
     tenants: Arc<[Tenant]>,
     events: MapHandle,
-    /// Started with the first splice that sleeps: by then, the process has the privileges that it keeps.
+    /// Started with the first splice.
     waking: OnceLock<io::Result<Waking>>,
 }
 
@@ -163,7 +168,7 @@ pub(crate) struct Tenant {
     stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
-    /// Whether something has happened for which the owner is to be woken, since it went to sleep.
+    /// Whether something has happened for which the owner is to be woken, since it began to wait.
     is_woken: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -174,6 +179,15 @@ impl Tenant {
         self.is_woken.store(true, SeqCst);
         if let Some(waker) = self.waker().take() {
             waker.wake();
+        }
+    }
+
+    /// Whom to wake.
+    fn remember(&self, cx: &Context<'_>) {
+        let mut waker = self.waker();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
         }
     }
 

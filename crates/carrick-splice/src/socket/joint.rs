@@ -2,7 +2,7 @@
 
 use super::shared::Direction;
 use super::shelter::Shelter;
-use super::{SocketEngine, filter, tcp_info};
+use super::{SocketEngine, Tenant, filter, tcp_info};
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
@@ -65,8 +65,10 @@ pub(crate) struct Joint {
     in_map: [bool; 2],
     /// Whether side 1 is in the map of those that only receive.
     only_receives: bool,
-    /// How often the process has gone to sleep.
-    sleeps: u32,
+    /// How often the process has begun to wait for being woken.
+    waits: u32,
+    /// Whether the program is to wake it, asleep or not.
+    is_waiting: bool,
     /// What had been taken out of each socket's queue when it was put into the map.
     consumed_before: [Option<u64>; 2],
 }
@@ -88,7 +90,8 @@ impl Joint {
             cookies: [0; 2],
             in_map: [false; 2],
             only_receives: false,
-            sleeps: 0,
+            waits: 0,
+            is_waiting: false,
             consumed_before: [None; 2],
         };
         let filled = match ways {
@@ -248,15 +251,7 @@ impl Joint {
         let Some(waking) = engine.waking() else {
             return Ok(false);
         };
-        self.engine.tenants[self.place as usize]
-            .is_woken
-            .store(false, SeqCst);
-        self.sleeps = self.sleeps.checked_add(1).unwrap_or(1);
-        for side in [0, 1] {
-            self.way(side).set_wake(self.sleeps);
-        }
-        // Between this and the reading of what was left.
-        fence(SeqCst);
+        self.wait(true);
         for (side, connection) in connections.into_iter().enumerate() {
             if let Err(error) = waking.watch(connection, self.place) {
                 if side == 1 {
@@ -270,15 +265,46 @@ impl Joint {
         Ok(waking.is_working())
     }
 
+    /// The program is to wake the process from now on.
+    fn wait(&mut self, asleep: bool) {
+        self.tenant().is_woken.store(false, SeqCst);
+        self.waits = self.waits.checked_add(1).unwrap_or(1);
+        self.is_waiting = true;
+        for side in [0, 1] {
+            let way = self.way(side);
+            way.set_asleep(asleep);
+            way.set_wake(self.waits);
+        }
+        // Between this and a look at what the program has done.
+        fence(SeqCst);
+    }
+
+    fn tenant(&self) -> &Tenant {
+        &self.engine.tenants[self.place as usize]
+    }
+
     /// Whether there is a reason to wake up. If not, `cx` learns of it.
     pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let tenant = &self.engine.tenants[self.place as usize];
-        *tenant.waker() = Some(cx.waker().clone());
+        let tenant = self.tenant();
+        tenant.remember(cx);
         if tenant.is_woken.load(SeqCst) {
             Poll::Ready(())
         } else {
             Poll::Pending
         }
+    }
+
+    /// Sees to `cx` being woken when the kernel hands on the last byte before the agreed end, or loses one: epoll does not
+    /// tell. Whoever calls this looks afterwards whether it has happened before. False if there is nobody to wake it.
+    pub(crate) fn listen(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_heard = self.engine.waking().is_some();
+        if is_heard {
+            self.tenant().remember(cx);
+            if !self.is_waiting || self.tenant().is_woken.load(SeqCst) {
+                self.wait(false);
+            }
+        }
+        is_heard
     }
 
     /// The process is awake.
@@ -292,11 +318,12 @@ impl Joint {
         }
     }
 
-    fn stop_waking(&self) {
+    fn stop_waking(&mut self) {
+        self.is_waiting = false;
         for side in [0, 1] {
             self.way(side).set_wake(0);
         }
-        self.engine.tenants[self.place as usize].waker().take();
+        self.tenant().waker().take();
     }
 
     /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take` takes what the kernel has left to

@@ -165,7 +165,14 @@ impl Direction<'_> {
             .store(0, Ordering::Release);
     }
 
-    /// Whether, and for which time, the process is to be woken when something is left to it.
+    /// Whether the process is to be woken also when something is left to it.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.directions
+            .half_word(self.offset + offset_of!(direction, is_asleep))
+            .store(u32::from(asleep), Ordering::SeqCst);
+    }
+
+    /// Whether, and for which time, the process is to be woken at the agreed end, and when bytes are lost.
     pub(super) fn set_wake(&self, time: u32) {
         self.directions
             .half_word(self.offset + offset_of!(direction, wake))

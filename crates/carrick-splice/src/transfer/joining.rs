@@ -40,6 +40,7 @@ impl Transfer<'_> {
     /// Whether the process may work now; if not, where it stands.
     pub(super) fn poll_gate(&mut self, cx: &mut Context<'_>) -> Option<Step> {
         let kernel = self.kernel.as_mut()?;
+        kernel.listen(cx);
         kernel.count(0, &mut self.flow, self.splicer.counters());
         match kernel.gate(cx, 0, [self.from, self.to], &self.flow) {
             Gate::Open => {

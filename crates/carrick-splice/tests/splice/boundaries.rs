@@ -2,8 +2,10 @@
 
 use crate::support::*;
 use carrick_splice::{Choice, End, Ended, Engine, Order, Reason, tcp};
+use std::io::{Read, Write};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const LENGTHS: [usize; 9] = [
     0,
@@ -58,6 +60,73 @@ fn the_byte_after_the_last_one_stays_in_the_socket() {
             }
         }
     });
+}
+
+/// On a keep-alive connection nothing comes behind a response, and nothing else tells that it is whole.
+#[test]
+fn the_last_byte_is_the_end_although_nothing_follows() {
+    on_worker(async {
+        for choice in CHOICES {
+            for seed in 0..seeds("CARRICK_SEEDS", 150) {
+                let mut random = Random::new(seed);
+                let legs = Legs::new().await;
+                let body = sample(seed, 1 + random.magnitude(200_000));
+                // On threads of their own: they wake nobody here.
+                let sending = std::thread::spawn({
+                    let (mut sender, body) = (blocking(legs.sender), body.clone());
+                    move || {
+                        send_and_pause(&mut sender, &body, &mut random);
+                        sender
+                    }
+                });
+                let receiving = std::thread::spawn({
+                    let (mut receiver, mut arrived) = (blocking(legs.receiver), body.clone());
+                    move || {
+                        arrived.fill(0);
+                        receiver.read_exact(&mut arrived).unwrap();
+                        (receiver, arrived)
+                    }
+                });
+                let splicer = splicer();
+                let order = Order {
+                    choice,
+                    idle: Duration::from_secs(600),
+                    ..Order::new(End::AfterBytes(body.len() as u64))
+                };
+                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                let ended = tokio::time::timeout(HANG / 2, transfer.run()).await;
+                assert!(
+                    matches!(ended, Ok(Ok(Ended::Bytes))),
+                    "{choice:?}, seed {seed}: {ended:?}, {} of {} bytes",
+                    transfer.bytes(),
+                    body.len()
+                );
+                assert_same(&receiving.join().unwrap().1, &body, "body");
+                drop(sending.join().unwrap());
+            }
+        }
+    });
+}
+
+/// The same connection for a thread that waits.
+fn blocking(stream: TcpStream) -> std::net::TcpStream {
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+/// Sends all in random pieces, with pauses in between.
+fn send_and_pause(stream: &mut std::net::TcpStream, bytes: &[u8], random: &mut Random) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let piece = 1 + random.magnitude(rest.len());
+        stream.write_all(&rest[..piece]).unwrap();
+        rest = &rest[piece..];
+        if random.below(3) == 0 {
+            let pause = 10 * random.magnitude(300) as u64;
+            std::thread::sleep(Duration::from_micros(pause));
+        }
+    }
 }
 
 #[test]

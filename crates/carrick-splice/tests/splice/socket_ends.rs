@@ -156,11 +156,6 @@ fn taken_back_at_any_moment_nothing_is_lost() {
     );
 }
 
-/// A number from the environment.
-fn seeds(variable: &str, usual: u64) -> u64 {
-    std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
-}
-
 #[test]
 fn an_end_of_stream_behind_a_full_backlog_comes_last() {
     if !is_here("an_end_of_stream_behind_a_full_backlog_comes_last") {

@@ -201,6 +201,11 @@ pub fn data_segments_sent(stream: &TcpStream) -> u32 {
     u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into().unwrap())
 }
 
+/// A number from the environment.
+pub fn seeds(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
+}
+
 /// A small generator of numbers (SplitMix64), so that every run of a seed is the same.
 pub struct Random(u64);
 

@@ -2,12 +2,13 @@
 
 use super::*;
 
-fn get(bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
+/// The body that the proxy called `name` brings.
+fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
     let host = bed.addresses().origin_http();
     let mut stream = bed
         .client
         .inside(|| Ok(TcpStream::connect(to)?))
-        .unwrap_or_else(|error| panic!("{to}: {error:#}"));
+        .unwrap_or_else(|error| panic!("{name}, {to}: {error:#}"));
     stream.set_read_timeout(Some(LONGEST_RUN)).unwrap();
     write!(
         stream,
@@ -15,9 +16,11 @@ fn get(bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
     )
     .unwrap();
     let mut response = Vec::new();
-    stream.read_to_end(&mut response).unwrap();
+    let end = stream.read_to_end(&mut response);
+    let bytes = response.len();
+    assert!(end.is_ok(), "{name} {target}: {end:?} after {bytes} bytes");
     let text = String::from_utf8_lossy(&response[..response.len().min(300)]).into_owned();
-    assert!(text.starts_with("HTTP/1.1 200"), "{to} {target}: {text}");
+    assert!(text.starts_with("HTTP/1.1 200"), "{name} {target}: {text}");
     let end = response
         .windows(4)
         .position(|four| four == b"\r\n\r\n")
@@ -72,8 +75,9 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
                     Job::Forward => format!("http://{}/50000", addresses.origin_http()),
                     Job::Switch | Job::Tunnel => String::from("/50000"),
                 };
-                let got = get(&bed, addresses.proxy_for(*job), &target);
-                assert!(got == expected, "{layout:?} {} {}", peer.name, job.name());
+                let name = format!("{layout:?} {} {}", peer.name, job.name());
+                let got = get(&name, &bed, addresses.proxy_for(*job), &target);
+                assert!(got == expected, "{name}");
                 service.stop().await;
             }
         }
