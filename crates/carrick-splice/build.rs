@@ -6,10 +6,16 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 2] = ["socket", "live"];
+const PROGRAMS: [&str; 3] = ["socket", "live", "packet"];
 
 /// What the programs include.
-const HEADERS: [&str; 2] = ["bpf/socket.h", "bpf/live.h"];
+const HEADERS: [&str; 5] = [
+    "bpf/socket.h",
+    "bpf/live.h",
+    "bpf/packet.h",
+    "bpf/packet_headers.h",
+    "bpf/packet_machine.h",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for file in HEADERS {

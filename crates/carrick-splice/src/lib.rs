@@ -70,6 +70,9 @@ mod outcome;
 mod pipe;
 mod pool;
 pub mod probe;
+#[macro_use]
+mod skeleton;
+mod packet;
 mod socket;
 mod sys;
 pub mod tcp;
@@ -84,6 +87,7 @@ pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pool::{PoolLimits, Splicer};
+pub use packet::PacketService;
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService, Unavailable};
 pub use transfer::{End, Order, RateMin, Transfer};

@@ -1,34 +1,6 @@
 //! The socket engine: what one socket receives is handed to its peer by the kernel (BPF `sk_skb` on a SOCKMAP), without
 //! waking the process. Loading it, and who may use it; [`joint`] is one splice.
 
-/// The module `skeleton`, which libbpf-cargo generates from a BPF program: its maps, programs and types.
-macro_rules! skeleton {
-    ($file:literal) => {
-        #[expect(
-            unsafe_code,
-            missing_docs,
-            clippy::all,
-            clippy::undocumented_unsafe_blocks,
-            clippy::unwrap_used,
-            clippy::expect_used,
-            clippy::panic,
-            reason = "generated"
-        )]
-        #[allow(
-            dead_code,
-            unused_imports,
-            non_camel_case_types,
-            non_snake_case,
-            rust_2018_idioms,
-            unfulfilled_lint_expectations,
-            reason = "generated; what is in it changes with the generator"
-        )]
-        mod skeleton {
-            include!(concat!(env!("OUT_DIR"), "/", $file));
-        }
-    };
-}
-
 mod filter;
 pub(crate) mod joint;
 mod kernel;
@@ -37,7 +9,7 @@ mod self_test;
 mod shared;
 mod shelter;
 mod tcp_info;
-mod waking;
+pub(crate) mod waking;
 
 skeleton!("socket.skel.rs");
 
@@ -169,7 +141,7 @@ pub(crate) struct Tenant {
     /// The owner's number for the splice.
     label: AtomicU64,
     /// Whether something has happened for which the owner is to be woken, since it began to wait.
-    is_woken: AtomicBool,
+    pub(crate) is_woken: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -183,7 +155,7 @@ impl Tenant {
     }
 
     /// Whom to wake.
-    fn remember(&self, cx: &Context<'_>) {
+    pub(crate) fn remember(&self, cx: &Context<'_>) {
         let mut waker = self.waker();
         match &mut *waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -191,7 +163,7 @@ impl Tenant {
         }
     }
 
-    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+    pub(crate) fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -283,7 +255,7 @@ impl SocketEngine {
 
 /// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
 /// A record takes 16 bytes; the size must be a power of two.
-fn ring_bytes(directions: u32) -> u32 {
+pub(crate) fn ring_bytes(directions: u32) -> u32 {
     directions
         .saturating_mul(2 * 16)
         .max(4096)
@@ -291,7 +263,7 @@ fn ring_bytes(directions: u32) -> u32 {
         .unwrap_or(1 << 31)
 }
 
-fn explain(error: &libbpf_rs::Error) -> Unavailable {
+pub(crate) fn explain(error: &libbpf_rs::Error) -> Unavailable {
     Unavailable(match error.kind() {
         ErrorKind::PermissionDenied => {
             "the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing (start as root, or grant them)".into()

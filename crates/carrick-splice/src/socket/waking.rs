@@ -19,7 +19,7 @@ const RING: u64 = u64::MAX - 1;
 const EVENTS: usize = 64;
 
 /// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
-pub(super) struct Waking {
+pub(crate) struct Waking {
     is_working: Arc<AtomicBool>,
     epoll: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
@@ -28,7 +28,7 @@ pub(super) struct Waking {
 
 impl Waking {
     /// Starts it. `events` is the ring buffer in which the program names the directions whose process is to be woken.
-    pub(super) fn start(events: MapHandle, tenants: Arc<[Tenant]>) -> io::Result<Waking> {
+    pub(crate) fn start(events: MapHandle, tenants: Arc<[Tenant]>) -> io::Result<Waking> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_working = Arc::new(AtomicBool::new(true));
@@ -58,12 +58,12 @@ impl Waking {
     }
 
     /// Whether splices are woken.
-    pub(super) fn is_working(&self) -> bool {
+    pub(crate) fn is_working(&self) -> bool {
         self.is_working.load(SeqCst)
     }
 
     /// Wakes the splice at `place` when this connection ends or fails.
-    pub(super) fn watch(&self, connection: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+    pub(crate) fn watch(&self, connection: BorrowedFd<'_>, place: u32) -> io::Result<()> {
         // Not IN: that is what the kernel says for each piece that it hands on.
         let flags = EventFlags::RDHUP | EventFlags::ET;
         epoll::add(
@@ -76,7 +76,7 @@ impl Waking {
     }
 
     /// Not any more.
-    pub(super) fn forget(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn forget(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::delete(&*self.epoll, connection)?)
     }
 }

@@ -1,0 +1,411 @@
+// The packet engine: forwards the packets of two connections from one to the other, as if they were one connection.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+#include "packet.h"
+#include "packet_headers.h"
+#include "packet_machine.h"
+
+char _license[] SEC("license") = "GPL";
+
+// net/tcp_states.h
+#define ESTABLISHED 1
+
+// What a packet is marked with between leaving this program and coming in again. Nobody else sees it. Set when it is loaded.
+const volatile __u32 own_mark = 0x63617272;
+
+// Bytes of options that stand in each segment of a connection with timestamps.
+#define TIMESTAMPS_BYTES 12
+
+// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+struct rb_root {
+	void *rb_node;
+} __attribute__((preserve_access_index));
+
+struct tcp_options_received {
+	__u32 ts_recent;
+	__u16 saw_tstamp : 1, tstamp_ok : 1, dsack : 1, wscale_ok : 1, sack_ok : 3, smc_ok : 1, snd_wscale : 4, rcv_wscale : 4;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	__u32 rcv_wnd;
+	__u32 rcv_wup;
+	__u32 snd_una;
+	__u32 write_seq;
+	__u32 tsoffset;
+	__u32 mss_cache;
+	__u16 advmss;
+	__u8 ecn_flags;
+	struct tcp_options_received rx_opt;
+	struct rb_root out_of_order_queue;
+	void *md5sig_info;
+} __attribute__((preserve_access_index));
+
+// Connections, and where they belong. The process sets the sizes of the maps when it loads them.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2);
+	__type(key, struct flow);
+	__type(value, struct place);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_splice);
+} splices SEC(".maps");
+
+// Splices whose owner is to look at them.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} packet_events SEC(".maps");
+
+// What `command` is asked, behind an Ethernet header: it is run by BPF_PROG_TEST_RUN.
+struct request {
+	__u32 command;
+	__u32 number;
+	__u32 argument;
+};
+
+// What is known of a local socket.
+struct local {
+	__u32 rcv_nxt;
+	__u32 write_seq;
+	__u32 window_end; /* behind the last byte that its peer may send */
+	__u32 tsval;      /* what it would send now */
+	__u32 ts_recent;  /* what its peer has sent last */
+	__u32 segment_bytes; /* what its peer takes, options included */
+	__u32 advertised_bytes; /* what it takes */
+	__u8 is_there;
+	__u8 is_established;
+	__u8 is_at_rest;
+	__u8 has_timestamps;
+	__u8 has_sack;
+	__u8 has_ecn;
+	__u8 is_signed;
+	__u8 own_shift;
+	__u8 peer_shift;
+};
+
+// Looks at a local socket.
+static __always_inline void look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *socket;
+	struct tcp_sock *tcp;
+
+	__builtin_memset(local, 0, sizeof(*local));
+	// As a packet from the peer has it.
+	if (leg->is_ipv6) {
+		__builtin_memcpy(tuple.ipv6.saddr, leg->flow.peer, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, leg->flow.own, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.sport = leg->flow.peer_port;
+		tuple.ipv6.dport = leg->flow.own_port;
+		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		tuple.ipv4.saddr = leg->flow.peer[3];
+		tuple.ipv4.daddr = leg->flow.own[3];
+		tuple.ipv4.sport = leg->flow.peer_port;
+		tuple.ipv4.dport = leg->flow.own_port;
+		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!socket)
+		return;
+	local->is_there = 1;
+	tcp = socket->state == ESTABLISHED ? bpf_skc_to_tcp_sock(socket) : 0;
+	if (tcp) {
+		local->is_established = 1;
+		local->rcv_nxt = tcp->rcv_nxt;
+		local->write_seq = tcp->write_seq;
+		local->is_at_rest = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_una == tcp->write_seq &&
+				    !tcp->out_of_order_queue.rb_node;
+		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
+		local->has_timestamps = BPF_CORE_READ_BITFIELD(tcp, rx_opt.tstamp_ok);
+		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
+		local->own_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.rcv_wscale);
+		local->peer_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.snd_wscale);
+		local->tsval = (__u32)(bpf_ktime_get_ns() / 1000000) + tcp->tsoffset;
+		local->ts_recent = tcp->rx_opt.ts_recent;
+		local->segment_bytes = tcp->mss_cache + (local->has_timestamps ? TIMESTAMPS_BYTES : 0);
+		local->advertised_bytes = tcp->advmss;
+		local->has_ecn = tcp->ecn_flags & 1;
+		if (bpf_core_field_exists(tcp->md5sig_info))
+			local->is_signed = tcp->md5sig_info != 0;
+	}
+	bpf_sk_release(socket);
+}
+
+// Why two connections cannot be joined.
+static __always_inline enum packet_answer compare(const struct local *a, const struct local *b)
+{
+	if (!a->is_established || !b->is_established)
+		return PACKET_NO_SOCKET;
+	if (!a->is_at_rest || !b->is_at_rest)
+		return PACKET_BUSY;
+	if (a->has_timestamps != b->has_timestamps)
+		return PACKET_TIMESTAMPS;
+	if (a->has_sack != b->has_sack)
+		return PACKET_SACK;
+	if (a->has_ecn != b->has_ecn)
+		return PACKET_ECN;
+	if (a->segment_bytes < b->advertised_bytes || b->segment_bytes < a->advertised_bytes)
+		return PACKET_SEGMENTS;
+	if (a->is_signed || b->is_signed)
+		return PACKET_SIGNED;
+	return PACKET_DONE;
+}
+
+// The way from the leg whose socket is `from` to the one whose socket is `to`.
+static __always_inline void begin_way(struct packet_way *way, struct packet_leg *sender, const struct local *from,
+				      struct packet_leg *receiver, const struct local *to)
+{
+	__u32 start = from->rcv_nxt + sender->receive_offset;
+	__u64 bytes = way->bytes, packets = way->packets;
+
+	__builtin_memset(way, 0, sizeof(*way));
+	way->bytes = bytes;
+	way->packets = packets;
+	way->end = way->acked = start;
+	way->delta = to->write_seq + receiver->send_offset - start;
+	way->ts_delta = to->tsval + receiver->ts_offset - from->ts_recent;
+	way->window_end = from->window_end + sender->receive_offset;
+	way->window_max = way->window_end - start;
+	receiver->last_tsval = to->tsval + receiver->ts_offset;
+	receiver->has_tsval = to->has_timestamps;
+	receiver->local_end = receiver->local_acked = to->write_seq + receiver->send_offset;
+	receiver->may_end = 0;
+	receiver->own_shift = to->own_shift;
+	receiver->peer_shift = to->peer_shift;
+}
+
+static __always_inline enum packet_answer arm(struct packet_splice *splice, const struct local *a, const struct local *b)
+{
+	enum packet_answer answer = compare(a, b);
+
+	if (answer)
+		return answer;
+	bpf_spin_lock(&splice->lock);
+	if (splice->state != PACKET_PROCESS) {
+		answer = PACKET_NO_PLACE;
+	} else if (!splice->legs[0].ifindex || !splice->legs[1].ifindex || !splice->legs[0].was_received ||
+		   !splice->legs[1].was_received) {
+		answer = PACKET_UNSEEN;
+	} else {
+		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
+		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
+		splice->state = PACKET_SPLICED;
+	}
+	bpf_spin_unlock(&splice->lock);
+	return answer;
+}
+
+// From where on the local socket of a leg goes on.
+static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
+				   const struct local *local)
+{
+	leg->receive_offset = way->acked - local->rcv_nxt;
+	leg->send_offset = back->acked + back->delta - local->write_seq;
+}
+
+static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
+						 int is_forced)
+{
+	enum packet_answer answer = PACKET_DONE;
+
+	if (!a->is_established || !b->is_established)
+		return PACKET_NO_SOCKET;
+	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
+		return PACKET_BUSY;
+	bpf_spin_lock(&splice->lock);
+	if (splice->state >= PACKET_ENDED) {
+		answer = PACKET_ENDED_BEFORE;
+	} else if (splice->state != PACKET_SPLICED) {
+		answer = PACKET_NO_PLACE;
+	} else if (!is_forced && (splice->ways[0].has_end || splice->ways[1].has_end)) {
+		answer = PACKET_ENDED_BEFORE;
+	} else {
+		resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
+		resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
+		splice->state = PACKET_PROCESS;
+	}
+	bpf_spin_unlock(&splice->lock);
+	return answer;
+}
+
+// Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
+SEC("tc")
+int command(struct __sk_buff *skb)
+{
+	struct packet_splice *splice;
+	struct request request;
+	struct local a, b;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request)))
+		return PACKET_NO_PLACE;
+	splice = bpf_map_lookup_elem(&splices, &request.number);
+	if (!splice)
+		return PACKET_NO_PLACE;
+	if (request.command == PACKET_MAY_END) {
+		bpf_spin_lock(&splice->lock);
+		splice->legs[request.argument & 1].may_end = 1;
+		bpf_spin_unlock(&splice->lock);
+		return PACKET_DONE;
+	}
+	look_at(skb, &splice->legs[0], &a);
+	look_at(skb, &splice->legs[1], &b);
+	if (request.command == PACKET_ARM)
+		return arm(splice, &a, &b);
+	if (request.command == PACKET_LOOK)
+		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
+	if (request.command == PACKET_DISARM)
+		return disarm(splice, &a, &b, request.argument);
+	return PACKET_NO_PLACE;
+}
+
+// Tells the process to look at a splice.
+static __always_inline void tell(__u32 direction)
+{
+	bpf_ringbuf_output(&packet_events, &direction, sizeof(direction), 0);
+}
+
+// Gives the local socket an acknowledgement for what it has sent, and nothing else.
+static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, const struct packet_leg *leg,
+					 const struct plan *plan)
+{
+	struct rewriting rewriting = {
+		.ack = plan->local_ack - packet->ack,
+		.tsecr = -leg->ts_offset,
+		.window = packet->window,
+	};
+	struct local local;
+
+	look_at(skb, leg, &local);
+	if (!local.is_established)
+		return 1;
+	rewriting.seq = local.rcv_nxt - packet->seq;
+	rewrite_tcp(packet, &rewriting);
+	if (!write_tcp(skb, packet))
+		return 0;
+	skb->mark = own_mark;
+	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+	skb->mark = 0;
+	// The one that goes on begins where the copy ended.
+	__builtin_memcpy(packet->headers->old, packet->headers->new, sizeof(packet->headers->old));
+	return 1;
+}
+
+// Where the packet's connection belongs; 0 if it is in no splice.
+static __always_inline struct packet_splice *find(const struct packet *packet, const struct flow *flow, __u32 *direction)
+{
+	struct place *place = bpf_map_lookup_elem(&flows, flow);
+	__u32 number;
+
+	if (!place)
+		return 0;
+	*direction = place->number;
+	number = place->number >> 1;
+	return bpf_map_lookup_elem(&splices, &number);
+}
+
+static __always_inline int changes(const struct rewriting *rewriting)
+{
+	return rewriting->seq || rewriting->ack || rewriting->tsval || rewriting->tsecr;
+}
+
+SEC("tc")
+int arriving(struct __sk_buff *skb)
+{
+	struct packet_splice *splice;
+	struct plan plan = {};
+	struct packet packet;
+	__u32 direction;
+	__u64 now;
+
+	if (skb->mark == own_mark) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
+	// What belongs to a VLAN comes in again at its own interface.
+	if (skb->vlan_present || !read_packet(skb, &packet))
+		return TC_ACT_UNSPEC;
+	splice = find(&packet, &packet.flow, &direction);
+	if (!splice || !read_tcp(skb, &packet))
+		return TC_ACT_UNSPEC;
+	now = bpf_ktime_get_ns();
+	bpf_spin_lock(&splice->lock);
+	judge_arriving(splice, direction & 1, &packet, &plan);
+	if (plan.fate == FATE_FORWARD)
+		splice->seen_ns = now;
+	bpf_spin_unlock(&splice->lock);
+	if (plan.is_told)
+		tell(direction);
+	switch (plan.fate) {
+	case FATE_DROP:
+		return TC_ACT_SHOT;
+	case FATE_FORGET:
+		bpf_map_delete_elem(&flows, &packet.flow);
+		return TC_ACT_UNSPEC;
+	case FATE_LOCAL:
+		if (!changes(&plan.rewriting))
+			return TC_ACT_UNSPEC;
+		rewrite_tcp(&packet, &plan.rewriting);
+		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	case FATE_FORWARD:
+		break;
+	}
+	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
+		return TC_ACT_SHOT;
+	*(__u16 *)packet.headers->new = plan.flow.own_port;
+	*(__u16 *)(packet.headers->new + 2) = plan.flow.peer_port;
+	rewrite_tcp(&packet, &plan.rewriting);
+	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, &plan.flow))
+		return TC_ACT_SHOT;
+	return bpf_redirect_neigh(plan.ifindex, 0, 0, 0);
+}
+
+SEC("tc")
+int leaving(struct __sk_buff *skb)
+{
+	struct packet_splice *splice;
+	struct plan plan = {};
+	struct packet packet;
+	struct flow flow;
+	__u32 direction;
+
+	// What is forwarded belongs to no socket.
+	if (!skb->sk || skb->vlan_present || !read_packet(skb, &packet))
+		return TC_ACT_UNSPEC;
+	__builtin_memcpy(flow.own, packet.flow.peer, sizeof(flow.own));
+	__builtin_memcpy(flow.peer, packet.flow.own, sizeof(flow.peer));
+	flow.own_port = packet.flow.peer_port;
+	flow.peer_port = packet.flow.own_port;
+	splice = find(&packet, &flow, &direction);
+	if (!splice || !read_tcp(skb, &packet))
+		return TC_ACT_UNSPEC;
+	bpf_spin_lock(&splice->lock);
+	judge_leaving(splice, direction & 1, &packet, skb->ifindex, &plan);
+	bpf_spin_unlock(&splice->lock);
+	switch (plan.fate) {
+	case FATE_DROP:
+		return TC_ACT_SHOT;
+	case FATE_FORGET:
+		bpf_map_delete_elem(&flows, &flow);
+		return TC_ACT_UNSPEC;
+	default:
+		if (!changes(&plan.rewriting))
+			return TC_ACT_UNSPEC;
+		rewrite_tcp(&packet, &plan.rewriting);
+		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	}
+}

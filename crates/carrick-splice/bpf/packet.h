@@ -1,0 +1,96 @@
+/* What the packet engine's BPF programs and the process share. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_PACKET_H
+#define CARRICK_PACKET_H
+
+/* A connection as this host sees it, in network order; IPv4 addresses as ::ffff:a.b.c.d. */
+struct flow {
+	__u32 own[4];
+	__u32 peer[4];
+	__u16 own_port;
+	__u16 peer_port;
+};
+
+/* Where a connection belongs: splice n has its connections at 2n and 2n + 1. */
+struct place {
+	__u32 number;
+};
+
+/* Who has the packets of a splice. */
+enum packet_state {
+	PACKET_FREE = 0,    /* nobody: the place is not taken */
+	PACKET_PROCESS = 1, /* the local sockets */
+	PACKET_SPLICED = 2, /* the other peer */
+	PACKET_ENDED = 3,   /* the other peer, for what is sent again: both ends of stream are acknowledged */
+	PACKET_RESET = 4,   /* likewise: a peer has reset its connection */
+};
+
+/* What the process asks of the program `command`. */
+enum packet_command {
+	PACKET_ARM = 1,    /* splice, if both connections are at rest and alike */
+	PACKET_DISARM = 2, /* give the packets back to the local sockets, if those are at rest */
+	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
+	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
+};
+
+/* Why it was not done. */
+enum packet_answer {
+	PACKET_DONE = 0,
+	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
+	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
+	PACKET_BUSY = 3,           /* a local socket has something to receive, to send or to be acknowledged */
+	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
+	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
+	PACKET_SACK = 6,           /* likewise, selective acknowledgements */
+	PACKET_ECN = 7,            /* likewise, ECN */
+	PACKET_SEGMENTS = 8,       /* segments of one side may be too long for the other */
+	PACKET_SIGNED = 9,         /* a connection is signed (TCP MD5, TCP-AO) */
+	PACKET_ENDED_BEFORE = 10,  /* it has ended */
+};
+
+/* One of the two connections. "On the wire" are the numbers that its peer sees; the local socket's differ by an offset. */
+struct packet_leg {
+	struct flow flow;
+	__u32 ifindex;        /* the interface by which its packets leave; 0 until one was seen */
+	__u32 receive_offset; /* on the wire, the peer's sequence numbers are so much larger than for the local socket */
+	__u32 send_offset;    /* likewise, the local socket's */
+	__u32 ts_offset;      /* likewise, the local socket's timestamps */
+	__u32 last_tsval;     /* the latest timestamp that the peer was sent */
+	__u32 local_end;      /* sequence number behind what the local socket has sent, on the wire */
+	__u32 local_acked;    /* what of that the peer has acknowledged */
+	__u8 is_ipv6;
+	__u8 was_received; /* a packet of it came in at a hook */
+	__u8 has_tsval;    /* whether last_tsval is one */
+	__u8 may_end;      /* the local socket may send its end of stream while spliced */
+	__u8 peer_shift;   /* scale of the windows that the peer sends */
+	__u8 own_shift;    /* scale of the windows that it is sent */
+	__u8 reserved[2];
+};
+
+/* One direction: from leg i to leg 1 - i. Numbers are the sender's, on the wire. */
+struct packet_way {
+	__u64 bytes;        /* acknowledged by the receiver while spliced */
+	__u64 packets;      /* forwarded */
+	__u32 delta;        /* the receiver's numbers are so much larger */
+	__u32 ts_delta;     /* likewise, timestamps */
+	__u32 end;          /* behind the last byte that was forwarded, or sent by the local socket */
+	__u32 acked;        /* what the receiver has acknowledged */
+	__u32 window_end;   /* as far as the sender may send */
+	__u32 window_max;   /* the largest window that the receiver has offered, in bytes */
+	__u32 end_of_stream; /* behind the FIN, if has_end */
+	__u8 has_end;
+	__u8 reserved[3];
+};
+
+struct packet_splice {
+	struct bpf_spin_lock lock;
+	__u32 state;
+	__u32 wake;     /* if not 0: the process is to be told of the end */
+	__u32 reserved;
+	__u64 seen_ns;  /* when a packet was forwarded last, by CLOCK_MONOTONIC */
+	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
+	struct packet_leg legs[2];
+	struct packet_way ways[2];
+};
+
+#endif

@@ -1,0 +1,277 @@
+/* Reading and rewriting the headers of a TCP packet, IPv4 or IPv6, over Ethernet. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_PACKET_HEADERS_H
+#define CARRICK_PACKET_HEADERS_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <stddef.h>
+
+#define TCP_HEADER_MIN 20
+#define TCP_HEADER_MAX 60
+
+/* Bits of the fourteenth byte of a TCP header (RFC 9293 section 3.1). */
+#define FLAG_FIN 0x01
+#define FLAG_SYN 0x02
+#define FLAG_RST 0x04
+#define FLAG_ACK 0x10
+
+/* Kinds of options (RFC 9293, 2018, 7323). */
+#define OPTION_END 0
+#define OPTION_NOTHING 1
+#define OPTION_SACK 5
+#define OPTION_TIMESTAMPS 8
+
+/* As many options as there can be without padding of more than one byte in front of each. */
+#define OPTIONS_MAX 20
+#define SACK_BLOCKS_MAX 4
+
+/* Two TCP headers, the one that came and the one that goes. In a map, since a program's stack cannot be indexed freely; with room
+ * behind them, so that the verifier believes that an index stays inside. */
+#define HEADER_ROOM 64
+#define HEADER_INDEX 63
+
+struct headers {
+	__u8 old[HEADER_ROOM + 16];
+	__u8 new[HEADER_ROOM + 16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct headers);
+} headers SEC(".maps");
+
+/* What is known of a packet. Numbers are in the order of the host. */
+struct packet {
+	struct flow flow; /* its destination is `own` */
+	struct headers *headers;
+	__u32 tcp_at;       /* offset of the TCP header */
+	__u32 header_bytes; /* of TCP, with its options */
+	__u32 payload_bytes;
+	__u32 seq;
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window;
+	__u8 flags;
+	__u8 is_ipv6;
+	__u8 timestamps_at; /* in the TCP header, behind kind and length; 0: there are none */
+	__u8 sack_at;       /* likewise */
+	__u8 sack_blocks;
+};
+
+static __always_inline __u32 read_u32(const __u8 *at)
+{
+	return bpf_ntohl(*(const __u32 *)at);
+}
+
+static __always_inline void write_u32(__u8 *at, __u32 value)
+{
+	*(__u32 *)at = bpf_htonl(value);
+}
+
+/* Options may stand at any byte. */
+static __always_inline __u32 read_u32_anywhere(const __u8 *at)
+{
+	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
+}
+
+static __always_inline void write_u32_anywhere(__u8 *at, __u32 value)
+{
+	at[0] = value >> 24;
+	at[1] = value >> 16;
+	at[2] = value >> 8;
+	at[3] = value;
+}
+
+/* Finds timestamps and SACK blocks. */
+static __always_inline void find_options(struct packet *packet)
+{
+	const __u8 *header = packet->headers->old;
+	__u32 at = TCP_HEADER_MIN, i;
+
+	for (i = 0; i < OPTIONS_MAX; i++) {
+		__u8 kind, length;
+
+		if (at + 1 >= packet->header_bytes)
+			return;
+		at &= HEADER_INDEX;
+		kind = header[at];
+		if (kind == OPTION_END)
+			return;
+		if (kind == OPTION_NOTHING) {
+			at += 1;
+			continue;
+		}
+		length = header[at + 1];
+		if (length < 2 || at + length > packet->header_bytes)
+			return;
+		if (kind == OPTION_TIMESTAMPS && length == 10) {
+			packet->timestamps_at = at + 2;
+			packet->tsval = read_u32_anywhere(header + at + 2);
+			packet->tsecr = read_u32_anywhere(header + at + 6);
+		} else if (kind == OPTION_SACK && length >= 10) {
+			packet->sack_at = at + 2;
+			packet->sack_blocks = (length - 2) >> 3;
+		}
+		at += length;
+	}
+}
+
+/* Takes a packet apart. False if it is none that could belong to a splice: then it is nobody's business here. */
+static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 zero = 0, ip_bytes, header_bytes;
+
+	__builtin_memset(packet, 0, sizeof(*packet));
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		struct iphdr ip;
+
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)))
+			return 0;
+		if (ip.version != 4 || ip.ihl < 5 || ip.protocol != IPPROTO_TCP || ip.frag_off & bpf_htons(0x3fff))
+			return 0;
+		packet->tcp_at = ETH_HLEN + ip.ihl * 4;
+		packet->flow.own[2] = packet->flow.peer[2] = bpf_htonl(0xffff);
+		packet->flow.own[3] = ip.daddr;
+		packet->flow.peer[3] = ip.saddr;
+		ip_bytes = bpf_ntohs(ip.tot_len);
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr ip;
+
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)))
+			return 0;
+		if (ip.version != 6 || ip.nexthdr != IPPROTO_TCP)
+			return 0;
+		packet->is_ipv6 = 1;
+		packet->tcp_at = ETH_HLEN + sizeof(ip);
+		__builtin_memcpy(packet->flow.own, &ip.daddr, sizeof(packet->flow.own));
+		__builtin_memcpy(packet->flow.peer, &ip.saddr, sizeof(packet->flow.peer));
+		ip_bytes = ip.payload_len ? bpf_ntohs(ip.payload_len) + sizeof(ip) : 0;
+	} else {
+		return 0;
+	}
+	/* Large ones, of which TCP makes segments later, may not say how long they are. */
+	if (!ip_bytes)
+		ip_bytes = skb->len - ETH_HLEN;
+	packet->headers = bpf_map_lookup_elem(&headers, &zero);
+	if (!packet->headers || bpf_skb_load_bytes(skb, packet->tcp_at, packet->headers->old, TCP_HEADER_MIN))
+		return 0;
+	packet->flow.peer_port = *(__u16 *)packet->headers->old;
+	packet->flow.own_port = *(__u16 *)(packet->headers->old + 2);
+	header_bytes = (packet->headers->old[12] >> 4) * 4;
+	if (header_bytes < TCP_HEADER_MIN || header_bytes > TCP_HEADER_MAX ||
+	    packet->tcp_at - ETH_HLEN + header_bytes > ip_bytes)
+		return 0;
+	packet->header_bytes = header_bytes;
+	packet->payload_bytes = ip_bytes - (packet->tcp_at - ETH_HLEN) - header_bytes;
+	return 1;
+}
+
+/* Reads what `read_packet` has left out: only packets of known connections are worth it. */
+static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 option_bytes = packet->header_bytes - TCP_HEADER_MIN;
+	__u8 *header = packet->headers->old;
+
+	/* The verifier has lost sight of it. */
+	asm volatile("" : "+r"(option_bytes));
+	if (option_bytes > TCP_HEADER_MAX - TCP_HEADER_MIN)
+		return 0;
+	if (option_bytes &&
+	    bpf_skb_load_bytes(skb, packet->tcp_at + TCP_HEADER_MIN, header + TCP_HEADER_MIN, option_bytes))
+		return 0;
+	packet->seq = read_u32(header + 4);
+	packet->ack = read_u32(header + 8);
+	packet->flags = header[13];
+	packet->window = bpf_ntohs(*(__u16 *)(header + 14));
+	find_options(packet);
+	__builtin_memcpy(packet->headers->new, packet->headers->old, sizeof(packet->headers->old));
+	return 1;
+}
+
+/* How the TCP header of a packet is to change. Differences are added. */
+struct rewriting {
+	__u32 seq;
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window; /* the new value */
+};
+
+/* Changes the new header in memory. */
+static __always_inline void rewrite_tcp(struct packet *packet, const struct rewriting *rewriting)
+{
+	__u8 *header = packet->headers->new;
+	__u32 i;
+
+	write_u32(header + 4, packet->seq + rewriting->seq);
+	if (packet->flags & FLAG_ACK)
+		write_u32(header + 8, packet->ack + rewriting->ack);
+	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
+	if (packet->timestamps_at) {
+		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
+
+		write_u32_anywhere(at, packet->tsval + rewriting->tsval);
+		/* Without ACK it means nothing, and is 0. */
+		if (packet->flags & FLAG_ACK)
+			write_u32_anywhere(at + 4, packet->tsecr + rewriting->tsecr);
+	}
+	for (i = 0; i < 2 * SACK_BLOCKS_MAX; i++) {
+		__u32 at = (packet->sack_at + 4 * i) & HEADER_INDEX;
+
+		if (i >= 2 * packet->sack_blocks)
+			break;
+		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->ack);
+	}
+}
+
+/* Puts the new TCP header into the packet, with its checksum. Afterwards it is the old one. */
+static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 bytes = packet->header_bytes;
+	__s64 difference;
+
+	asm volatile("" : "+r"(bytes));
+	if (bytes < TCP_HEADER_MIN || bytes > TCP_HEADER_MAX)
+		return 0;
+	difference = bpf_csum_diff((__be32 *)packet->headers->old, bytes, (__be32 *)packet->headers->new, bytes, 0);
+	if (difference < 0 || bpf_skb_store_bytes(skb, packet->tcp_at, packet->headers->new, bytes, 0))
+		return 0;
+	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference, 0);
+}
+
+/* Gives the packet the addresses of a leg: from there to its peer. The ports are in the TCP header. */
+static __always_inline int write_addresses(struct __sk_buff *skb, struct packet *packet, const struct flow *flow)
+{
+	__u32 old[8], new[8];
+	__s64 difference;
+
+	if (packet->is_ipv6) {
+		__builtin_memcpy(old, packet->flow.peer, 16);
+		__builtin_memcpy(old + 4, packet->flow.own, 16);
+		__builtin_memcpy(new, flow->own, 16);
+		__builtin_memcpy(new + 4, flow->peer, 16);
+		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), 0))
+			return 0;
+	} else {
+		old[0] = packet->flow.peer[3];
+		old[1] = packet->flow.own[3];
+		new[0] = flow->own[3];
+		new[1] = flow->peer[3];
+		difference = bpf_csum_diff(old, 8, new, 8, 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), new, 8, 0) ||
+		    bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), 0, difference, 0))
+			return 0;
+	}
+	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference,
+				    BPF_F_PSEUDO_HDR);
+}
+
+#endif

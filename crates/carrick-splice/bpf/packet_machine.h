@@ -1,0 +1,218 @@
+/* The state machine of a spliced pair of connections: what happens to a packet. No helper is called here: its lock is held. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_PACKET_MACHINE_H
+#define CARRICK_PACKET_MACHINE_H
+
+/* Beyond the window that the receiver has offered: the byte with which some look whether a closed window has opened. */
+#define PROBE_BYTES 1
+
+/* A window cannot be larger (RFC 7323 section 2.3). An acknowledgement that is older than that is none. */
+#define WINDOW_LIMIT (1U << 30)
+
+/* What is to be done with a packet. */
+enum fate {
+	FATE_LOCAL,   /* goes its way, to or from the local socket */
+	FATE_FORWARD, /* goes to the other peer */
+	FATE_DROP,
+	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
+};
+
+struct plan {
+	enum fate fate;
+	struct rewriting rewriting;
+	struct flow flow;   /* FORWARD: the connection on which it goes on */
+	__u32 ifindex;      /* FORWARD: the interface */
+	__u32 local_ack;    /* not 0, with is_copied: the local socket is to get it, too, with this acknowledgement */
+	__u8 is_copied;
+	__u8 is_told;       /* the process is to be told */
+};
+
+static __always_inline int is_before(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) < 0;
+}
+
+static __always_inline int is_after(__u32 a, __u32 b)
+{
+	return (__s32)(b - a) < 0;
+}
+
+/* Sequence numbers that a packet takes. */
+static __always_inline __u32 sequence_length(const struct packet *packet)
+{
+	return packet->payload_bytes + !!(packet->flags & FLAG_SYN) + !!(packet->flags & FLAG_FIN);
+}
+
+static __always_inline int has_ended(const struct packet_way *way)
+{
+	return way->has_end && !is_before(way->acked, way->end_of_stream);
+}
+
+/* Takes note of what was sent along a way: `end` is the number behind it. */
+static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
+{
+	if (is_after(end, way->end))
+		way->end = end;
+	if (flags & FLAG_FIN) {
+		way->has_end = 1;
+		way->end_of_stream = end;
+	}
+}
+
+/* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
+static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
+					const struct packet_way *back, __u32 acked)
+{
+	__u32 end = packet->seq + sequence_length(packet);
+
+	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
+		return 0;
+	if (!(packet->flags & FLAG_ACK))
+		return packet->flags & FLAG_RST;
+	return !is_after(acked, back->end) && !is_before(acked, back->acked - WINDOW_LIMIT);
+}
+
+/* A packet from the peer of leg `side`, while the splice is in the kernel. */
+static __always_inline void judge_spliced(struct packet_splice *splice, __u32 side, const struct packet *packet,
+					  struct plan *plan)
+{
+	struct packet_leg *leg = &splice->legs[side & 1], *other = &splice->legs[~side & 1];
+	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
+	__u32 acked = packet->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), shifted;
+
+	plan->fate = FATE_FORWARD;
+	plan->flow = other->flow;
+	plan->ifindex = other->ifindex;
+	plan->rewriting.seq = way->delta;
+	plan->rewriting.ack = -back->delta;
+	plan->rewriting.tsval = way->ts_delta;
+	plan->rewriting.tsecr = -back->ts_delta;
+	shifted = window >> (other->own_shift & 15);
+	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	if (packet->flags & FLAG_SYN) {
+		/* Its peer has forgotten the connection. The other one says what it knows (RFC 9293 section 3.10.7.4), which
+		 * is answered by a reset. */
+		plan->rewriting.window = packet->window;
+		return;
+	}
+	if (!is_plausible(packet, way, back, acked)) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		return;
+	}
+	if (packet->flags & FLAG_RST) {
+		/* Others in the window are asked about by the receiver (RFC 5961 section 3), and sent again with this number. */
+		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
+			splice->state = PACKET_RESET;
+			plan->is_told = 1;
+		}
+		return;
+	}
+	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
+	way->packets += 1;
+	if (is_after(acked, back->acked)) {
+		back->bytes += acked - back->acked - (back->has_end && acked == back->end_of_stream);
+		back->acked = acked;
+	}
+	if (is_after(acked + window, back->window_end))
+		back->window_end = acked + window;
+	if (window > back->window_max)
+		back->window_max = window;
+	if (packet->timestamps_at) {
+		__u32 tsval = packet->tsval + way->ts_delta;
+
+		if (!other->has_tsval || is_after(tsval, other->last_tsval))
+			other->last_tsval = tsval;
+		other->has_tsval = 1;
+	}
+	/* What the local socket has sent must be acknowledged to it, or it sends it again. */
+	if (!packet->payload_bytes && !(packet->flags & FLAG_FIN) && leg->local_acked != leg->local_end &&
+	    is_after(packet->ack, leg->local_acked)) {
+		leg->local_acked = is_after(packet->ack, leg->local_end) ? leg->local_end : packet->ack;
+		plan->local_ack = leg->local_acked - leg->send_offset;
+		plan->is_copied = 1;
+	}
+	if (splice->state == PACKET_SPLICED && has_ended(way) && has_ended(back)) {
+		splice->state = PACKET_ENDED;
+		plan->is_told = 1;
+	}
+}
+
+/* A packet from the peer of leg `side`. */
+static __always_inline void judge_arriving(struct packet_splice *splice, __u32 side, const struct packet *packet,
+					   struct plan *plan)
+{
+	struct packet_leg *leg = &splice->legs[side & 1];
+
+	switch (splice->state) {
+	case PACKET_PROCESS:
+		leg->was_received = 1;
+		plan->fate = FATE_LOCAL;
+		plan->rewriting.seq = -leg->receive_offset;
+		plan->rewriting.ack = -leg->send_offset;
+		plan->rewriting.tsecr = -leg->ts_offset;
+		plan->rewriting.window = packet->window;
+		return;
+	case PACKET_ENDED:
+	case PACKET_RESET:
+		if ((packet->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+			plan->fate = FATE_FORGET;
+			return;
+		}
+		break;
+	case PACKET_SPLICED:
+		break;
+	default:
+		plan->fate = FATE_LOCAL;
+		plan->rewriting.window = packet->window;
+		return;
+	}
+	judge_spliced(splice, side, packet, plan);
+}
+
+/* A packet that the local socket of leg `side` sends by interface `ifindex`. */
+static __always_inline void judge_leaving(struct packet_splice *splice, __u32 side, const struct packet *packet,
+					  __u32 ifindex, struct plan *plan)
+{
+	struct packet_leg *leg = &splice->legs[side & 1];
+	struct packet_way *back = &splice->ways[~side & 1];
+	int is_spliced = splice->state == PACKET_SPLICED;
+	__u32 end, tsval;
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (splice->state == PACKET_FREE)
+		return;
+	if (packet->flags & FLAG_SYN) {
+		plan->fate = FATE_FORGET;
+		return;
+	}
+	/* The local sockets are closed by and by, or their process has died: the connections do not end with that. */
+	if (splice->state >= PACKET_ENDED ||
+	    (is_spliced && (packet->flags & FLAG_RST || (packet->flags & FLAG_FIN && !leg->may_end)))) {
+		plan->fate = FATE_DROP;
+		return;
+	}
+	leg->ifindex = ifindex;
+	plan->rewriting.seq = leg->send_offset;
+	plan->rewriting.ack = leg->receive_offset;
+	if (packet->timestamps_at) {
+		tsval = packet->tsval + leg->ts_offset;
+		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
+			leg->ts_offset += leg->last_tsval - tsval;
+			tsval = leg->last_tsval;
+		}
+		/* Only where somebody else has sent timestamps, too, do they have to be followed. */
+		if (leg->has_tsval)
+			leg->last_tsval = tsval;
+		plan->rewriting.tsval = leg->ts_offset;
+	}
+	if (is_spliced && sequence_length(packet)) {
+		end = packet->seq + sequence_length(packet) + leg->send_offset;
+		if (is_after(end, leg->local_end))
+			leg->local_end = end;
+		note_sent(back, end - back->delta, packet->flags);
+	}
+}
+
+#endif

@@ -1,0 +1,182 @@
+//! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
+
+use super::command::{Answer, Command, ask};
+use super::state::{self, Addresses, Holder, State};
+use super::{PacketEngine, Tenant};
+use libbpf_rs::{MapCore, MapFlags};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// How often, and at what distances, the connections are asked for at the end, if their local sockets are not at rest.
+const DISARM_LOOKS_MAX: u32 = 200;
+const DISARM_LOOK: Duration = Duration::from_micros(50);
+
+/// Two connections that have a place. Dropping it gives them back to their local sockets, if they have not ended.
+pub(crate) struct PacketSplice {
+    engine: Arc<PacketEngine>,
+    place: u32,
+    /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
+    was_armed: bool,
+    is_armed: bool,
+}
+
+impl PacketSplice {
+    /// Gives two connections a place. Their packets are looked at from now on. `None` if there is no place.
+    pub(crate) fn new(
+        engine: &Arc<PacketEngine>,
+        sockets: [&TcpStream; 2],
+    ) -> io::Result<Option<PacketSplice>> {
+        let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
+            Ok((socket.local_addr()?, socket.peer_addr()?))
+        };
+        let legs = [addresses(sockets[0])?, addresses(sockets[1])?];
+        let Some(place) = engine.take_place() else {
+            return Ok(None);
+        };
+        let splice = PacketSplice {
+            engine: Arc::clone(engine),
+            place,
+            was_armed: false,
+            is_armed: false,
+        };
+        engine
+            .splices
+            .update(&place.to_ne_bytes(), &state::new(legs), MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        for (side, addresses) in (0..).zip(legs) {
+            let number: u32 = 2 * place + side;
+            engine
+                .flows
+                .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
+                .map_err(io::Error::other)?;
+        }
+        engine.tenants[place as usize].is_woken.store(false, SeqCst);
+        Ok(Some(splice))
+    }
+
+    /// Gives the packets to the kernel, if both connections are at rest and alike.
+    pub(crate) fn arm(&mut self) -> io::Result<Answer> {
+        let answer = self.ask(Command::Arm)?;
+        if answer == Answer::Done {
+            self.was_armed = true;
+            self.is_armed = true;
+        }
+        Ok(answer)
+    }
+
+    /// Whether the kernel has the packets.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// Who has the packets, and how many bytes went.
+    pub(crate) fn state(&self) -> State {
+        read(&self.engine, self.place)
+            .map_or(State { holder: Holder::Reset, bytes: [0; 2] }, |splice| {
+                state::read(&splice)
+            })
+    }
+
+    /// Sees to `cx` being woken when the splice ends. False if there is nobody to do that.
+    pub(crate) fn listen(&self, cx: &Context<'_>) -> bool {
+        let is_heard = self.engine.waking().is_some();
+        if is_heard {
+            self.tenant().remember(cx);
+        }
+        is_heard
+    }
+
+    /// Whether something has happened of which the kernel told.
+    pub(crate) fn poll_told(&self) -> Poll<()> {
+        if self.tenant().is_woken.swap(false, SeqCst) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// The local socket of this side is about to send its end of stream.
+    pub(crate) fn let_end(&self, side: u32) -> io::Result<()> {
+        self.ask(Command::MayEnd { side }).map(drop)
+    }
+
+    /// Gives the packets back to the local sockets, which go on where the peers are. By force even if these have something
+    /// to receive or to send: then only a reset can follow.
+    pub(crate) fn disarm(&mut self) -> io::Result<Answer> {
+        if !self.is_armed {
+            return Ok(Answer::Done);
+        }
+        let mut answer = Answer::Busy;
+        for _ in 0..DISARM_LOOKS_MAX {
+            answer = self.ask(Command::Disarm { is_forced: false })?;
+            if answer != Answer::Busy {
+                break;
+            }
+            std::thread::sleep(DISARM_LOOK);
+        }
+        if answer == Answer::Done {
+            self.is_armed = false;
+        }
+        Ok(answer)
+    }
+
+    fn ask(&self, command: Command) -> io::Result<Answer> {
+        ask(self.engine.command.as_fd(), self.place, command)
+    }
+
+    fn tenant(&self) -> &Tenant {
+        &self.engine.tenants[self.place as usize]
+    }
+}
+
+impl Drop for PacketSplice {
+    fn drop(&mut self) {
+        self.tenant().waker().take();
+        if self.is_armed {
+            // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
+            let _ = self.ask(Command::Disarm { is_forced: true });
+        }
+        if self.was_armed {
+            self.engine.leave_place(self.place);
+        } else {
+            clear(&self.engine, self.place);
+            self.engine.places().free.push_back(self.place);
+        }
+    }
+}
+
+fn read(engine: &PacketEngine, place: u32) -> Option<Vec<u8>> {
+    let splice = engine.splices.lookup(&place.to_ne_bytes(), MapFlags::LOCK);
+    splice.ok().flatten()
+}
+
+/// Whether no local socket of the splice at `place` exists any more.
+pub(super) fn is_deserted(engine: &PacketEngine, place: u32) -> bool {
+    matches!(
+        ask(engine.command.as_fd(), place, Command::Look),
+        Ok(Answer::NoSocket)
+    )
+}
+
+/// Forgets the splice at `place`.
+pub(super) fn clear(engine: &PacketEngine, place: u32) {
+    if let Some(splice) = read(engine, place) {
+        for (side, key) in (0..).zip(state::keys(&splice)) {
+            let number: u32 = 2 * place + side;
+            // Another splice may have the connection's addresses by now.
+            if matches!(engine.flows.lookup(key, MapFlags::ANY), Ok(Some(value)) if value == number.to_ne_bytes())
+            {
+                let _ = engine.flows.delete(key);
+            }
+        }
+    }
+    let empty = vec![0; state::BYTES];
+    let _ = engine
+        .splices
+        .update(&place.to_ne_bytes(), &empty, MapFlags::ANY);
+}

@@ -1,0 +1,102 @@
+//! The state of a splice as it stands in the map: `struct packet_splice` of bpf/packet.h, read and written as bytes.
+
+use super::skeleton::types::{flow, packet_leg, packet_splice, packet_way};
+use std::mem::{offset_of, size_of};
+use std::net::{IpAddr, SocketAddr};
+
+/// Who has the packets of a splice (`enum packet_state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Nobody, or the local sockets.
+    Process,
+    /// The peers.
+    Kernel,
+    /// Both connections have ended.
+    Ended,
+    /// A peer has reset its connection.
+    Reset,
+}
+
+/// What the process wants to know of a splice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) holder: Holder,
+    /// Bytes that each receiver has acknowledged while spliced.
+    pub(crate) bytes: [u64; 2],
+}
+
+/// A connection as the maps know it: our address and the peer's.
+pub(super) type Addresses = (SocketAddr, SocketAddr);
+
+/// The key of a connection in the map of flows.
+pub(super) fn key((own, peer): Addresses) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<flow>()];
+    put(&mut bytes, offset_of!(flow, own), &octets(own.ip()));
+    put(&mut bytes, offset_of!(flow, peer), &octets(peer.ip()));
+    put(&mut bytes, offset_of!(flow, own_port), &own.port().to_be_bytes());
+    put(&mut bytes, offset_of!(flow, peer_port), &peer.port().to_be_bytes());
+    bytes
+}
+
+/// A new splice of two connections, which belong to the local sockets.
+pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<packet_splice>()];
+    put(&mut bytes, offset_of!(packet_splice, state), &1_u32.to_ne_bytes());
+    for (side, addresses) in legs.into_iter().enumerate() {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        put(&mut bytes, leg + offset_of!(packet_leg, flow), &key(addresses));
+        let is_ipv6 = addresses.1.ip().to_canonical().is_ipv6();
+        bytes[leg + offset_of!(packet_leg, is_ipv6)] = u8::from(is_ipv6);
+    }
+    bytes
+}
+
+/// Bytes of a splice.
+pub(super) const BYTES: usize = size_of::<packet_splice>();
+
+/// The keys of both connections of a splice.
+pub(super) fn keys(splice: &[u8]) -> [&[u8]; 2] {
+    [0, 1].map(|side| {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        let start = leg + offset_of!(packet_leg, flow);
+        splice.get(start..start + size_of::<flow>()).unwrap_or_default()
+    })
+}
+
+/// Reads a splice.
+pub(super) fn read(splice: &[u8]) -> State {
+    let way = |side: usize| {
+        let way = offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
+        u64_at(splice, way + offset_of!(packet_way, bytes))
+    };
+    State {
+        holder: match u32_at(splice, offset_of!(packet_splice, state)) {
+            2 => Holder::Kernel,
+            3 => Holder::Ended,
+            4 => Holder::Reset,
+            _ => Holder::Process,
+        },
+        bytes: [way(0), way(1)],
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
