@@ -17,7 +17,7 @@ char _license[] SEC("license") = "GPL";
 // net/tcp_states.h
 #define ESTABLISHED 1
 
-// What a packet is marked with between leaving this program and coming in again. Nobody else sees it. Set when it is loaded.
+// What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
 
 // Bytes of options that stand in each segment of a connection with timestamps.
@@ -39,6 +39,7 @@ struct tcp_sock {
 	__u32 rcv_wnd;
 	__u32 rcv_wup;
 	__u32 snd_una;
+	__u32 snd_nxt;
 	__u32 write_seq;
 	__u32 tsoffset;
 	__u32 mss_cache;
@@ -81,6 +82,7 @@ struct request {
 // What is known of a local socket.
 struct local {
 	__u32 rcv_nxt;
+	__u32 snd_una;
 	__u32 write_seq;
 	__u32 window_end; /* behind the last byte that its peer may send */
 	__u32 tsval;      /* what it would send now */
@@ -89,7 +91,8 @@ struct local {
 	__u32 advertised_bytes; /* what it takes */
 	__u8 is_there;
 	__u8 is_established;
-	__u8 is_at_rest;
+	__u8 is_empty;   /* nothing is to be received or sent */
+	__u8 is_at_rest; /* and everything that was sent is acknowledged */
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
@@ -128,8 +131,10 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		local->is_established = 1;
 		local->rcv_nxt = tcp->rcv_nxt;
 		local->write_seq = tcp->write_seq;
-		local->is_at_rest = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_una == tcp->write_seq &&
-				    !tcp->out_of_order_queue.rb_node;
+		local->snd_una = tcp->snd_una;
+		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
+				  !tcp->out_of_order_queue.rb_node;
+		local->is_at_rest = local->is_empty && tcp->snd_una == tcp->write_seq;
 		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
 		local->has_timestamps = BPF_CORE_READ_BITFIELD(tcp, rx_opt.tstamp_ok);
 		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
@@ -151,7 +156,7 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 {
 	if (!a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
-	if (!a->is_at_rest || !b->is_at_rest)
+	if (!a->is_empty || !b->is_empty)
 		return PACKET_BUSY;
 	if (a->has_timestamps != b->has_timestamps)
 		return PACKET_TIMESTAMPS;
@@ -176,14 +181,17 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	__builtin_memset(way, 0, sizeof(*way));
 	way->bytes = bytes;
 	way->packets = packets;
-	way->end = way->acked = start;
+	way->start = way->end = start;
+	// What the local socket has sent may be on its way yet.
+	way->acked = start - (to->write_seq - to->snd_una);
 	way->delta = to->write_seq + receiver->send_offset - start;
 	way->ts_delta = to->tsval + receiver->ts_offset - from->ts_recent;
 	way->window_end = from->window_end + sender->receive_offset;
-	way->window_max = way->window_end - start;
+	way->window_max = way->window_end - way->acked;
 	receiver->last_tsval = to->tsval + receiver->ts_offset;
 	receiver->has_tsval = to->has_timestamps;
-	receiver->local_end = receiver->local_acked = to->write_seq + receiver->send_offset;
+	receiver->local_end = to->write_seq + receiver->send_offset;
+	receiver->local_acked = to->snd_una + receiver->send_offset;
 	receiver->may_end = 0;
 	receiver->own_shift = to->own_shift;
 	receiver->peer_shift = to->peer_shift;
@@ -214,8 +222,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
-	leg->receive_offset = way->acked - local->rcv_nxt;
-	leg->send_offset = back->acked + back->delta - local->write_seq;
+	leg->receive_offset = reached(way) - local->rcv_nxt;
+	leg->send_offset = reached(back) + back->delta - local->write_seq;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
@@ -279,7 +287,8 @@ static __always_inline void tell(__u32 direction)
 	bpf_ringbuf_output(&packet_events, &direction, sizeof(direction), 0);
 }
 
-// Gives the local socket an acknowledgement for what it has sent, and nothing else.
+// Gives the local socket an acknowledgement for what it has sent, and nothing else: whatever the packet carries ends where the
+// socket expects more, so that it is old.
 static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, const struct packet_leg *leg,
 					 const struct plan *plan)
 {
@@ -288,13 +297,18 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 		.tsecr = -leg->ts_offset,
 		.window = packet->window,
 	};
+	__u8 sack_blocks = packet->sack_blocks;
 	struct local local;
 
 	look_at(skb, leg, &local);
 	if (!local.is_established)
 		return 1;
-	rewriting.seq = local.rcv_nxt - packet->seq;
+	rewriting.seq = local.rcv_nxt - packet->payload_bytes - packet->seq;
+	// Of no use here: they are translated for the other peer.
+	packet->sack_blocks = 0;
 	rewrite_tcp(packet, &rewriting);
+	packet->sack_blocks = sack_blocks;
+	packet->headers->new[13] &= ~FLAG_FIN;
 	if (!write_tcp(skb, packet))
 		return 0;
 	skb->mark = own_mark;
@@ -302,6 +316,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	skb->mark = 0;
 	// The one that goes on begins where the copy ended.
 	__builtin_memcpy(packet->headers->old, packet->headers->new, sizeof(packet->headers->old));
+	packet->headers->new[13] = packet->flags;
 	return 1;
 }
 
@@ -371,6 +386,9 @@ int arriving(struct __sk_buff *skb)
 	rewrite_tcp(&packet, &plan.rewriting);
 	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, &plan.flow))
 		return TC_ACT_SHOT;
+	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
+	// sign: between namespaces of one host a packet keeps the one that sent it.)
+	skb->mark = own_mark;
 	return bpf_redirect_neigh(plan.ifindex, 0, 0, 0);
 }
 
@@ -383,8 +401,11 @@ int leaving(struct __sk_buff *skb)
 	struct flow flow;
 	__u32 direction;
 
-	// What is forwarded belongs to no socket.
-	if (!skb->sk || skb->vlan_present || !read_packet(skb, &packet))
+	if (skb->mark == own_mark) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
+	if (skb->vlan_present || !read_packet(skb, &packet))
 		return TC_ACT_UNSPEC;
 	__builtin_memcpy(flow.own, packet.flow.peer, sizeof(flow.own));
 	__builtin_memcpy(flow.peer, packet.flow.own, sizeof(flow.peer));

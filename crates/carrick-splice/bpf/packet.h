@@ -38,7 +38,7 @@ enum packet_answer {
 	PACKET_DONE = 0,
 	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
 	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
-	PACKET_BUSY = 3,           /* a local socket has something to receive, to send or to be acknowledged */
+	PACKET_BUSY = 3,           /* a local socket has something to receive or to send; to disarm, also to be acknowledged */
 	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
 	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
 	PACKET_SACK = 6,           /* likewise, selective acknowledgements */
@@ -74,12 +74,12 @@ struct packet_way {
 	__u32 delta;        /* the receiver's numbers are so much larger */
 	__u32 ts_delta;     /* likewise, timestamps */
 	__u32 end;          /* behind the last byte that was forwarded, or sent by the local socket */
+	__u32 start;        /* from here on the kernel forwards */
 	__u32 acked;        /* what the receiver has acknowledged */
 	__u32 window_end;   /* as far as the sender may send */
 	__u32 window_max;   /* the largest window that the receiver has offered, in bytes */
 	__u32 end_of_stream; /* behind the FIN, if has_end */
-	__u8 has_end;
-	__u8 reserved[3];
+	__u32 has_end;
 };
 
 struct packet_splice {

@@ -48,6 +48,12 @@ static __always_inline int has_ended(const struct packet_way *way)
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
 }
 
+/* As far as the receiver has what the kernel forwarded. */
+static __always_inline __u32 reached(const struct packet_way *way)
+{
+	return is_before(way->acked, way->start) ? way->start : way->acked;
+}
+
 /* Takes note of what was sent along a way: `end` is the number behind it. */
 static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
 {
@@ -111,8 +117,10 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
 	if (is_after(acked, back->acked)) {
-		back->bytes += acked - back->acked - (back->has_end && acked == back->end_of_stream);
+		__u32 before = reached(back);
+
 		back->acked = acked;
+		back->bytes += reached(back) - before - (back->has_end && acked == back->end_of_stream);
 	}
 	if (is_after(acked + window, back->window_end))
 		back->window_end = acked + window;
@@ -126,8 +134,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		other->has_tsval = 1;
 	}
 	/* What the local socket has sent must be acknowledged to it, or it sends it again. */
-	if (!packet->payload_bytes && !(packet->flags & FLAG_FIN) && leg->local_acked != leg->local_end &&
-	    is_after(packet->ack, leg->local_acked)) {
+	if (leg->local_acked != leg->local_end && is_after(packet->ack, leg->local_acked)) {
 		leg->local_acked = is_after(packet->ack, leg->local_end) ? leg->local_end : packet->ack;
 		plan->local_ack = leg->local_acked - leg->send_offset;
 		plan->is_copied = 1;
@@ -175,7 +182,7 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 					  __u32 ifindex, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
-	struct packet_way *back = &splice->ways[~side & 1];
+	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
 	int is_spliced = splice->state == PACKET_SPLICED;
 	__u32 end, tsval;
 
@@ -190,6 +197,12 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	/* The local sockets are closed by and by, or their process has died: the connections do not end with that. */
 	if (splice->state >= PACKET_ENDED ||
 	    (is_spliced && (packet->flags & FLAG_RST || (packet->flags & FLAG_FIN && !leg->may_end)))) {
+		plan->fate = FATE_DROP;
+		return;
+	}
+	/* It has nothing to say about what passes it by. */
+	if (is_spliced && !sequence_length(packet) &&
+	    (packet->sack_blocks || is_before(packet->ack + leg->receive_offset, way->acked))) {
 		plan->fate = FATE_DROP;
 		return;
 	}

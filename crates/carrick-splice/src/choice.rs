@@ -32,23 +32,27 @@ pub enum Choice {
     /// [`Engine::Socket`](crate::Engine::Socket), where it is loaded and the kernel takes the connections; otherwise, and for
     /// transfers with a local copy, as `Auto`.
     Socket,
+    /// [`Engine::Packet`](crate::Engine::Packet) for exchanges, where it is loaded and the connections are alike; otherwise, and
+    /// for transfers, as `Auto`.
+    Packet,
 }
 
 /// A word that names no engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no engine `{0}`: auto, copy, pipe, socket")]
+#[error("there is no engine `{0}`: auto, copy, pipe, socket, packet")]
 pub struct UnknownEngine(String);
 
 impl FromStr for Choice {
     type Err = UnknownEngine;
 
-    /// The choice of this name, as in carrick's configuration: `auto`, `copy`, `pipe`, `socket`.
+    /// The choice of this name, as in carrick's configuration: `auto`, `copy`, `pipe`, `socket`, `packet`.
     fn from_str(word: &str) -> Result<Choice, UnknownEngine> {
         match word {
             "auto" => Ok(Choice::Auto),
             "copy" => Ok(Choice::Copy),
             "pipe" => Ok(Choice::Pipe),
             "socket" => Ok(Choice::Socket),
+            "packet" => Ok(Choice::Packet),
             _ => Err(UnknownEngine(word.to_owned())),
         }
     }
@@ -85,11 +89,19 @@ pub enum Reason {
     SocketFull,
     /// The kernel did not take a connection, mostly because it is half closed already.
     SocketRefused,
+    /// The packet engine was asked for and is not loaded.
+    PacketUnavailable,
+    /// As many splices of packets as can be are in the kernel.
+    PacketFull,
+    /// The two connections differ in what the packet engine cannot translate.
+    PacketUnlike,
+    /// The kernel did not take the packets.
+    PacketRefused,
 }
 
 impl Reason {
     /// All reasons, in the order of their declaration.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Forced,
         Reason::SmallBody,
         Reason::LargeBody,
@@ -104,6 +116,10 @@ impl Reason {
         Reason::SocketLocalCopy,
         Reason::SocketFull,
         Reason::SocketRefused,
+        Reason::PacketUnavailable,
+        Reason::PacketFull,
+        Reason::PacketUnlike,
+        Reason::PacketRefused,
     ];
 
     /// A short name for metrics: lower case, words joined by `_`.
@@ -124,6 +140,10 @@ impl Reason {
             Reason::SocketLocalCopy => "socket_local_copy",
             Reason::SocketFull => "socket_full",
             Reason::SocketRefused => "socket_refused",
+            Reason::PacketUnavailable => "packet_unavailable",
+            Reason::PacketFull => "packet_full",
+            Reason::PacketUnlike => "packet_unlike",
+            Reason::PacketRefused => "packet_refused",
         }
     }
 }
@@ -148,12 +168,14 @@ impl Chooser {
             // What the kernel leaves to the process is copied: splice(2) does nothing with a socket in a SOCKMAP.
             (Choice::Copy | Choice::Socket, _) => (Engine::Copy, false, Reason::Forced),
             (Choice::Pipe, _) => (Engine::Pipe, false, Reason::Forced),
-            (Choice::Auto, _) if copy_to_process => (Engine::Copy, false, Reason::LocalCopy),
-            (Choice::Auto, Some(length)) if length < LARGE_BODY_BYTES => {
+            (Choice::Auto | Choice::Packet, _) if copy_to_process => {
+                (Engine::Copy, false, Reason::LocalCopy)
+            }
+            (Choice::Auto | Choice::Packet, Some(length)) if length < LARGE_BODY_BYTES => {
                 (Engine::Copy, false, Reason::SmallBody)
             }
-            (Choice::Auto, Some(_)) => (Engine::Pipe, true, Reason::LargeBody),
-            (Choice::Auto, None) => (Engine::Copy, true, Reason::UnknownLength),
+            (Choice::Auto | Choice::Packet, Some(_)) => (Engine::Pipe, true, Reason::LargeBody),
+            (Choice::Auto | Choice::Packet, None) => (Engine::Copy, true, Reason::UnknownLength),
         };
         (
             Chooser {

@@ -45,6 +45,8 @@ pub struct Counters {
     pub pipe_splices: Counter,
     /// Directions that moved at least one byte with the socket engine.
     pub socket_splices: Counter,
+    /// Directions that moved at least one byte with the packet engine.
+    pub packet_splices: Counter,
     /// Bytes written by the copy engine.
     pub copy_bytes: Counter,
     /// Bytes written by the pipe engine.
@@ -52,6 +54,8 @@ pub struct Counters {
     /// Bytes handed on by the socket engine, as far as they were counted: a splice counts when the process looks at it and
     /// at its end.
     pub socket_bytes: Counter,
+    /// Bytes that were acknowledged while the packet engine forwarded them, as far as they were counted.
+    pub packet_bytes: Counter,
     /// Bytes that the socket engine left to the process because the receiver had no room for them.
     pub socket_passed_bytes: Counter,
     /// Splices in the kernel that could not be taken back in time, so that their connections were broken.

@@ -2,6 +2,7 @@
 
 mod chatter;
 mod joining;
+mod packets;
 mod sleeping;
 
 use crate::flow::{Ends, Flow, Step};
@@ -10,6 +11,7 @@ use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
 use chatter::Chatter;
+use packets::Packets;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -96,6 +98,7 @@ pub struct Exchange<'a> {
     /// With `Auto`: whether the kernel is to have them.
     chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
+    packets: Packets,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
     is_over: bool,
@@ -108,12 +111,16 @@ impl<'a> Exchange<'a> {
     pub(crate) fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
         let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
-        let choice = if order.choice == Choice::Socket && !wants_kernel {
-            splicer.counters().reason(Reason::SocketUnavailable).add(1);
-            Choice::Auto
-        } else {
-            order.choice
+        let wants_packets = order.choice == Choice::Packet && splicer.packet_engine().is_some();
+        let instead = match order.choice {
+            Choice::Socket if !wants_kernel => Some(Reason::SocketUnavailable),
+            Choice::Packet if !wants_packets => Some(Reason::PacketUnavailable),
+            _ => None,
         };
+        let choice = instead.map_or(order.choice, |reason| {
+            splicer.counters().reason(reason).add(1);
+            Choice::Auto
+        });
         let chatter = (order.choice == Choice::Auto && splicer.socket_engine().is_some())
             .then(Chatter::default);
         let flow = || {
@@ -135,6 +142,11 @@ impl<'a> Exchange<'a> {
             wants_kernel,
             chatter,
             kernel: None,
+            packets: if wants_packets {
+                Packets::Wanted
+            } else {
+                Packets::No
+            },
             failed: None,
             is_over: false,
             watch: Watch::default(),
@@ -175,6 +187,9 @@ impl<'a> Exchange<'a> {
             if let Some(kernel) = self.kernel.as_mut() {
                 kernel.listen(cx);
             }
+            if let Poll::Ready(end) = self.poll_packets(cx) {
+                return Poll::Ready(end);
+            }
             let a_to_b = self.poll_flow(cx, true);
             let b_to_a = self.poll_flow(cx, false);
             if let Some(end) = self.end() {
@@ -187,6 +202,9 @@ impl<'a> Exchange<'a> {
                 return Poll::Pending;
             }
             if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
+                continue;
+            }
+            if self.arm(cx, &a_to_b, &b_to_a) {
                 continue;
             }
             if self.poll_errors(cx, &a_to_b, &b_to_a) {
@@ -238,6 +256,7 @@ impl<'a> Exchange<'a> {
             &mut Sink::none(),
         );
         let step = self.after_flow(cx, a_to_b, step);
+        let step = self.pass_end_beside(a_to_b, step);
         self.judge(a_to_b, step)
     }
 
@@ -378,6 +397,7 @@ impl<'a> Exchange<'a> {
         // If tokio does not have them back, they are lost.
         self.wake_up();
         self.leave_kernel();
+        self.disarm();
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
         (a_to_b, b_to_a, self.into_connections())
@@ -405,6 +425,7 @@ impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         self.stop_sleeping();
         self.count_kernel();
+        self.packets = Packets::No;
         self.a_to_b.release(&self.splicer);
         self.b_to_a.release(&self.splicer);
     }

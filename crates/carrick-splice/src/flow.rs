@@ -72,6 +72,7 @@ pub(crate) struct Flow {
     written_bytes: u64,
     /// Bytes that the kernel has handed on by itself: neither taken nor written here.
     forwarded_bytes: u64,
+    forwarded_by: Engine,
     prefix_sent_bytes: usize,
     at_end_of_stream: bool,
     pass_end: bool,
@@ -112,6 +113,7 @@ impl Flow {
             taken_bytes: 0,
             written_bytes: 0,
             forwarded_bytes: 0,
+            forwarded_by: Engine::Socket,
             prefix_sent_bytes: 0,
             at_end_of_stream: false,
             pass_end: false,
@@ -194,10 +196,15 @@ impl Flow {
         self.written_bytes() + self.prefix_sent_bytes as u64
     }
 
-    /// The engine in use, or used last; `Socket` if the kernel has handed on most of the bytes.
+    /// Which engine of the kernel's hands on.
+    pub(crate) fn set_forwarded_by(&mut self, engine: Engine) {
+        self.forwarded_by = engine;
+    }
+
+    /// The engine in use, or used last; the kernel's if the kernel has handed on most of the bytes.
     pub(crate) fn engine(&self) -> Engine {
         if self.forwarded_bytes > self.written_bytes {
-            return Engine::Socket;
+            return self.forwarded_by;
         }
         self.engine
     }

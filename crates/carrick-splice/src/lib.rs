@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | [`Engine::Copy`] | through the process | small transfers; anything that must be looked at |
 //! | [`Engine::Pipe`] | socket, pipe, socket by `splice(2)`; `tee(2)` for the local copy | bulk |
-//! | [`Engine::Socket`] | in the kernel, by BPF `sk_skb`; exchanges only | tunnels and chatter |
+//! | [`Engine::Socket`] | in the kernel, by BPF `sk_skb` | tunnels and chatter |
+//! | [`Engine::Packet`] | in the kernel, packet by packet, by tc BPF; exchanges only | tunnels between like connections |
 //!
 //! Bytes are held only while they are in flight, in a buffer or pipe from the splicer's pools: an idle tunnel costs its
 //! state, a few hundred bytes, and its two sockets. A receiver that does not read holds its sender back, as TCP does.
@@ -86,8 +87,8 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
-pub use pool::{PoolLimits, Splicer};
 pub use packet::PacketService;
+pub use pool::{PoolLimits, Splicer};
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService, Unavailable};
 pub use transfer::{End, Order, RateMin, Transfer};
@@ -101,4 +102,6 @@ pub enum Engine {
     Pipe,
     /// In the kernel, from socket to socket, without waking the process.
     Socket,
+    /// In the kernel, from interface to interface, without touching the sockets.
+    Packet,
 }

@@ -3,7 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod splice;
-mod state;
+pub(crate) mod state;
 
 skeleton!("packet.skel.rs");
 

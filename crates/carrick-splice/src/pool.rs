@@ -1,8 +1,11 @@
 //! The pools of pipes and copy buffers of one thread, and the handle that makes transfers and exchanges.
 
+use crate::packet::PacketEngine;
 use crate::pipe::Pipe;
 use crate::socket::SocketEngine;
-use crate::{Counters, Exchange, ExchangeOrder, Leg, Order, SocketService, Transfer};
+use crate::{
+    Counters, Exchange, ExchangeOrder, Leg, Order, PacketService, SocketService, Transfer,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,6 +56,7 @@ struct Pools {
     limits: PoolLimits,
     counters: Arc<Counters>,
     socket: SocketService,
+    packet: PacketService,
     pipes: RefCell<Vec<Pipe>>,
     pipes_open: Cell<usize>,
     refusals_left: Cell<u32>,
@@ -73,6 +77,17 @@ impl Splicer {
         counters: Arc<Counters>,
         socket: SocketService,
     ) -> Splicer {
+        Splicer::with_engines(limits, counters, socket, PacketService::default())
+    }
+
+    /// A splicer that can also use the kernel's engines, once they are loaded.
+    #[must_use]
+    pub fn with_engines(
+        limits: PoolLimits,
+        counters: Arc<Counters>,
+        socket: SocketService,
+        packet: PacketService,
+    ) -> Splicer {
         Splicer(Rc::new(Pools {
             limits: PoolLimits {
                 copy_buffer_bytes: limits.copy_buffer_bytes.max(1),
@@ -80,6 +95,7 @@ impl Splicer {
             },
             counters,
             socket,
+            packet,
             pipes: RefCell::default(),
             pipes_open: Cell::new(0),
             refusals_left: Cell::new(0),
@@ -125,6 +141,11 @@ impl Splicer {
     /// The socket engine, if it is loaded.
     pub(crate) fn socket_engine(&self) -> Option<&Arc<SocketEngine>> {
         self.0.socket.engine()
+    }
+
+    /// The packet engine, if it is loaded.
+    pub(crate) fn packet_engine(&self) -> Option<&Arc<PacketEngine>> {
+        self.0.packet.engine()
     }
 
     /// An empty pipe, if one can be had.

@@ -89,7 +89,7 @@ impl Flow {
             Engine::Copy => counters.copy_bytes.add(bytes as u64),
             Engine::Pipe => counters.pipe_bytes.add(bytes as u64),
             // The kernel's bytes are counted by the exchange.
-            Engine::Socket => {}
+            Engine::Socket | Engine::Packet => {}
         }
         if emptied {
             self.release(ends.splicer);

@@ -24,7 +24,7 @@ impl Flow {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
             let taken = match self.chooser.engine(self.remaining_bytes) {
                 Engine::Pipe => self.take_into_pipe(ends, sink, woken),
-                Engine::Copy | Engine::Socket => self.take_into_buffer(ends, sink),
+                Engine::Copy | Engine::Socket | Engine::Packet => self.take_into_buffer(ends, sink),
             };
             match taken {
                 Ok(()) => return Poll::Ready(Ok(())),

@@ -76,7 +76,10 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
 }
 
 /// Runs a tc program on a packet, and gives what it returns.
-#[expect(unsafe_code, reason = "libbpf-rs has it only for programs that cannot be shared between threads")]
+#[expect(
+    unsafe_code,
+    reason = "libbpf-rs has it only for programs that cannot be shared between threads"
+)]
 pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
     let mut options = libbpf_rs::libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as u64,
@@ -86,9 +89,8 @@ pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
         ..Default::default()
     };
     // SAFETY: the options are those of this version of libbpf, and point to memory that outlives the call.
-    let outcome = unsafe {
-        libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options)
-    };
+    let outcome =
+        unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     if outcome < 0 {
         return Err(io::Error::from_raw_os_error(-outcome));
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -76,10 +76,13 @@ impl PacketSplice {
 
     /// Who has the packets, and how many bytes went.
     pub(crate) fn state(&self) -> State {
-        read(&self.engine, self.place)
-            .map_or(State { holder: Holder::Reset, bytes: [0; 2] }, |splice| {
-                state::read(&splice)
-            })
+        read(&self.engine, self.place).map_or(
+            State {
+                holder: Holder::Reset,
+                bytes: [0; 2],
+            },
+            |splice| state::read(&splice),
+        )
     }
 
     /// Sees to `cx` being woken when the splice ends. False if there is nobody to do that.
@@ -89,15 +92,6 @@ impl PacketSplice {
             self.tenant().remember(cx);
         }
         is_heard
-    }
-
-    /// Whether something has happened of which the kernel told.
-    pub(crate) fn poll_told(&self) -> Poll<()> {
-        if self.tenant().is_woken.swap(false, SeqCst) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
     }
 
     /// The local socket of this side is about to send its end of stream.

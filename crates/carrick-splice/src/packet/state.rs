@@ -33,18 +33,34 @@ pub(super) fn key((own, peer): Addresses) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<flow>()];
     put(&mut bytes, offset_of!(flow, own), &octets(own.ip()));
     put(&mut bytes, offset_of!(flow, peer), &octets(peer.ip()));
-    put(&mut bytes, offset_of!(flow, own_port), &own.port().to_be_bytes());
-    put(&mut bytes, offset_of!(flow, peer_port), &peer.port().to_be_bytes());
+    put(
+        &mut bytes,
+        offset_of!(flow, own_port),
+        &own.port().to_be_bytes(),
+    );
+    put(
+        &mut bytes,
+        offset_of!(flow, peer_port),
+        &peer.port().to_be_bytes(),
+    );
     bytes
 }
 
 /// A new splice of two connections, which belong to the local sockets.
 pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<packet_splice>()];
-    put(&mut bytes, offset_of!(packet_splice, state), &1_u32.to_ne_bytes());
+    put(
+        &mut bytes,
+        offset_of!(packet_splice, state),
+        &1_u32.to_ne_bytes(),
+    );
     for (side, addresses) in legs.into_iter().enumerate() {
         let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
-        put(&mut bytes, leg + offset_of!(packet_leg, flow), &key(addresses));
+        put(
+            &mut bytes,
+            leg + offset_of!(packet_leg, flow),
+            &key(addresses),
+        );
         let is_ipv6 = addresses.1.ip().to_canonical().is_ipv6();
         bytes[leg + offset_of!(packet_leg, is_ipv6)] = u8::from(is_ipv6);
     }
@@ -59,7 +75,9 @@ pub(super) fn keys(splice: &[u8]) -> [&[u8]; 2] {
     [0, 1].map(|side| {
         let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
         let start = leg + offset_of!(packet_leg, flow);
-        splice.get(start..start + size_of::<flow>()).unwrap_or_default()
+        splice
+            .get(start..start + size_of::<flow>())
+            .unwrap_or_default()
     })
 }
 

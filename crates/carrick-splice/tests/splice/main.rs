@@ -13,6 +13,7 @@ mod exchanges;
 mod faults;
 mod live;
 mod local_copies;
+mod packet;
 mod pools;
 mod relay;
 mod socket;

@@ -1,0 +1,261 @@
+//! How an exchange gives its packets into the kernel's hands (packet engine), and takes them back.
+
+use super::{Exchange, ExchangeEnd};
+use crate::flow::Step;
+use crate::packet::command::Answer;
+use crate::packet::splice::PacketSplice;
+use crate::packet::state::Holder;
+use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
+use std::future::Future;
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The packets go to the kernel when both connections are at rest. No event tells when what was sent is acknowledged: when
+/// to look again, at first and at last. It is begun anew when bytes have moved.
+const LOOK_FIRST: Duration = Duration::from_millis(1);
+const LOOK_LAST: Duration = Duration::from_millis(256);
+
+/// What an exchange knows of its packets.
+#[derive(Default)]
+pub(super) enum Packets {
+    /// They are not wanted in the kernel, or not any more.
+    #[default]
+    No,
+    /// They are.
+    Wanted,
+    /// The kernel knows the connections.
+    Placed(Box<Placed>),
+}
+
+pub(super) struct Placed {
+    splice: PacketSplice,
+    /// When to look whether both connections are at rest, and how long to wait the next time; `None`: when bytes have moved.
+    look: Option<(Pin<Box<Sleep>>, Duration)>,
+    /// What had moved at the last look.
+    moved_bytes: u64,
+}
+
+impl Exchange<'_> {
+    fn is_armed(&self) -> bool {
+        matches!(&self.packets, Packets::Placed(placed) if placed.splice.is_armed())
+    }
+
+    /// Takes note of what the kernel has done with the packets. Ready if all is over.
+    pub(super) fn poll_packets(&mut self, cx: &Context<'_>) -> Poll<ExchangeEnd> {
+        let Packets::Placed(placed) = &mut self.packets else {
+            return Poll::Pending;
+        };
+        if !placed.splice.is_armed() {
+            return Poll::Pending;
+        }
+        placed.splice.listen(cx);
+        let state = placed.splice.state();
+        self.note_forwarded(state.bytes);
+        match state.holder {
+            Holder::Process | Holder::Kernel => Poll::Pending,
+            Holder::Ended => {
+                self.close_silently();
+                Poll::Ready(ExchangeEnd::Closed)
+            }
+            Holder::Reset => {
+                self.close_silently();
+                self.splicer.counters().faults_from.add(1);
+                Poll::Ready(ExchangeEnd::Fault {
+                    a_to_b: true,
+                    fault: Fault {
+                        side: Side::From,
+                        call: "poll",
+                        source: ErrorKind::ConnectionReset.into(),
+                    },
+                })
+            }
+        }
+    }
+
+    fn note_forwarded(&mut self, bytes: [u64; 2]) {
+        let counters = self.splicer.counters();
+        for (flow, bytes) in [&mut self.a_to_b, &mut self.b_to_a].into_iter().zip(bytes) {
+            let before = flow.forwarded_bytes();
+            if bytes > before {
+                if before == 0 {
+                    counters.packet_splices.add(1);
+                }
+                counters.packet_bytes.add(bytes - before);
+                flow.set_forwarded_bytes(bytes);
+            }
+        }
+    }
+
+    /// The peers have said all to each other: the local sockets go without a word.
+    fn close_silently(&self) {
+        for socket in self.legs.iter().flatten() {
+            // Fails only if it is closed already.
+            let _ = tcp::reset_on_close(socket);
+        }
+    }
+
+    /// Gives the packets to the kernel if both directions wait for their senders. True if there is something to be polled for.
+    pub(super) fn arm(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
+        let waits = |step: &Step| matches!(step, Step::Blocked(Side::From));
+        let Some([a, b]) = self.ends(true) else {
+            return false;
+        };
+        if self.failed.is_some() || self.is_armed() {
+            return false;
+        }
+        if let Packets::Wanted = self.packets {
+            self.place([&a, &b]);
+        }
+        let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
+        let is_quiet = waits(a_to_b)
+            && waits(b_to_a)
+            && !self.a_to_b.holds_bytes()
+            && !self.b_to_a.holds_bytes();
+        let Packets::Placed(placed) = &mut self.packets else {
+            return false;
+        };
+        if !is_quiet || !placed.is_time(cx, moved_bytes) {
+            return false;
+        }
+        match placed.splice.arm() {
+            Ok(Answer::Done) => {
+                for flow in [&mut self.a_to_b, &mut self.b_to_a] {
+                    flow.set_forwarded_by(Engine::Packet);
+                    // The end of a stream needs leave.
+                    flow.set_pass_end(false);
+                    // What came in between is for the process.
+                    flow.look_anyway();
+                }
+                true
+            }
+            Ok(Answer::Busy | Answer::Unseen) => placed.look_later(cx),
+            Ok(answer) => {
+                self.packets = Packets::No;
+                self.splicer.counters().reason(reason(answer)).add(1);
+                false
+            }
+            Err(_) => {
+                self.packets = Packets::No;
+                self.splicer.counters().reason(Reason::PacketRefused).add(1);
+                false
+            }
+        }
+    }
+
+    /// Tells the kernel of the connections.
+    fn place(&mut self, sockets: [&tokio::net::TcpStream; 2]) {
+        let Some(engine) = self.splicer.packet_engine() else {
+            self.packets = Packets::No;
+            return;
+        };
+        self.packets = match PacketSplice::new(engine, sockets) {
+            Ok(Some(splice)) => Packets::Placed(Box::new(Placed {
+                splice,
+                look: None,
+                moved_bytes: 0,
+            })),
+            Ok(None) => {
+                self.splicer.counters().reason(Reason::PacketFull).add(1);
+                Packets::No
+            }
+            Err(_) => {
+                self.splicer.counters().reason(Reason::PacketRefused).add(1);
+                Packets::No
+            }
+        };
+    }
+
+    /// While the kernel has the packets, the process passes on an end of stream that had come to a local socket before.
+    pub(super) fn pass_end_beside(&mut self, a_to_b: bool, step: Step) -> Step {
+        let Packets::Placed(placed) = &self.packets else {
+            return step;
+        };
+        if !placed.splice.is_armed() || !matches!(step, Step::Ended(Ended::EndOfStream)) {
+            return step;
+        }
+        let Some([_, to]) = self.ends(a_to_b) else {
+            return step;
+        };
+        let passed = placed
+            .splice
+            .let_end(u32::from(a_to_b))
+            .and_then(|()| sys::shutdown_write(&to));
+        match passed {
+            Ok(()) => step,
+            Err(source) if source.kind() == ErrorKind::NotConnected => step,
+            Err(source) => Step::Fault(Fault {
+                side: Side::To,
+                call: "shutdown",
+                source,
+            }),
+        }
+    }
+
+    /// Takes the packets back: the connections go on where their peers are.
+    pub(super) fn disarm(&mut self) {
+        let Packets::Placed(placed) = &mut self.packets else {
+            return;
+        };
+        if !placed.splice.is_armed() {
+            return;
+        }
+        let answer = placed.splice.disarm();
+        let bytes = placed.splice.state().bytes;
+        self.note_forwarded(bytes);
+        match answer {
+            Ok(Answer::Done) => {
+                for flow in [&mut self.a_to_b, &mut self.b_to_a] {
+                    flow.set_pass_end(true);
+                    flow.look_anyway();
+                }
+            }
+            // They have ended, or their local sockets do not come to rest: nobody can go on with them.
+            _ => self.close_silently(),
+        }
+    }
+}
+
+impl Placed {
+    /// Whether to look now.
+    fn is_time(&mut self, cx: &mut Context<'_>, moved_bytes: u64) -> bool {
+        if moved_bytes != self.moved_bytes {
+            self.moved_bytes = moved_bytes;
+            self.look = None;
+            return true;
+        }
+        match &mut self.look {
+            Some((timer, _)) => timer.as_mut().poll(cx).is_ready(),
+            None => moved_bytes == 0,
+        }
+    }
+
+    /// Looks again in a while, but for that: not before bytes have moved. True if it is polled again at once.
+    fn look_later(&mut self, cx: &mut Context<'_>) -> bool {
+        let next = |wait: Duration| Instant::now() + wait;
+        match &mut self.look {
+            Some((_, wait)) if *wait >= LOOK_LAST => {
+                self.look = None;
+                // What has not moved is not looked at.
+                self.moved_bytes = self.moved_bytes.max(1);
+                return false;
+            }
+            Some((timer, wait)) => {
+                *wait *= 2;
+                timer.as_mut().reset(next(*wait));
+            }
+            None => self.look = Some((Box::pin(sleep_until(next(LOOK_FIRST))), LOOK_FIRST)),
+        }
+        let is_over = |(timer, _): &mut (Pin<Box<Sleep>>, _)| timer.as_mut().poll(cx).is_ready();
+        self.look.as_mut().is_some_and(is_over)
+    }
+}
+
+fn reason(answer: Answer) -> Reason {
+    match answer {
+        Answer::Unlike | Answer::Segments | Answer::Signed => Reason::PacketUnlike,
+        _ => Reason::PacketRefused,
+    }
+}
