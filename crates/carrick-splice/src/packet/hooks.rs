@@ -372,7 +372,8 @@ impl Hooks {
                 keep(hook, &wanted, program, pins, interface)
             }
             _ => {
-                let calls = |call, error| HookError::new(call, on(&interface.name, direction), &error);
+                let calls =
+                    |call, error| HookError::new(call, on(&interface.name, direction), &error);
                 if let Some(pins) = pins
                     && let Some((link, standing)) = pins.link(&wanted)?
                     && standing.interface == interface.index
@@ -460,7 +461,9 @@ impl Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
-            Reason::Unsupported(unsupported) => write!(formatter, "interface {}: {unsupported}", self.interface),
+            Reason::Unsupported(unsupported) => {
+                write!(formatter, "interface {}: {unsupported}", self.interface)
+            }
             Reason::Failed(error) => error.fmt(formatter),
             Reason::NotThere => write!(
                 formatter,

@@ -12,8 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// linux/rtnetlink.h: `RTMGRP_LINK`, `RTMGRP_TC`, addresses, routes and rules of both families, and `RTNLGRP_NEXTHOP`.
-const GROUPS: u32 =
-    1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18 | 1 << 31;
+const GROUPS: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18 | 1 << 31;
 
 /// Longer than any message of these groups.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -105,7 +104,10 @@ impl Changes {
     ///
     /// # Errors
     /// There is no runtime, or it has no room.
-    #[expect(unsafe_code, reason = "tokio cannot see that the descriptor stays the same")]
+    #[expect(
+        unsafe_code,
+        reason = "tokio cannot see that the descriptor stays the same"
+    )]
     pub fn into_async(self) -> io::Result<AsyncChanges> {
         // Without one, tokio panics.
         tokio::runtime::Handle::try_current().map_err(io::Error::other)?;

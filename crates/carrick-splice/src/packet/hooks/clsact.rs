@@ -152,7 +152,9 @@ fn prepare(interface: &super::Interface, direction: Direction) -> Result<(), Hoo
         Some(other) => Err(HookError::wrong(
             "bpf_tc_hook_create",
             on,
-            format!("a qdisc `{other}` is in the place of `clsact`, and has no filters for what goes out"),
+            format!(
+                "a qdisc `{other}` is in the place of `clsact`, and has no filters for what goes out"
+            ),
             format!(
                 "if nobody needs it: tc qdisc del dev {0} ingress; its filters work with clsact, too: tc qdisc add dev {0} clsact",
                 interface.name
@@ -172,7 +174,9 @@ fn prepare(interface: &super::Interface, direction: Direction) -> Result<(), Hoo
             );
             let error = HookError::new("bpf_tc_hook_create", on, &error);
             if is_lacking {
-                error.with_remedy("the kernel lacks the qdisc clsact: CONFIG_NET_SCH_INGRESS, module sch_ingress")
+                error.with_remedy(
+                    "the kernel lacks the qdisc clsact: CONFIG_NET_SCH_INGRESS, module sch_ingress",
+                )
             } else {
                 error
             }
@@ -186,7 +190,8 @@ const NO_PROGRAM: BorrowedFd<'static> = rustix::fs::CWD;
 impl Attached {
     /// Removes it, if it is still ours. That it has gone already is no error. Needs `CAP_NET_ADMIN`.
     pub(super) fn detach(&self, name: &str) -> Result<(), HookError> {
-        let failed = |call, error: io::Error| HookError::new(call, on(name, self.direction), &error);
+        let failed =
+            |call, error: io::Error| HookError::new(call, on(name, self.direction), &error);
         if !self
             .stands()
             .map_err(|error| failed("netlink RTM_GETTFILTER", error))?
@@ -194,10 +199,12 @@ impl Attached {
             return Ok(());
         }
         match quietly(|| self.hook(NO_PROGRAM).detach()) {
-            Err(error) if !is_gone(&error) => Err(failed("bpf_tc_detach", error).with_remedy(format!(
-                "as root: tc filter del dev {name} {} pref {} handle {:#x} bpf",
-                self.direction, self.priority, self.handle
-            ))),
+            Err(error) if !is_gone(&error) => {
+                Err(failed("bpf_tc_detach", error).with_remedy(format!(
+                    "as root: tc filter del dev {name} {} pref {} handle {:#x} bpf",
+                    self.direction, self.priority, self.handle
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -207,9 +214,7 @@ impl Attached {
         Ok(filters::filters(self.interface, self.direction)?
             .iter()
             .any(|filter| {
-                is_ours(filter)
-                    && filter.handle == self.handle
-                    && filter.priority == self.priority
+                is_ours(filter) && filter.handle == self.handle && filter.priority == self.priority
             }))
     }
 
@@ -230,9 +235,8 @@ pub(super) fn detach_all(
     handle: u32,
 ) -> Result<(), HookError> {
     let name = format!("interface {interface}");
-    let listed = filters::filters(interface, direction).map_err(|error| {
-        HookError::new("netlink RTM_GETTFILTER", on(&name, direction), &error)
-    })?;
+    let listed = filters::filters(interface, direction)
+        .map_err(|error| HookError::new("netlink RTM_GETTFILTER", on(&name, direction), &error))?;
     for filter in listed {
         if is_ours(&filter) && filter.handle == handle {
             let attached = Attached {

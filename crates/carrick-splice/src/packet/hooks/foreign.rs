@@ -64,7 +64,11 @@ pub(super) fn look(
             Ok(programs) => programs,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Vec::new(),
             Err(error) => {
-                return Err(HookError::new("BPF_PROG_QUERY", on(name, direction), &error));
+                return Err(HookError::new(
+                    "BPF_PROG_QUERY",
+                    on(name, direction),
+                    &error,
+                ));
             }
         };
         let mut is_before = true;
@@ -81,8 +85,9 @@ pub(super) fn look(
                 });
             }
         }
-        let filters = filters::filters(interface, direction)
-            .map_err(|error| HookError::new("netlink RTM_GETTFILTER", on(name, direction), &error))?;
+        let filters = filters::filters(interface, direction).map_err(|error| {
+            HookError::new("netlink RTM_GETTFILTER", on(name, direction), &error)
+        })?;
         for filter in &filters {
             if own_filter(filter) {
                 is_before = false;

@@ -117,8 +117,12 @@ impl Interfaces {
 impl fmt::Display for Unsupported {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unsupported::Loopback => formatter.write_str("loopback: both ends of its connections are here"),
-            Unsupported::Down => formatter.write_str("it is down (it is taken up when it comes up)"),
+            Unsupported::Loopback => {
+                formatter.write_str("loopback: both ends of its connections are here")
+            }
+            Unsupported::Down => {
+                formatter.write_str("it is down (it is taken up when it comes up)")
+            }
             Unsupported::NoEthernet(hardware) => write!(
                 formatter,
                 "its packets have no Ethernet header ({})",

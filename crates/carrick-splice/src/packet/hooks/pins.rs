@@ -35,7 +35,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let Entry {
             interface,
             direction,
@@ -47,7 +47,7 @@ impl Entry {
         }
     }
 
-    fn parse(name: &str) -> Option<Entry> {
+    pub(super) fn parse(name: &str) -> Option<Entry> {
         let mut words = name.strip_prefix("hook-")?.split('-');
         let interface = words.next()?.parse().ok()?;
         let direction = match words.next()? {
@@ -182,21 +182,20 @@ impl Pins {
         let (new, path) = (self.folder.join(NEW), self.path(entry));
         // Left by a process that was killed here.
         remove(&new)?;
-        tcx::pin(object, &new).map_err(|error| HookError::new("BPF_OBJ_PIN", file(&path), &error))?;
+        tcx::pin(object, &new)
+            .map_err(|error| HookError::new("BPF_OBJ_PIN", file(&path), &error))?;
         fs::rename(&new, &path).map_err(|error| HookError::new("rename(2)", file(&path), &error))
     }
 
     /// Removes a hook and its record.
     pub(super) fn remove(&self, entry: &Entry) -> Result<(), HookError> {
-        let path = self.path(entry);
-        match entry.filter {
-            // Foreign files of the name are refused; the link goes with its last name.
-            None => drop(self.link(entry)?),
-            Some(handle) => {
-                clsact::detach_all(entry.interface, entry.direction, handle)?;
-            }
+        // Foreign files of the name are refused. A link goes at once when its last descriptor is closed, but some time later when
+        // its last name is removed (`bpf_link_put`): so the descriptor outlives the name.
+        let _link = self.link(entry)?;
+        if let Some(handle) = entry.filter {
+            clsact::detach_all(entry.interface, entry.direction, handle)?;
         }
-        remove(&path)
+        remove(&self.path(entry))
     }
 
     fn path(&self, entry: &Entry) -> PathBuf {

@@ -68,7 +68,10 @@ pub(super) fn attach(
 }
 
 /// Puts another program into the place of a link's, between two packets.
-#[expect(unsafe_code, reason = "libbpf-rs has it for programs of its own kind only")]
+#[expect(
+    unsafe_code,
+    reason = "libbpf-rs has it for programs of its own kind only"
+)]
 pub(super) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both descriptors are open; no options are given.
     succeeded(unsafe {
@@ -77,7 +80,10 @@ pub(super) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
 }
 
 /// Gives a link or a program a name on a BPF file system, which keeps it.
-#[expect(unsafe_code, reason = "libbpf-rs has it for objects of its own kind only")]
+#[expect(
+    unsafe_code,
+    reason = "libbpf-rs has it for objects of its own kind only"
+)]
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the descriptor is open; the path ends with a zero byte, and lives for the call.
