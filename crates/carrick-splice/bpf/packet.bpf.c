@@ -253,7 +253,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 
 // Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
 SEC("tc")
-int command(struct __sk_buff *skb)
+int carrick_command(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
 	struct request request;
@@ -339,7 +339,7 @@ static __always_inline int changes(const struct rewriting *rewriting)
 }
 
 SEC("tc")
-int arriving(struct __sk_buff *skb)
+int carrick_arriving(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
 	struct plan plan = {};
@@ -393,7 +393,7 @@ int arriving(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int leaving(struct __sk_buff *skb)
+int carrick_leaving(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
 	struct plan plan = {};

@@ -2,6 +2,9 @@
 //! numbers (IP-level TCP splice, tc BPF). Loading it, and who may use it; [`splice`] is one splice.
 
 pub(crate) mod command;
+#[allow(unused_imports, reason = "changes of interfaces and routes are not followed yet")]
+#[cfg_attr(not(test), allow(dead_code, reason = "likewise"))]
+pub(crate) mod hooks;
 pub(crate) mod splice;
 pub(crate) mod state;
 
@@ -9,7 +12,8 @@ skeleton!("packet.skel.rs");
 
 use crate::socket::{Tenant, Unavailable, waking::Waking};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, OpenObject, TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
+use hooks::{Hooks, Interfaces, Settings};
+use libbpf_rs::{MapHandle, OpenObject};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,13 +43,14 @@ impl fmt::Debug for PacketService {
 }
 
 impl PacketService {
-    /// Loads the engine, and puts its programs on these network interfaces. At most `splices_max` splices are in the kernel at a
+    /// Loads the engine, and puts its programs on the network interfaces of these names, or on all that carry Ethernet frames if
+    /// there are none. At most `splices_max` splices are in the kernel at a
     /// time, those included that have ended within the last minute; further ones go through the process. Blocks for some
     /// milliseconds. Does nothing if it is loaded already.
     ///
     /// # Errors
     /// Why not.
-    pub fn load(&self, splices_max: u32, interfaces: &[i32]) -> Result<(), Unavailable> {
+    pub fn load(&self, splices_max: u32, interfaces: &[String]) -> Result<(), Unavailable> {
         if self.0.get().is_some() {
             return Ok(());
         }
@@ -88,7 +93,8 @@ pub(crate) struct PacketEngine {
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
-    hooks: Vec<TcHook>,
+    /// The programs' places on the interfaces. Dropped, they are gone.
+    _hooks: Hooks,
 }
 
 /// Who has which place.
@@ -99,49 +105,69 @@ struct Places {
 }
 
 impl PacketEngine {
-    fn load(splices_max: u32, interfaces: &[i32]) -> Result<PacketEngine, Unavailable> {
+    fn load(splices_max: u32, interfaces: &[String]) -> Result<PacketEngine, Unavailable> {
         let printed = libbpf_rs::set_print(None);
-        let loaded = PacketEngine::load_maps(splices_max, interfaces)
+        let mut object = MaybeUninit::<OpenObject>::uninit();
+        let loaded = PacketEngine::load_maps(&mut object, splices_max)
             .map_err(|error| crate::socket::explain(&error));
         libbpf_rs::set_print(printed);
-        loaded
+        let loaded = loaded?;
+        let settings = Settings {
+            interfaces: if interfaces.is_empty() {
+                Interfaces::All
+            } else {
+                Interfaces::Named(interfaces.to_vec())
+            },
+            ..Settings::default()
+        };
+        let hooks = Hooks::attach(
+            loaded.progs.carrick_arriving.as_fd(),
+            loaded.progs.carrick_leaving.as_fd(),
+            settings,
+        )
+        .map_err(|error| Unavailable::new(error.to_string()))?;
+        if hooks.attached().next().is_none() {
+            let refused: Vec<String> = hooks.refused().iter().map(ToString::to_string).collect();
+            let why = if refused.is_empty() {
+                "there is no network interface but loopback".into()
+            } else {
+                refused.join("; ")
+            };
+            return Err(Unavailable::new(why));
+        }
+        PacketEngine::take(&loaded, splices_max, hooks)
+            .map_err(|error| crate::socket::explain(&error))
     }
 
-    fn load_maps(splices_max: u32, interfaces: &[i32]) -> libbpf_rs::Result<PacketEngine> {
-        let mut object = MaybeUninit::<OpenObject>::uninit();
-        let mut open = skeleton::PacketSkelBuilder::default().open(&mut object)?;
+    fn load_maps(
+        object: &mut MaybeUninit<OpenObject>,
+        splices_max: u32,
+    ) -> libbpf_rs::Result<skeleton::PacketSkel<'_>> {
+        let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
         open.maps
             .packet_events
             .set_max_entries(crate::socket::ring_bytes(2 * splices_max))?;
-        let loaded = open.load()?;
+        open.load()
+    }
+
+    /// Takes what is needed of the loaded programs and maps.
+    fn take(
+        loaded: &skeleton::PacketSkel<'_>,
+        splices_max: u32,
+        hooks: Hooks,
+    ) -> libbpf_rs::Result<PacketEngine> {
         let owned = |program: &libbpf_rs::ProgramMut<'_>| {
             program
                 .as_fd()
                 .try_clone_to_owned()
                 .map_err(libbpf_rs::Error::from)
         };
-        let mut hooks = Vec::new();
-        for interface in interfaces {
-            for (program, point) in [
-                (&loaded.progs.arriving, TC_INGRESS),
-                (&loaded.progs.leaving, TC_EGRESS),
-            ] {
-                let mut hook = TcHookBuilder::new(program.as_fd())
-                    .ifindex(*interface)
-                    .replace(false)
-                    .handle(1)
-                    .priority(1)
-                    .hook(point);
-                hook.create()?;
-                hooks.push(hook.attach()?);
-            }
-        }
         Ok(PacketEngine {
             flows: MapHandle::try_from(&loaded.maps.flows)?,
             splices: MapHandle::try_from(&loaded.maps.splices)?,
-            command: owned(&loaded.progs.command)?,
+            command: owned(&loaded.progs.carrick_command)?,
             splices_max,
             places: Mutex::new(Places {
                 free: (0..splices_max).collect(),
@@ -150,7 +176,7 @@ impl PacketEngine {
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
-            hooks,
+            _hooks: hooks,
         })
     }
 
@@ -199,15 +225,6 @@ impl PacketEngine {
     /// The splice at `place` is over. Its place is free once its connections are.
     fn leave_place(&self, place: u32) {
         self.places().over.push_back((Instant::now(), place));
-    }
-}
-
-impl Drop for PacketEngine {
-    fn drop(&mut self) {
-        for hook in &mut self.hooks {
-            // Fails only if the interface is gone.
-            let _ = hook.detach();
-        }
     }
 }
 

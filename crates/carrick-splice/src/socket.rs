@@ -39,6 +39,12 @@ pub const SPLICES_MAX: u32 = 8192;
 #[error("{0}")]
 pub struct Unavailable(String);
 
+impl Unavailable {
+    pub(crate) fn new(because: String) -> Unavailable {
+        Unavailable(because)
+    }
+}
+
 /// The socket engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
 #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! What the process asks of the program `command`, which is run on a packet of the process' own (`BPF_PROG_TEST_RUN`): it can
+//! What the process asks of the program `carrick_command`, which is run on a packet of the process' own (`BPF_PROG_TEST_RUN`): it can
 //! look at local sockets and change a splice in one step, as no other call can.
 
 use std::io;
