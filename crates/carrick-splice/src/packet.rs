@@ -77,6 +77,21 @@ impl PacketService {
         })
     }
 
+    /// The names of the interfaces that its programs are on.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<String> {
+        let hooks = self.engine().into_iter().flat_map(|engine| engine.hooks.attached());
+        hooks.map(|attachment| attachment.interface().name.clone()).collect()
+    }
+
+    /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and
+    /// descriptors from the beginning.
+    pub fn start_waking(&self) {
+        if let Some(engine) = self.engine() {
+            engine.waking();
+        }
+    }
+
     pub(crate) fn engine(&self) -> Option<&Arc<PacketEngine>> {
         self.0.get()
     }
@@ -94,7 +109,7 @@ pub(crate) struct PacketEngine {
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
     /// The programs' places on the interfaces. Dropped, they are gone.
-    _hooks: Hooks,
+    hooks: Hooks,
 }
 
 /// Who has which place.
@@ -176,7 +191,7 @@ impl PacketEngine {
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
-            _hooks: hooks,
+            hooks,
         })
     }
 

@@ -5,6 +5,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod control;
+pub mod engines;
 pub mod privileges;
 pub mod proxy;
 pub mod run;

@@ -2,6 +2,7 @@
 //!
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
+use crate::engines::{Engines, Told};
 use crate::config;
 use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
@@ -13,7 +14,6 @@ use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
 use crate::worker::{self, Bound, Orders, WorkerParts};
-use carrick_splice::SocketService;
 use carrick_splice::probe::{Feature, probe_but_socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
@@ -50,17 +50,16 @@ struct Program {
     admission: Arc<Admission>,
     orders: watch::Sender<Orders>,
     workers: Vec<JoinHandle<()>>,
-    socket: SocketService,
-    /// Why the socket engine is not there, as it was told last.
-    socket_trouble: Option<String>,
+    engines: Engines,
+    told: Told,
     given_up: GivenUp,
 }
 
 /// What is opened with the privileges that carrick is started with.
 struct Opened {
     descriptors: u64,
-    socket: SocketService,
-    socket_feature: Feature,
+    engines: Engines,
+    features: [Feature; 2],
     admin: Option<TcpListener>,
     listeners: Vec<Bound>,
     given_up: GivenUp,
@@ -70,15 +69,15 @@ impl Opened {
     /// Opens it, and gives up the privileges. No thread may run yet.
     fn open(plan: &Plan) -> io::Result<Self> {
         let descriptors = raise_descriptor_limit();
-        let socket = SocketService::default();
-        let socket_feature = socket_feature(plan, &socket);
+        let engines = Engines::default();
+        let features = engines.load(plan);
         let admin = Control::bind(plan)?;
         let listeners = worker::bind_all(plan)?;
         let given_up = privileges::give_up(plan)?;
         Ok(Self {
             descriptors,
-            socket,
-            socket_feature,
+            engines,
+            features,
             admin,
             listeners,
             given_up,
@@ -111,21 +110,21 @@ impl Program {
     fn start(source: Option<PathBuf>, plan: Arc<Plan>) -> Result<Self, RunError> {
         let Opened {
             descriptors,
-            socket,
-            socket_feature,
+            engines,
+            features: kernel_features,
             admin,
             listeners,
             given_up,
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
-        socket.start_waking();
-        let mut socket_trouble = None;
-        tell_socket_trouble(&plan, &socket_feature, "", &mut socket_trouble);
+        engines.start_waking();
+        let mut told = Told::default();
+        told.tell(&plan, &kernel_features, "");
         if given_up.is_something() {
             tell_reload_trouble(source.as_deref(), &given_up);
         }
         let mut features = probe_but_socket();
-        features.insert(2, socket_feature);
+        features.splice(2..2, kernel_features);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
         let running = Running {
@@ -133,13 +132,13 @@ impl Program {
             upstreams: upstreams.clone(),
         };
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
-        let engines = features.iter().map(engine_status).collect();
+        let statuses = features.iter().map(engine_status).collect();
         let state = Arc::new(ControlState::new(
             running,
             metrics.clone(),
-            engines,
+            statuses,
             given_up.standing.clone(),
-            socket.clone(),
+            engines.socket.clone(),
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;
@@ -171,7 +170,7 @@ impl Program {
                 ),
                 metrics,
                 admission: Arc::clone(&admission),
-                socket: socket.clone(),
+                engines: engines.clone(),
             };
             workers.push(start_worker(parts, started.clone())?);
         }
@@ -192,8 +191,8 @@ impl Program {
             admission,
             orders,
             workers,
-            socket,
-            socket_trouble,
+            engines,
+            told,
             given_up,
         })
     }
@@ -254,13 +253,13 @@ impl Program {
             }
         }
         // The workers share it: from now on it is there for them, if it can be had.
-        let socket_feature = socket_feature(&plan, &self.socket);
+        let features = self.engines.load(&plan);
         let advice = if self.given_up.has_engine() {
             "; carrick gave up the privileges for it when it started, and gets them back by a restart"
         } else {
             ""
         };
-        tell_socket_trouble(&plan, &socket_feature, advice, &mut self.socket_trouble);
+        self.told.tell(&plan, &features, advice);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
         let running = Running {
@@ -273,7 +272,9 @@ impl Program {
         self.control
             .apply(running)
             .map_err(|error| self.given_up.explain(&error))?;
-        self.state.set_engine(engine_status(&socket_feature));
+        for feature in &features {
+            self.state.set_engine(engine_status(feature));
+        }
         self.log.change(log);
         set_limits(&self.admission, &plan, descriptor_limit());
         let generation = before.generation + 1;
@@ -321,36 +322,6 @@ impl Program {
         self.log.stop();
         tracing::info!("ended");
     }
-}
-
-/// Loads the socket engine if the plan has a use for it.
-fn socket_feature(plan: &Plan, socket: &SocketService) -> Feature {
-    let usable = if !plan.may_use_socket_engine() && !socket.is_loaded() {
-        Err("the configuration has no use for it".to_owned())
-    } else {
-        socket
-            .load(plan.limits.splices)
-            .map(|()| "its self-test passed".to_owned())
-            .map_err(|because| because.to_string())
-    };
-    Feature {
-        name: "engine socket",
-        usable,
-    }
-}
-
-/// Says that the socket engine is asked for and not there, unless it was said already.
-fn tell_socket_trouble(plan: &Plan, feature: &Feature, advice: &str, told: &mut Option<String>) {
-    let trouble = match &feature.usable {
-        Err(because) if plan.wants_socket_engine() => Some(because.clone()),
-        _ => None,
-    };
-    if let Some(because) = trouble.as_ref().filter(|_| trouble != *told) {
-        tracing::warn!(
-            "the engine \"socket\" is not usable, because {because}; what asks for it goes through the process{advice}"
-        );
-    }
-    *told = trouble;
 }
 
 /// Says, while somebody looks, that a reload would fail for want of what was given up: a file that only root may read, say.

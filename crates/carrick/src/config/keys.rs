@@ -86,7 +86,7 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-const ENGINES: &[&str] = &["auto", "copy", "pipe", "socket"];
+const ENGINES: &[&str] = &["auto", "copy", "pipe", "socket", "packet"];
 
 /// The file itself.
 pub static ROOT: Table = Table {
@@ -189,7 +189,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels; other requests as `auto`); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
     }],
 };
 

@@ -148,6 +148,12 @@ impl Plan {
         self.has_engine(|engine| matches!(engine, Choice::Socket | Choice::Auto))
     }
 
+    /// Whether anything asks for the packet engine by name.
+    #[must_use]
+    pub fn wants_packet_engine(&self) -> bool {
+        self.has_engine(|engine| engine == Choice::Packet)
+    }
+
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         self.listeners.iter().any(|listener| match &listener.mode {
             Mode::Forward(forward) => is_wanted(forward.engine),

@@ -179,19 +179,15 @@ impl<'t> Section<'t> {
             format!("`{key}` cannot be \"{}\"", text.get_ref()),
             "",
         );
-        if key == "engine" && text.get_ref() == "packet" {
-            problem.help("this engine is not in this version; use \"auto\", \"copy\", \"pipe\" or \"socket\"");
-        } else {
-            let all = words
-                .iter()
-                .map(|word| format!("\"{word}\""))
-                .collect::<Vec<_>>()
-                .join(", ");
-            match nearest(text.get_ref(), words) {
-                Some(word) => problem.help(format!("did you mean \"{word}\"? It can be {all}")),
-                None => problem.help(format!("it can be {all}")),
-            };
-        }
+        let all = words
+            .iter()
+            .map(|word| format!("\"{word}\""))
+            .collect::<Vec<_>>()
+            .join(", ");
+        match nearest(text.get_ref(), words) {
+            Some(word) => problem.help(format!("did you mean \"{word}\"? It can be {all}")),
+            None => problem.help(format!("it can be {all}")),
+        };
         Setting::Wrong
     }
 

@@ -34,7 +34,7 @@ impl Means<'_> {
     /// process keeps such a boundary at less cost than the kernel.
     pub fn engine_before_more(&self) -> Choice {
         match self.engine {
-            Choice::Socket => Choice::Auto,
+            Choice::Socket | Choice::Packet => Choice::Auto,
             choice => choice,
         }
     }

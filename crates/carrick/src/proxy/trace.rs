@@ -186,6 +186,7 @@ pub fn engine_name(engine: Engine) -> &'static str {
         Engine::Copy => "copy",
         Engine::Pipe => "pipe",
         Engine::Socket => "socket",
+        Engine::Packet => "packet",
     }
 }
 

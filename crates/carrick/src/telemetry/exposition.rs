@@ -234,7 +234,8 @@ impl Writer<'_, '_> {
         let state = self.state;
         let by_engine = |copy: fn(&carrick_splice::Counters) -> u64,
                          pipe: fn(&carrick_splice::Counters) -> u64,
-                         socket: fn(&carrick_splice::Counters) -> u64| {
+                         socket: fn(&carrick_splice::Counters) -> u64,
+                         packet: fn(&carrick_splice::Counters) -> u64| {
             [
                 (
                     [("engine", "copy")],
@@ -248,6 +249,10 @@ impl Writer<'_, '_> {
                     [("engine", "socket")],
                     state.sum(|worker| socket(&worker.splice)),
                 ),
+                (
+                    [("engine", "packet")],
+                    state.sum(|worker| packet(&worker.splice)),
+                ),
             ]
         };
         self.counters(
@@ -256,6 +261,7 @@ impl Writer<'_, '_> {
                 |c| c.copy_splices.get(),
                 |c| c.pipe_splices.get(),
                 |c| c.socket_splices.get(),
+                |c| c.packet_splices.get(),
             ),
         )?;
         self.counters(
@@ -264,6 +270,7 @@ impl Writer<'_, '_> {
                 |c| c.copy_bytes.get(),
                 |c| c.pipe_bytes.get(),
                 |c| c.socket_bytes.get(),
+                |c| c.packet_bytes.get(),
             ),
         )?;
         let reasons = Reason::ALL.map(|reason| {

@@ -65,7 +65,7 @@ struct Way {
 }
 
 /// The engines, by the number with which they are noted.
-pub const ENGINES: [Engine; 3] = [Engine::Copy, Engine::Pipe, Engine::Socket];
+pub const ENGINES: [Engine; 4] = [Engine::Copy, Engine::Pipe, Engine::Socket, Engine::Packet];
 
 impl Tunnel {
     /// A tunnel that begins.
@@ -240,7 +240,7 @@ impl View {
 
     /// How many tunnels each engine has, in the order of [`ENGINES`].
     #[must_use]
-    pub fn count_by_engine(&self) -> [u64; 3] {
+    pub fn count_by_engine(&self) -> [u64; ENGINES.len()] {
         ENGINES.map(|engine| {
             let has = self.tunnels.iter().filter(|seen| seen.engine == engine);
             has.count() as u64

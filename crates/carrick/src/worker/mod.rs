@@ -18,7 +18,8 @@ use crate::control::WorkerResolver;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use carrick_splice::{SocketService, Splicer};
+use crate::engines::Engines;
+use carrick_splice::Splicer;
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
 use scratch::ScratchPool;
@@ -72,8 +73,8 @@ pub struct WorkerParts {
     pub resolver: WorkerResolver,
     /// Who is let in.
     pub admission: Arc<Admission>,
-    /// The socket engine, if it is loaded.
-    pub socket: SocketService,
+    /// The kernel's engines, as far as they are loaded.
+    pub engines: Engines,
 }
 
 /// A running worker, shared by its sessions.
@@ -197,7 +198,12 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     };
     let worker = Rc::new(Worker {
         number: parts.number,
-        splicer: Splicer::with_socket(limits, Arc::clone(&parts.metrics.splice), parts.socket),
+        splicer: Splicer::with_engines(
+            limits,
+            Arc::clone(&parts.metrics.splice),
+            parts.engines.socket,
+            parts.engines.packet,
+        ),
         metrics: parts.metrics,
         log: parts.log,
         resolver: parts.resolver,

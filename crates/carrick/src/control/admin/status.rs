@@ -231,6 +231,8 @@ struct Splice {
     socket_splices: u64,
     socket_bytes: u64,
     socket_passed_bytes: u64,
+    packet_splices: u64,
+    packet_bytes: u64,
     unsplices: u64,
     choices: BTreeMap<&'static str, u64>,
 }
@@ -247,6 +249,8 @@ impl Splice {
             socket_splices: state.sum(|worker| worker.splice.socket_splices.get()),
             socket_bytes: state.sum(|worker| worker.splice.socket_bytes.get()),
             socket_passed_bytes: state.sum(|worker| worker.splice.socket_passed_bytes.get()),
+            packet_splices: state.sum(|worker| worker.splice.packet_splices.get()),
+            packet_bytes: state.sum(|worker| worker.splice.packet_bytes.get()),
             unsplices: state.sum(|worker| worker.splice.unsplices.get()),
             choices: Reason::ALL
                 .map(|reason| {

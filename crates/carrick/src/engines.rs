@@ -1,0 +1,76 @@
+//! The engines for which the kernel must be asked: loading them with the privileges of the start, and saying why one is not there.
+
+use crate::config::plan::Plan;
+use carrick_splice::probe::Feature;
+use carrick_splice::{PacketService, SocketService};
+
+/// How many engines of the kernel's there are.
+const COUNT: usize = 2;
+
+/// The kernel's engines, shared by all workers.
+#[derive(Clone, Default)]
+pub struct Engines {
+    /// Bytes from socket to socket.
+    pub socket: SocketService,
+    /// Packets from interface to interface.
+    pub packet: PacketService,
+}
+
+impl Engines {
+    /// Loads what the plan has a use for, unless it is loaded, and says what can be used.
+    #[must_use]
+    pub fn load(&self, plan: &Plan) -> [Feature; COUNT] {
+        let feature = |name, usable| Feature { name, usable };
+        let useless = || Err("the configuration has no use for it".to_owned());
+        let socket = if !plan.may_use_socket_engine() && !self.socket.is_loaded() {
+            useless()
+        } else {
+            self.socket
+                .load(plan.limits.splices)
+                .map(|()| "its self-test passed".to_owned())
+                .map_err(|because| because.to_string())
+        };
+        let packet = if !plan.wants_packet_engine() && !self.packet.is_loaded() {
+            useless()
+        } else {
+            self.packet
+                .load(plan.limits.splices, &[])
+                .map(|()| format!("its programs are on {}", self.packet.interfaces().join(", ")))
+                .map_err(|because| because.to_string())
+        };
+        [
+            feature("engine socket", socket),
+            feature("engine packet", packet),
+        ]
+    }
+
+    /// Starts their threads, with the privileges that the process has now.
+    pub fn start_waking(&self) {
+        self.socket.start_waking();
+        self.packet.start_waking();
+    }
+}
+
+/// What was told of engines that are not there, so that it is told once.
+#[derive(Default)]
+pub struct Told([Option<String>; COUNT]);
+
+impl Told {
+    /// Says of each engine that is asked for by name and not there why that is, unless it was said already.
+    pub fn tell(&mut self, plan: &Plan, features: &[Feature; COUNT], advice: &str) {
+        let wanted = [plan.wants_socket_engine(), plan.wants_packet_engine()];
+        for ((feature, is_wanted), told) in features.iter().zip(wanted).zip(&mut self.0) {
+            let trouble = match &feature.usable {
+                Err(because) if is_wanted => Some(because.clone()),
+                _ => None,
+            };
+            if let Some(because) = trouble.as_ref().filter(|_| trouble != *told) {
+                let name = feature.name.trim_start_matches("engine ");
+                tracing::warn!(
+                    "the engine \"{name}\" is not usable, because {because}; what asks for it goes through the process{advice}"
+                );
+            }
+            *told = trouble;
+        }
+    }
+}
