@@ -2,7 +2,10 @@
 //! numbers (IP-level TCP splice, tc BPF). Loading it, and who may use it; [`splice`] is one splice.
 
 pub(crate) mod command;
-#[allow(unused_imports, reason = "changes of interfaces and routes are not followed yet")]
+#[allow(
+    unused_imports,
+    reason = "changes of interfaces and routes are not followed yet"
+)]
 #[cfg_attr(not(test), allow(dead_code, reason = "likewise"))]
 pub(crate) mod hooks;
 pub(crate) mod splice;
@@ -11,8 +14,8 @@ pub(crate) mod state;
 skeleton!("packet.skel.rs");
 
 use crate::socket::{Tenant, Unavailable, waking::Waking};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use hooks::{Hooks, Interfaces, Settings};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -80,8 +83,13 @@ impl PacketService {
     /// The names of the interfaces that its programs are on.
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
-        let hooks = self.engine().into_iter().flat_map(|engine| engine.hooks.attached());
-        hooks.map(|attachment| attachment.interface().name.clone()).collect()
+        let hooks = self
+            .engine()
+            .into_iter()
+            .flat_map(|engine| engine.hooks.attached());
+        hooks
+            .map(|attachment| attachment.interface().name.clone())
+            .collect()
     }
 
     /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and

@@ -35,7 +35,12 @@ impl Engines {
         } else {
             self.packet
                 .load(plan.limits.splices, &[])
-                .map(|()| format!("its programs are on {}", self.packet.interfaces().join(", ")))
+                .map(|()| {
+                    format!(
+                        "its programs are on {}",
+                        self.packet.interfaces().join(", ")
+                    )
+                })
                 .map_err(|because| because.to_string())
         };
         [

@@ -2,11 +2,11 @@
 //!
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
-use crate::engines::{Engines, Told};
 use crate::config;
 use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{SignalOrder, Signals};
+use crate::engines::{Engines, Told};
 use crate::privileges::{self, GivenUp};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;

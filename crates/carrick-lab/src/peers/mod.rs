@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-pub use crate::peers::rows::{FURTHER, JUDGED, PEERS, PLANNED, by_name};
+pub use crate::peers::rows::{FURTHER, JUDGED, PEERS, by_name};
 use crate::peers::template::render;
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;

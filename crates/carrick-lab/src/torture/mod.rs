@@ -13,11 +13,12 @@ pub mod tally;
 pub mod watch;
 
 /// Who is tortured, by the names of `peers`, in the order of reports.
-pub const RELAYS: [&str; 11] = [
+pub const RELAYS: [&str; 12] = [
     "routed",
     "carrick-copy",
     "carrick-pipe",
     "carrick-socket",
+    "carrick-packet",
     "carrick-auto",
     "haproxy",
     "haproxy-splice",

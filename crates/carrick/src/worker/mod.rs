@@ -15,10 +15,10 @@ pub mod scratch;
 pub mod tunnels;
 
 use crate::control::WorkerResolver;
+use crate::engines::Engines;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use crate::engines::Engines;
 use carrick_splice::Splicer;
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
