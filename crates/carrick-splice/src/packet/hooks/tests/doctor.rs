@@ -39,7 +39,10 @@ fn has(tool: &str) -> bool {
 
 /// Adds a table.
 fn nft(rules: &str) {
-    let output = Command::new("nft").arg(rules.replace("} }", "}\n}")).output().expect("nft");
+    let output = Command::new("nft")
+        .arg(rules.replace("} }", "}\n}"))
+        .output()
+        .expect("nft");
     assert!(output.status.success(), "{rules}: {output:?}");
 }
 
