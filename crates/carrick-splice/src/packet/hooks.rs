@@ -325,9 +325,13 @@ impl Hooks {
     /// The handle of the filters that are recorded, or a new one.
     fn take_slot(&self, recorded: &[pins::Entry]) -> Result<Slot, HookError> {
         match recorded.iter().find_map(|entry| entry.filter) {
-            Some(handle) => Slot::claim(handle).map_err(|error| {
-                HookError::new("bind(2)", format!("the tc filters {handle:08x}"), &error)
-                    .with_remedy("another process that runs has them: stop that one first")
+            Some(record) => Slot::claim(record.handle).map_err(|error| {
+                HookError::new(
+                    "bind(2)",
+                    format!("the tc filters {:08x}", record.handle),
+                    &error,
+                )
+                .with_remedy("another process that runs has them: stop that one first")
             }),
             None => Slot::take(self.pins.is_some()),
         }
@@ -345,52 +349,44 @@ impl Hooks {
             Direction::Ingress => (self.ingress.as_fd(), self.settings.ingress),
             Direction::Egress => (self.egress.as_fd(), self.settings.egress),
         };
-        let filter = match (way, &self.slot) {
-            (Way::Clsact, Some(slot)) => Some(slot.handle),
-            _ => None,
-        };
-        let wanted = pins::Entry {
-            interface: interface.index,
-            direction,
-            filter,
-        };
-        if let Some(pins) = &self.pins {
+        let calls = |call, error| HookError::new(call, on(&interface.name, direction), &error);
+        let slot = self.slot.as_ref().filter(|_| way == Way::Clsact);
+        let record = self.pins.as_ref().map(|pins| {
+            let handle = slot.map(|slot| slot.handle);
+            (pins, pins.entry(interface.index, direction, handle))
+        });
+        if let Some((pins, wanted)) = &record {
             // Two hooks of ours on one interface would translate twice.
             for other in recorded {
                 if (other.interface, other.direction) == (interface.index, direction)
-                    && *other != wanted
+                    && other != wanted
                 {
                     pins.remove(other)?;
                 }
             }
         }
-        let pins = self.pins.as_ref();
-        match (way, &self.slot) {
-            (Way::Clsact, Some(slot)) => {
-                let filter = clsact::attach(program, interface, direction, place, slot)?;
-                let hook = Hook::Filter(filter);
-                keep(hook, &wanted, program, pins, interface)
-            }
-            _ => {
-                let calls =
-                    |call, error| HookError::new(call, on(&interface.name, direction), &error);
-                if let Some(pins) = pins
-                    && let Some((link, standing)) = pins.link(&wanted)?
-                    && standing.interface == interface.index
-                {
-                    tcx::replace(link.as_fd(), program)
-                        .map_err(|error| calls("BPF_LINK_UPDATE", error))?;
-                    return Ok(Hook::Link(link, standing.link));
-                }
-                let link = tcx::attach(program, interface.index, direction, place)
-                    .map_err(|error| calls("BPF_LINK_CREATE", error))?;
-                let standing = tcx::standing(link.as_fd())
-                    .map_err(|error| calls("BPF_OBJ_GET_INFO_BY_FD", error))?;
-                let object = link.try_clone().map_err(|error| calls("fcntl(2)", error))?;
-                let hook = Hook::Link(link, standing.map_or(0, |standing| standing.link));
-                keep(hook, &wanted, object.as_fd(), pins, interface)
-            }
+        if let Some(slot) = slot {
+            let filter = clsact::attach(program, interface, direction, place, slot)?;
+            return keep(Hook::Filter(filter), record, program, interface);
         }
+        if let Some((pins, wanted)) = &record
+            && let Some((link, standing)) = pins.link(wanted)?
+            && standing.interface == interface.index
+        {
+            tcx::replace(link.as_fd(), program).map_err(|error| calls("BPF_LINK_UPDATE", error))?;
+            return Ok(Hook::Link(link, standing.link));
+        }
+        let link = tcx::attach(program, interface.index, direction, place)
+            .map_err(|error| calls("BPF_LINK_CREATE", error))?;
+        let standing =
+            tcx::standing(link.as_fd()).map_err(|error| calls("BPF_OBJ_GET_INFO_BY_FD", error))?;
+        let object = link.try_clone().map_err(|error| calls("fcntl(2)", error))?;
+        keep(
+            Hook::Link(link, standing.link),
+            record,
+            object.as_fd(),
+            interface,
+        )
     }
 
     /// Takes away what is recorded for interfaces that have vanished, or are not wanted any more.
@@ -425,13 +421,12 @@ impl Drop for Hooks {
 /// Records a hook; takes it away again if that is not possible.
 fn keep(
     hook: Hook,
-    entry: &pins::Entry,
+    record: Option<(&Pins, pins::Entry)>,
     object: BorrowedFd<'_>,
-    pins: Option<&Pins>,
     interface: &Interface,
 ) -> Result<Hook, HookError> {
-    if let Some(pins) = pins
-        && let Err(error) = pins.keep(entry, object)
+    if let Some((pins, entry)) = record
+        && let Err(error) = pins.keep(&entry, object)
     {
         let _ = hook.remove(interface, entry.direction, None);
         return Err(error);

@@ -2,7 +2,7 @@
 
 use super::clsact;
 use super::foreign::{self, Foreign};
-use super::pins::{Entry, Pins};
+use super::pins::Pins;
 use super::tcx;
 use super::{Direction, HookError, Interface, Way};
 use std::os::fd::{AsFd, OwnedFd};
@@ -61,9 +61,8 @@ impl Attachment {
     /// Whether both programs are still there. What cannot be told counts as there.
     pub(super) fn stands(&self) -> bool {
         self.hooks.iter().all(|hook| match hook {
-            Hook::Link(link, _) => tcx::standing(link.as_fd()).is_ok_and(|standing| {
-                standing.is_some_and(|standing| standing.interface == self.interface.index)
-            }),
+            Hook::Link(link, _) => tcx::standing(link.as_fd())
+                .is_ok_and(|standing| standing.interface == self.interface.index),
             Hook::Filter(filter) => filter.stands().unwrap_or(true),
         })
     }
@@ -117,16 +116,12 @@ impl Hook {
         direction: Direction,
         pins: Option<&Pins>,
     ) -> Result<(), HookError> {
-        let entry = Entry {
-            interface: interface.index,
-            direction,
-            filter: match self {
-                Hook::Link(..) => None,
-                Hook::Filter(filter) => Some(filter.handle),
-            },
+        let handle = match self {
+            Hook::Link(..) => None,
+            Hook::Filter(filter) => Some(filter.handle),
         };
         match (self, pins) {
-            (_, Some(pins)) => pins.remove(&entry),
+            (_, Some(pins)) => pins.remove(&pins.entry(interface.index, direction, handle)),
             (Hook::Filter(filter), None) => filter.detach(&interface.name),
             (Hook::Link(..), None) => Ok(()),
         }

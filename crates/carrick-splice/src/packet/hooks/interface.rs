@@ -1,6 +1,7 @@
 //! The network interfaces of this network namespace, and which of them can carry the packet engine.
 
 use super::netlink::{self, Family, attribute, attributes, u16_at, u32_at};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 
@@ -29,8 +30,8 @@ pub struct Interface {
     pub name: String,
     /// The kind of a virtual one (`veth`, `bridge`, `vlan`, `bond`, `tun`, ...); empty for hardware.
     pub kind: String,
-    /// The interface that it is a port or member of, by number.
-    pub master: Option<u32>,
+    /// The interface that it is a port or member of, by name.
+    pub master: Option<String>,
     /// The kind of that one.
     pub master_kind: String,
     /// The XDP program on it, which sees packets before everybody else.
@@ -58,8 +59,8 @@ pub enum Unsupported {
     Down,
     /// Its packets do not begin with an Ethernet header, but with this (`ARPHRD_...`).
     NoEthernet(u16),
-    /// It is a port of a bridge, bond or the like (kind, number): packets are seen again there, and belong to connections there.
-    PortOf(String, u32),
+    /// It is a port of a bridge, bond or the like (kind, name): packets are seen again there, and belong to connections there.
+    PortOf(String, String),
     /// It only leads packets to other interfaces (kind), where they are seen.
     Passage(String),
 }
@@ -91,10 +92,13 @@ impl Interface {
         if matches!(wanted, Interfaces::Named(_)) {
             return None;
         }
-        if let Some(master) = self.master
+        if let Some(master) = &self.master
             && WHOLES.contains(&self.master_kind.as_str())
         {
-            return Some(Unsupported::PortOf(self.master_kind.clone(), master));
+            return Some(Unsupported::PortOf(
+                self.master_kind.clone(),
+                master.clone(),
+            ));
         }
         if PASSAGES.contains(&self.kind.as_str()) {
             return Some(Unsupported::Passage(self.kind.clone()));
@@ -128,9 +132,9 @@ impl fmt::Display for Unsupported {
                 "its packets have no Ethernet header ({})",
                 hardware_name(*hardware)
             ),
-            Unsupported::PortOf(kind, index) => write!(
+            Unsupported::PortOf(kind, name) => write!(
                 formatter,
-                "it is a port of the {kind} with number {index}, where its connections are (name it, if it is wanted all the same)"
+                "it is a port of the {kind} {name}, where its connections are (name it, if it is wanted all the same)"
             ),
             Unsupported::Passage(kind) => write!(
                 formatter,
@@ -146,15 +150,27 @@ impl fmt::Display for Unsupported {
 /// The kernel's; a netlink socket may be forbidden (seccomp, SELinux).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let messages = netlink::dump(Family::Route, RTM_GETLINK, &[0; IFINFOMSG_BYTES])?;
-    Ok(messages
+    let listed: Vec<(Interface, Option<u32>)> = messages
         .iter()
         .filter(|message| message.kind == RTM_NEWLINK)
         .filter_map(|message| parse(&message.body))
+        .collect();
+    let names: HashMap<u32, String> = listed
+        .iter()
+        .map(|(interface, _)| (interface.index, interface.name.clone()))
+        .collect();
+    Ok(listed
+        .into_iter()
+        .map(|(mut interface, master)| {
+            interface.master = master.and_then(|index| names.get(&index).cloned());
+            interface
+        })
         .collect())
 }
 
-/// Reads `struct ifinfomsg` and what follows it.
-fn parse(body: &[u8]) -> Option<Interface> {
+/// Reads `struct ifinfomsg` and what follows it: the interface, and the number of its master.
+fn parse(body: &[u8]) -> Option<(Interface, Option<u32>)> {
+    let mut master = None;
     let mut interface = Interface {
         hardware: u16_at(body, 2)?,
         index: u32_at(body, 4)?,
@@ -168,7 +184,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
     for (kind, value) in attributes(body.get(IFINFOMSG_BYTES..)?) {
         match kind {
             IFLA_IFNAME => interface.name = netlink::text(value),
-            IFLA_MASTER => interface.master = u32_at(value, 0),
+            IFLA_MASTER => master = u32_at(value, 0),
             IFLA_XDP => {
                 interface.xdp_program =
                     attribute(value, IFLA_XDP_PROG_ID).and_then(|id| u32_at(id, 0));
@@ -185,7 +201,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
             _ => {}
         }
     }
-    Some(interface)
+    Some((interface, master))
 }
 
 /// linux/if_arp.h

@@ -1,5 +1,6 @@
 //! The folder on a BPF file system in which hooks outlive the process: `hook-3-ingress` is a link, and
-//! `hook-3-ingress-ca228000` the record of a tc filter with that handle (the file is its program).
+//! `hook-3-ingress-ca228000-4026531840` the record of a tc filter with that handle in that network namespace (the file is its
+//! program).
 
 use super::{Direction, HookError, Interface, clsact, tcx};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
 /// Who may write there decides what runs on the hooks.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Of the calling thread.
+const NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// A name for a moment.
 const NEW: &str = "hook-new";
 
@@ -21,6 +24,8 @@ const NEW: &str = "hook-new";
 #[derive(Debug)]
 pub(super) struct Pins {
     folder: PathBuf,
+    /// The inode of the network namespace.
+    namespace: u64,
     /// Locked; the lock goes with the process.
     _lock: OwnedFd,
 }
@@ -30,8 +35,16 @@ pub(super) struct Pins {
 pub(super) struct Entry {
     pub(super) interface: u32,
     pub(super) direction: Direction,
-    /// The handle of a tc filter; `None`: the file is a link.
-    pub(super) filter: Option<u32>,
+    /// `None`: the file is a link.
+    pub(super) filter: Option<Record>,
+}
+
+/// Where a tc filter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) handle: u32,
+    /// The inode of its network namespace.
+    pub(super) namespace: u64,
 }
 
 impl Entry {
@@ -43,7 +56,9 @@ impl Entry {
         } = self;
         match filter {
             None => format!("hook-{interface}-{direction}"),
-            Some(handle) => format!("hook-{interface}-{direction}-{handle:08x}"),
+            Some(Record { handle, namespace }) => {
+                format!("hook-{interface}-{direction}-{handle:08x}-{namespace}")
+            }
         }
     }
 
@@ -56,7 +71,10 @@ impl Entry {
             _ => return None,
         };
         let filter = match words.next() {
-            Some(handle) => Some(u32::from_str_radix(handle, 16).ok()?),
+            Some(handle) => Some(Record {
+                handle: u32::from_str_radix(handle, 16).ok()?,
+                namespace: words.next()?.parse().ok()?,
+            }),
             None => None,
         };
         let entry = Entry {
@@ -99,10 +117,17 @@ impl Pins {
         )
         .map_err(|error| failed("open(2)", error.into()))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Pins {
-                folder: folder.to_owned(),
-                _lock: lock,
-            }),
+            Ok(()) => {
+                let namespace = fs::metadata(NAMESPACE)
+                    .map_err(|error| HookError::new("stat(2)", NAMESPACE, &error))?;
+                // Of a process that was killed just then; if it is a link, it is on a hook.
+                remove(&folder.join(NEW))?;
+                Ok(Pins {
+                    folder: folder.to_owned(),
+                    namespace: namespace.ino(),
+                    _lock: lock,
+                })
+            }
             Err(Errno::WOULDBLOCK) => Err(HookError::wrong(
                 "flock(2)",
                 file(folder),
@@ -110,6 +135,18 @@ impl Pins {
                 "stop that one first, or give each a folder of its own",
             )),
             Err(error) => Err(failed("flock(2)", error.into())),
+        }
+    }
+
+    /// The name for a hook, by a filter with a handle, or by a link.
+    pub(super) fn entry(&self, interface: u32, direction: Direction, handle: Option<u32>) -> Entry {
+        Entry {
+            interface,
+            direction,
+            filter: handle.map(|handle| Record {
+                handle,
+                namespace: self.namespace,
+            }),
         }
     }
 
@@ -127,27 +164,30 @@ impl Pins {
     /// Refuses a folder that holds hooks of another network namespace: numbers of interfaces mean something else there.
     pub(super) fn check_namespace(&self, here: &[Interface]) -> Result<(), HookError> {
         for entry in self.entries()? {
+            self.check_filter(&entry)?;
             let Some((_, standing)) = self.link(&entry)? else {
                 continue;
             };
+            let path = self.path(&entry);
             let is_gone = standing.interface == 0;
             let is_here = here.iter().any(|one| one.index == standing.interface)
                 && tcx::on_hook(standing.interface, standing.direction)
-                    .map_err(|error| {
-                        HookError::new("BPF_PROG_QUERY", file(&self.path(&entry)), &error)
-                    })?
+                    .map_err(|error| HookError::new("BPF_PROG_QUERY", file(&path), &error))?
                     .iter()
                     .any(|program| program.link == standing.link);
             if !is_gone && !is_here {
-                return Err(HookError::wrong(
-                    "the check",
-                    file(&self.path(&entry)),
-                    "it is on an interface of another network namespace",
-                    "give each network namespace a folder of its own",
-                ));
+                return Err(elsewhere(&path));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a filter of another network namespace.
+    fn check_filter(&self, entry: &Entry) -> Result<(), HookError> {
+        match entry.filter {
+            Some(record) if record.namespace != self.namespace => Err(elsewhere(&self.path(entry))),
+            _ => Ok(()),
+        }
     }
 
     /// The link of an entry; `None` if that is a filter, or there is no such file.
@@ -160,28 +200,24 @@ impl Pins {
             return Ok(None);
         }
         let failed = |error| HookError::new("BPF_OBJ_GET", file(&path), &error);
-        let link = tcx::open_pinned(&path).map_err(failed)?;
-        match tcx::standing(link.as_fd()).map_err(failed)? {
-            Some(standing)
-                if standing.direction == entry.direction
-                    && (standing.interface == entry.interface || standing.interface == 0) =>
-            {
-                Ok(Some((link, standing)))
+        if let Some(link) = tcx::open_pinned(&path).map_err(failed)? {
+            let standing = tcx::standing(link.as_fd()).map_err(failed)?;
+            let is_it = standing.interface == entry.interface || standing.interface == 0;
+            if is_it && standing.direction == entry.direction {
+                return Ok(Some((link, standing)));
             }
-            _ => Err(HookError::wrong(
-                "BPF_OBJ_GET",
-                file(&path),
-                "what has this name is not the hook that carrick gives this name",
-                "remove it if nobody needs it, or use another folder",
-            )),
         }
+        Err(HookError::wrong(
+            "BPF_OBJ_GET",
+            file(&path),
+            "what has this name is not the hook that carrick gives this name",
+            "remove it if nobody needs it, or use another folder",
+        ))
     }
 
     /// Gives a link, or the program of a filter, the name of `entry`, in place of what had it.
     pub(super) fn keep(&self, entry: &Entry, object: BorrowedFd<'_>) -> Result<(), HookError> {
         let (new, path) = (self.folder.join(NEW), self.path(entry));
-        // Left by a process that was killed here.
-        remove(&new)?;
         tcx::pin(object, &new)
             .map_err(|error| HookError::new("BPF_OBJ_PIN", file(&path), &error))?;
         fs::rename(&new, &path).map_err(|error| HookError::new("rename(2)", file(&path), &error))
@@ -192,8 +228,9 @@ impl Pins {
         // Foreign files of the name are refused. A link goes at once when its last descriptor is closed, but some time later when
         // its last name is removed (`bpf_link_put`): so the descriptor outlives the name.
         let _link = self.link(entry)?;
-        if let Some(handle) = entry.filter {
-            clsact::detach_all(entry.interface, entry.direction, handle)?;
+        self.check_filter(entry)?;
+        if let Some(record) = entry.filter {
+            clsact::detach_all(entry.interface, entry.direction, record.handle)?;
         }
         remove(&self.path(entry))
     }
@@ -201,6 +238,15 @@ impl Pins {
     fn path(&self, entry: &Entry) -> PathBuf {
         self.folder.join(entry.name())
     }
+}
+
+fn elsewhere(path: &Path) -> HookError {
+    HookError::wrong(
+        "the check",
+        file(path),
+        "it belongs to an interface of another network namespace",
+        "give each network namespace a folder of its own; if that one is gone, remove the file",
+    )
 }
 
 /// How errors name a file.

@@ -90,33 +90,34 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     succeeded(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) })
 }
 
-/// Opens what has a name. It need not be a link.
-pub(super) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+/// Opens the link that has a name; `None` if something else has it.
+pub(super) fn open_pinned(path: &Path) -> io::Result<Option<OwnedFd>> {
     let link = libbpf_rs::Link::open(path).map_err(as_io)?;
-    link.as_fd().try_clone_to_owned()
+    let link = link.as_fd().try_clone_to_owned()?;
+    // Asked for a link's information, the kernel would give that of a map or program as well.
+    let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", link.as_raw_fd()))?;
+    Ok(told
+        .lines()
+        .any(|line| line == "link_type:\ttcx")
+        .then_some(link))
 }
 
-/// What the link says of itself; `None` if this is no tcx link.
-pub(super) fn standing(link: BorrowedFd<'_>) -> io::Result<Option<Standing>> {
-    // Asked for a link's information, the kernel would give that of a map or program.
-    let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", link.as_raw_fd()))?;
-    if !told.lines().any(|line| line == "link_type:\ttcx") {
-        return Ok(None);
-    }
+/// What a tcx link says of itself.
+pub(super) fn standing(link: BorrowedFd<'_>) -> io::Result<Standing> {
     let info = LinkInfo::from_fd(link).map_err(as_io)?;
     let LinkTypeInfo::Tcx(tcx) = info.info else {
-        return Ok(None);
+        return Err(io::Error::other("it is no tcx link"));
     };
     let direction = if tcx.attach_type as u32 == attach_type(Direction::Ingress) {
         Direction::Ingress
     } else {
         Direction::Egress
     };
-    Ok(Some(Standing {
+    Ok(Standing {
         link: info.id,
         interface: tcx.ifindex,
         direction,
-    }))
+    })
 }
 
 /// The programs on a hook, in the order in which they run. Needs `CAP_NET_ADMIN`. A kernel without tcx says `EINVAL`.

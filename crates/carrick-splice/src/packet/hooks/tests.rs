@@ -2,6 +2,7 @@
 
 mod attaching;
 mod coming_and_going;
+mod doctor;
 mod foreign;
 mod messages;
 mod pinning;

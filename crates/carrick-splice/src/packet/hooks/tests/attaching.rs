@@ -97,7 +97,7 @@ fn interfaces_that_cannot_are_left_out_with_the_reason() {
                 *reason(&hooks, "tun0"),
                 Reason::Unsupported(Unsupported::NoEthernet(65_534))
             );
-            let port = Unsupported::PortOf("bridge".into(), index("bridge0"));
+            let port = Unsupported::PortOf("bridge".into(), "bridge0".into());
             assert_eq!(*reason(&hooks, "p0"), Reason::Unsupported(port));
             let text: Vec<String> = hooks.refused().iter().map(ToString::to_string).collect();
             assert!(

@@ -2,7 +2,7 @@
 
 use crate::packet::hooks::Direction;
 use crate::packet::hooks::netlink::{attribute, attributes, split};
-use crate::packet::hooks::pins::Entry;
+use crate::packet::hooks::pins::{Entry, Record};
 use proptest::prelude::*;
 
 #[test]
@@ -11,10 +11,13 @@ fn names_in_the_folder_are_read_as_they_are_written() {
         ("hook-3-ingress", 3, Direction::Ingress, None),
         ("hook-12-egress", 12, Direction::Egress, None),
         (
-            "hook-3-egress-ca228000",
+            "hook-3-egress-ca228000-4026531840",
             3,
             Direction::Egress,
-            Some(0xca22_8000),
+            Some(Record {
+                handle: 0xca22_8000,
+                namespace: 4_026_531_840,
+            }),
         ),
     ] {
         let entry = Entry {
@@ -30,8 +33,9 @@ fn names_in_the_folder_are_read_as_they_are_written() {
         "hook-3",
         "hook-03-ingress",
         "hook-3-ingress-",
-        "hook-3-ingress-CA228000",
-        "hook-3-ingress-ca228000-1",
+        "hook-3-ingress-CA228000-1",
+        "hook-3-ingress-ca228000",
+        "hook-3-ingress-ca228000-1-2",
         "hook--1-ingress",
         "flows",
         "",

@@ -2,9 +2,10 @@
 
 use super::support::*;
 use crate::packet::hooks::pins::mounted;
-use crate::packet::hooks::{Direction, Hooks, Settings, Way, tcx};
+use crate::packet::hooks::{Direction, Hooks, Place, Settings, Way, tcx};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -244,18 +245,49 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             fs::remove_file(&path).expect("removed");
 
             // Of another network namespace.
+            for way in WAYS {
+                drop(programs.attach(pinned(&folder, way)));
+                let output = myself(
+                    "pinning::another_namespace_is_told_apart",
+                    &["unshare", "--net", "--"],
+                )
+                .env(HOLDER, format!("{}|{way}", folder.display()))
+                .output()
+                .expect("unshare");
+                let text = String::from_utf8_lossy(&output.stdout);
+                assert_eq!(
+                    text.matches("another network namespace").count(),
+                    if way == Way::Clsact { 2 } else { 1 },
+                    "{text}"
+                );
+                programs.seen_of(1, 1, 1, 0);
+                assert_eq!(Hooks::remove_pinned(&folder).expect("removed"), 4);
+            }
+        },
+    );
+}
+
+#[test]
+fn what_a_process_was_just_about_to_record_when_it_was_killed_is_removed() {
+    inside(
+        "pinning::what_a_process_was_just_about_to_record_when_it_was_killed_is_removed",
+        || {
+            let folder = bpffs().join("hooks");
+            interfaces();
+            let (programs, killed) = (Programs::load(), Programs::load());
             drop(programs.attach(pinned(&folder, Way::Tcx)));
-            let elsewhere = format!("{}::pinning::another_namespace", module_path!());
-            let output = myself(
-                "pinning::another_namespace_is_told_apart",
-                &["unshare", "--net", "--"],
-            )
-            .env(HOLDER, format!("{}|tcx", folder.display()))
-            .output()
-            .unwrap_or_else(|error| panic!("{elsewhere}: {error}"));
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(text.contains("another network namespace"), "{text}");
-            assert_eq!(Hooks::remove_pinned(&folder).expect("removed"), 4);
+            let link = tcx::attach(
+                killed.fd("carrick_in"),
+                index("v0"),
+                Direction::Ingress,
+                Place::First,
+            );
+            tcx::pin(link.expect("a link").as_fd(), &folder.join("hook-new")).expect("pinned");
+            killed.seen_of(1, 1, 0, 0);
+            drop(programs.attach(pinned(&folder, Way::Tcx)));
+            assert_eq!(files(&folder).len(), 4);
+            programs.seen_of(1, 1, 1, 0);
+            assert_eq!(killed.seen().ingress, 1);
         },
     );
 }
@@ -267,8 +299,15 @@ fn another_namespace_is_told_apart() {
         return;
     };
     interfaces();
-    let error = Programs::load().try_attach(Settings { folder, ..by(way) });
+    let error = Programs::load().try_attach(Settings {
+        folder: folder.clone(),
+        ..by(way)
+    });
     println!("{}", error.expect_err("a refusal"));
+    // A link is removed from everywhere; a filter with this number would be another one here.
+    if let (Some(folder), Way::Clsact) = (folder, way) {
+        println!("{}", Hooks::remove_pinned(&folder).expect_err("a refusal"));
+    }
 }
 
 #[test]
