@@ -314,8 +314,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	skb->mark = own_mark;
 	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 	skb->mark = 0;
-	// The one that goes on begins where the copy ended.
-	__builtin_memcpy(packet->headers->old, packet->headers->new, sizeof(packet->headers->old));
+	// The one that goes on is made from the one that came: the checksum in both headers is the one that it came with.
 	packet->headers->new[13] = packet->flags;
 	return 1;
 }

@@ -231,7 +231,7 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	}
 }
 
-/* Puts the new TCP header into the packet, with its checksum. Afterwards it is the old one. */
+/* Puts the new TCP header into the packet, with its checksum. It may be changed and put there again. */
 static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 bytes = packet->header_bytes;
