@@ -16,6 +16,7 @@ char _license[] SEC("license") = "GPL";
 
 // net/tcp_states.h
 #define ESTABLISHED 1
+#define LISTEN 10
 
 // What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
@@ -125,7 +126,8 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 	}
 	if (!socket)
 		return;
-	local->is_there = 1;
+	// Whoever listens there is found, too, but is none of the two.
+	local->is_there = socket->state != LISTEN;
 	tcp = socket->state == ESTABLISHED ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
 		local->is_established = 1;
