@@ -224,8 +224,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
-	leg->receive_offset = reached(way) - local->rcv_nxt;
-	leg->send_offset = reached(back) + back->delta - local->write_seq;
+	leg->receive_offset = way->start - local->rcv_nxt;
+	leg->send_offset = back->start + back->delta - local->write_seq;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,

@@ -48,12 +48,6 @@ static __always_inline int has_ended(const struct packet_way *way)
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
 }
 
-/* As far as the receiver has what the kernel forwarded. */
-static __always_inline __u32 reached(const struct packet_way *way)
-{
-	return is_before(way->acked, way->start) ? way->start : way->acked;
-}
-
 /* Takes note of what was sent along a way: `end` is the number behind it. */
 static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
 {
@@ -116,11 +110,12 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	}
 	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
-	if (is_after(acked, back->acked)) {
-		__u32 before = reached(back);
-
+	if (is_after(acked, back->acked))
 		back->acked = acked;
-		back->bytes += reached(back) - before - (back->has_end && acked == back->end_of_stream);
+	if (is_after(acked, back->start)) {
+		back->bytes += acked - back->start - (back->has_end && acked == back->end_of_stream);
+		back->start = acked;
+		back->has_moved = 1;
 	}
 	if (is_after(acked + window, back->window_end))
 		back->window_end = acked + window;
@@ -200,9 +195,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		plan->fate = FATE_DROP;
 		return;
 	}
-	/* It has nothing to say about what passes it by. */
+	/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
 	if (is_spliced && !sequence_length(packet) &&
-	    (packet->sack_blocks || is_before(packet->ack + leg->receive_offset, way->acked))) {
+	    (packet->sack_blocks || way->has_moved || is_before(packet->ack + leg->receive_offset, way->acked))) {
 		plan->fate = FATE_DROP;
 		return;
 	}
@@ -225,6 +220,8 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		if (is_after(end, leg->local_end))
 			leg->local_end = end;
 		note_sent(back, end - back->delta, packet->flags);
+		if (is_after(end - back->delta, back->start))
+			back->start = end - back->delta;
 	}
 }
 
