@@ -67,6 +67,10 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
 		return 0;
+	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
+	 * Once the receiver has the latter, it knows the former as old. */
+	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
+		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
 	return !is_after(acked, back->end) && !is_before(acked, back->acked - WINDOW_LIMIT);
