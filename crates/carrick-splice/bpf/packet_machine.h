@@ -53,7 +53,8 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 {
 	if (is_after(end, way->end))
 		way->end = end;
-	if (flags & FLAG_FIN) {
+	/* Nothing is behind an end. One that is in the midst of what was sent is forged, or an error. */
+	if (flags & FLAG_FIN && end == way->end) {
 		way->has_end = 1;
 		way->end_of_stream = end;
 	}
