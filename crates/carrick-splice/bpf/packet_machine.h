@@ -209,6 +209,10 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = leg->receive_offset;
+	/* What it allows its peer is allowed. */
+	end = packet->ack + leg->receive_offset + ((__u32)packet->window << (leg->own_shift & 15));
+	if (is_spliced && is_after(end, way->window_end))
+		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
 		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
