@@ -155,10 +155,14 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 	case PACKET_PROCESS:
 		leg->was_received = 1;
 		plan->fate = FATE_LOCAL;
+		plan->rewriting.window = packet->window;
+		/* A connection that begins has numbers of its own. That it does shows when the local socket answers it; until
+		 * then, anybody could have sent this. */
+		if (packet->flags & FLAG_SYN)
+			return;
 		plan->rewriting.seq = -leg->receive_offset;
 		plan->rewriting.ack = -leg->send_offset;
 		plan->rewriting.tsecr = -leg->ts_offset;
-		plan->rewriting.window = packet->window;
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
