@@ -153,6 +153,16 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 	bpf_sk_release(socket);
 }
 
+// Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
+// have begun.
+static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
+{
+	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
+	struct place *b = bpf_map_lookup_elem(&flows, &splice->legs[1].flow);
+
+	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
+}
+
 // Why two connections cannot be joined.
 static __always_inline enum packet_answer compare(const struct local *a, const struct local *b)
 {
@@ -275,7 +285,7 @@ int carrick_command(struct __sk_buff *skb)
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
 	if (request.command == PACKET_ARM)
-		return arm(splice, &a, &b);
+		return has_flows(splice, request.number) ? arm(splice, &a, &b) : PACKET_NO_PLACE;
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	if (request.command == PACKET_DISARM)
