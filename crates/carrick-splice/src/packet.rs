@@ -10,6 +10,7 @@ pub(crate) mod command;
 pub(crate) mod hooks;
 pub(crate) mod splice;
 pub(crate) mod state;
+mod table;
 
 skeleton!("packet.skel.rs");
 
@@ -17,18 +18,16 @@ use crate::socket::{Tenant, Unavailable, waking::Waking};
 use hooks::{Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use std::{fmt, io};
+use table::Table;
+pub use table::Taken;
 
-/// After its end, a splice stays for so long: for what the peers send again (twice the maximum segment lifetime, as Linux has it).
-const LINGER: Duration = Duration::from_secs(60);
-
-/// So many splices that have ended are looked at whenever another one begins.
-const REAPED_AT_ONCE: usize = 8;
+/// How often places of splices that are over are looked at.
+const REAP_EVERY: Duration = Duration::from_secs(5);
 
 /// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
@@ -37,10 +36,11 @@ pub struct PacketService(Arc<OnceLock<Arc<PacketEngine>>>);
 
 impl fmt::Debug for PacketService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (splices, splices_max) = self.splices();
+        let taken = self.taken();
         write!(
             formatter,
-            "PacketService({splices} of {splices_max} splices)"
+            "PacketService({} of {} splices)",
+            taken.open, taken.max
         )
     }
 }
@@ -69,15 +69,11 @@ impl PacketService {
         self.0.get().is_some()
     }
 
-    /// Splices that have a place now, and how many can have one.
+    /// How many splices there are, and how many there can be.
     #[must_use]
-    pub fn splices(&self) -> (u32, u32) {
-        self.engine().map_or((0, 0), |engine| {
-            (
-                engine.splices_max - engine.places().free.len() as u32,
-                engine.splices_max,
-            )
-        })
+    pub fn taken(&self) -> Taken {
+        self.engine()
+            .map_or(Taken::default(), |engine| engine.table.taken())
     }
 
     /// The names of the interfaces that its programs are on.
@@ -107,24 +103,13 @@ impl PacketService {
 
 /// The loaded programs and maps.
 pub(crate) struct PacketEngine {
-    flows: MapHandle,
-    splices: MapHandle,
-    command: OwnedFd,
-    splices_max: u32,
-    places: Mutex<Places>,
+    table: Arc<Table>,
     tenants: Arc<[Tenant]>,
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
     /// The programs' places on the interfaces. Dropped, they are gone.
     hooks: Hooks,
-}
-
-/// Who has which place.
-struct Places {
-    free: VecDeque<u32>,
-    /// Those whose splice is over, since when.
-    over: VecDeque<(Instant, u32)>,
 }
 
 impl PacketEngine {
@@ -181,21 +166,16 @@ impl PacketEngine {
         splices_max: u32,
         hooks: Hooks,
     ) -> libbpf_rs::Result<PacketEngine> {
-        let owned = |program: &libbpf_rs::ProgramMut<'_>| {
-            program
-                .as_fd()
-                .try_clone_to_owned()
-                .map_err(libbpf_rs::Error::from)
-        };
+        let command = loaded.progs.carrick_command.as_fd();
         Ok(PacketEngine {
-            flows: MapHandle::try_from(&loaded.maps.flows)?,
-            splices: MapHandle::try_from(&loaded.maps.splices)?,
-            command: owned(&loaded.progs.carrick_command)?,
-            splices_max,
-            places: Mutex::new(Places {
-                free: (0..splices_max).collect(),
-                over: VecDeque::new(),
-            }),
+            table: Arc::new(Table::new(
+                MapHandle::try_from(&loaded.maps.flows)?,
+                MapHandle::try_from(&loaded.maps.splices)?,
+                command
+                    .try_clone_to_owned()
+                    .map_err(libbpf_rs::Error::from)?,
+                splices_max,
+            )),
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
@@ -203,51 +183,22 @@ impl PacketEngine {
         })
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Who tells splices of their end, if there is somebody.
     fn waking(&self) -> Option<&Waking> {
         self.waking
             .get_or_init(|| {
                 let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
-                Waking::start(events, Arc::clone(&self.tenants))
+                let table = Arc::clone(&self.table);
+                let reap = move || table.reap(Duration::ZERO);
+                Waking::start_with(
+                    events,
+                    Arc::clone(&self.tenants),
+                    Some((REAP_EVERY, Box::new(reap))),
+                )
             })
             .as_ref()
             .ok()
             .filter(|waking| waking.is_working())
-    }
-
-    fn take_place(&self) -> Option<u32> {
-        self.reap();
-        self.places().free.pop_front()
-    }
-
-    /// Frees places whose splices have ended long enough ago, and whose connections nobody has any more.
-    fn reap(&self) {
-        for _ in 0..REAPED_AT_ONCE {
-            let mut places = self.places();
-            let Some((since, place)) = places.over.front().copied() else {
-                return;
-            };
-            if since.elapsed() < LINGER && !places.free.is_empty() {
-                return;
-            }
-            places.over.pop_front();
-            drop(places);
-            if splice::is_deserted(self, place) {
-                splice::clear(self, place);
-                self.places().free.push_back(place);
-            } else {
-                self.places().over.push_back((Instant::now(), place));
-            }
-        }
-    }
-
-    /// The splice at `place` is over. Its place is free once its connections are.
-    fn leave_place(&self, place: u32) {
-        self.places().over.push_back((Instant::now(), place));
     }
 }
 

@@ -138,7 +138,7 @@ impl Program {
             metrics.clone(),
             statuses,
             given_up.standing.clone(),
-            engines.socket.clone(),
+            engines.clone(),
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;

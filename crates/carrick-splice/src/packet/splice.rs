@@ -1,11 +1,9 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
-use super::command::{Answer, Command, ask};
+use super::command::{Answer, Command};
 use super::state::{self, Addresses, Holder, State};
 use super::{PacketEngine, Tenant};
-use libbpf_rs::{MapCore, MapFlags};
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Context;
@@ -35,7 +33,7 @@ impl PacketSplice {
             Ok((socket.local_addr()?, socket.peer_addr()?))
         };
         let legs = [addresses(sockets[0])?, addresses(sockets[1])?];
-        let Some(place) = engine.take_place() else {
+        let Some(place) = engine.table.take_place() else {
             return Ok(None);
         };
         let splice = PacketSplice {
@@ -44,17 +42,7 @@ impl PacketSplice {
             was_armed: false,
             is_armed: false,
         };
-        engine
-            .splices
-            .update(&place.to_ne_bytes(), &state::new(legs), MapFlags::ANY)
-            .map_err(io::Error::other)?;
-        for (side, addresses) in (0..).zip(legs) {
-            let number: u32 = 2 * place + side;
-            engine
-                .flows
-                .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(io::Error::other)?;
-        }
+        engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
     }
@@ -76,7 +64,8 @@ impl PacketSplice {
 
     /// Who has the packets, and how many bytes went.
     pub(crate) fn state(&self) -> State {
-        read(&self.engine, self.place).map_or(
+        let splice = self.engine.table.read(self.place);
+        splice.map_or(
             State {
                 holder: Holder::Reset,
                 bytes: [0; 2],
@@ -120,7 +109,7 @@ impl PacketSplice {
     }
 
     fn ask(&self, command: Command) -> io::Result<Answer> {
-        ask(self.engine.command.as_fd(), self.place, command)
+        self.engine.table.ask(self.place, command)
     }
 
     fn tenant(&self) -> &Tenant {
@@ -136,41 +125,9 @@ impl Drop for PacketSplice {
             let _ = self.ask(Command::Disarm { is_forced: true });
         }
         if self.was_armed {
-            self.engine.leave_place(self.place);
+            self.engine.table.leave_place(self.place);
         } else {
-            clear(&self.engine, self.place);
-            self.engine.places().free.push_back(self.place);
+            self.engine.table.give_place_back(self.place);
         }
     }
-}
-
-fn read(engine: &PacketEngine, place: u32) -> Option<Vec<u8>> {
-    let splice = engine.splices.lookup(&place.to_ne_bytes(), MapFlags::LOCK);
-    splice.ok().flatten()
-}
-
-/// Whether no local socket of the splice at `place` exists any more.
-pub(super) fn is_deserted(engine: &PacketEngine, place: u32) -> bool {
-    matches!(
-        ask(engine.command.as_fd(), place, Command::Look),
-        Ok(Answer::NoSocket)
-    )
-}
-
-/// Forgets the splice at `place`.
-pub(super) fn clear(engine: &PacketEngine, place: u32) {
-    if let Some(splice) = read(engine, place) {
-        for (side, key) in (0..).zip(state::keys(&splice)) {
-            let number: u32 = 2 * place + side;
-            // Another splice may have the connection's addresses by now.
-            if matches!(engine.flows.lookup(key, MapFlags::ANY), Ok(Some(value)) if value == number.to_ne_bytes())
-            {
-                let _ = engine.flows.delete(key);
-            }
-        }
-    }
-    let empty = vec![0; state::BYTES];
-    let _ = engine
-        .splices
-        .update(&place.to_ne_bytes(), &empty, MapFlags::ANY);
 }

@@ -315,7 +315,8 @@ impl Writer<'_, '_> {
                 "pipes",
                 plan.limits.pipes.saturating_mul(state.workers.len()),
             ),
-            ("socket_splices", state.socket.splices().1 as usize),
+            ("socket_splices", state.kernel.socket.splices().1 as usize),
+            ("packet_splices", state.kernel.packet.taken().max as usize),
         ];
         self.gauges(
             &declared::LIMIT,

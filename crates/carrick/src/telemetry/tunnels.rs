@@ -222,7 +222,7 @@ impl View {
                 tunnels.map(move |tunnel| Listed::new(worker, tunnel))
             })
             .collect();
-        let (splices, unseen) = match state.socket.live() {
+        let (splices, unseen) = match state.kernel.socket.live() {
             Ok(splices) => (splices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
