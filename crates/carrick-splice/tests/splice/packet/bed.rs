@@ -29,7 +29,7 @@ pub const V6: [IpAddr; 2] = [
 ];
 
 /// By then, a quiet exchange has surely given its packets to the kernel.
-pub const ARMED: Duration = Duration::from_millis(60);
+pub const ARMED: Duration = Duration::from_millis(200);
 
 /// Three hosts. They go when this is dropped.
 pub struct Bed {
