@@ -209,6 +209,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = leg->receive_offset;
+	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
+	if (is_spliced && !packet->sack_blocks && is_after(way->acked, packet->ack + leg->receive_offset))
+		plan->rewriting.ack = way->acked - packet->ack;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
 		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
