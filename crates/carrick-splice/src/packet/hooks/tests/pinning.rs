@@ -104,7 +104,7 @@ fn an_upgrade_loses_no_packet() {
                     drop(old.attach(pinned(&folder, way)));
                 }
             });
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            wait_for(|| old.seen().ingress + new.seen().ingress >= PACKETS);
             let (one, other) = (old.seen(), new.seen());
             assert_eq!(one.ingress + other.ingress, PACKETS, "{way}");
             assert_eq!(one.egress + other.egress, PACKETS, "{way}");
