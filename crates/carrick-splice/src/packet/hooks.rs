@@ -387,7 +387,8 @@ impl Hooks {
         )
     }
 
-    /// Takes away what is recorded for interfaces that have vanished, or are not wanted any more.
+    /// Takes away what is recorded for interfaces that have vanished, are not wanted any more, or could not be taken over: one
+    /// direction alone, or programs that nobody knows, are worse than none.
     fn remove_unwanted_records(&self) -> Result<(), HookError> {
         let Some(pins) = &self.pins else {
             return Ok(());

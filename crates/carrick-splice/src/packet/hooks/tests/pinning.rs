@@ -183,6 +183,31 @@ fn what_is_recorded_follows_the_interfaces_and_the_settings() {
 }
 
 #[test]
+fn what_cannot_be_taken_over_is_removed_in_both_directions() {
+    inside(
+        "pinning::what_cannot_be_taken_over_is_removed_in_both_directions",
+        || {
+            let folder = bpffs().join("hooks");
+            interfaces();
+            let programs = Programs::load();
+            // What is no program.
+            let file = fs::File::open("/dev/null").expect("a file");
+            for way in WAYS {
+                drop(programs.attach(pinned(&folder, way)));
+                let hooks = Hooks::attach(
+                    programs.fd("carrick_in"),
+                    file.as_fd(),
+                    pinned(&folder, way),
+                );
+                assert_eq!(hooks.expect("refusals").refused().len(), 3);
+                assert_eq!(files(&folder), [""; 0]);
+                programs.seen_of(3, 0, 0, 0);
+            }
+        },
+    );
+}
+
+#[test]
 fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
     inside(
         "pinning::folders_that_cannot_be_used_are_refused_with_what_to_do",
