@@ -213,8 +213,12 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = leg->receive_offset;
+	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
+	if (is_spliced && !packet->sack_blocks &&
+	    (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
+		plan->rewriting.ack = way->acked - packet->ack;
 	/* What it allows its peer is allowed. */
-	end = packet->ack + leg->receive_offset + ((__u32)packet->window << (leg->own_shift & 15));
+	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
 	if (is_spliced && is_after(end, way->window_end))
 		way->window_end = end;
 	if (packet->timestamps_at) {
