@@ -36,13 +36,13 @@ impl PacketSplice {
         let Some(place) = engine.table.take_place() else {
             return Ok(None);
         };
-        let splice = PacketSplice {
+        let mut splice = PacketSplice {
             engine: Arc::clone(engine),
             place,
             was_armed: false,
             is_armed: false,
         };
-        engine.table.fill(place, legs)?;
+        splice.was_armed = engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
     }
