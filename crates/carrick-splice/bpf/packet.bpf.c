@@ -221,6 +221,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	} else if (!splice->legs[0].ifindex || !splice->legs[1].ifindex || !splice->legs[0].was_received ||
 		   !splice->legs[1].was_received) {
 		answer = PACKET_UNSEEN;
+	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
+		answer = PACKET_BUSY;
 	} else {
 		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
 		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
@@ -236,6 +238,9 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 {
 	leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = back->start + back->delta - local->write_seq;
+	leg->local_end = back->start + back->delta;
+	leg->sent_end = leg->peer_next = back->end + back->delta;
+	leg->is_ahead = back->end != back->start;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
@@ -346,7 +351,8 @@ static __always_inline struct packet_splice *find(const struct packet *packet, c
 
 static __always_inline int changes(const struct rewriting *rewriting)
 {
-	return rewriting->seq || rewriting->ack || rewriting->tsval || rewriting->tsecr;
+	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
+	       rewriting->is_reset;
 }
 
 SEC("tc")
