@@ -67,7 +67,7 @@ struct packet_leg {
 	__u8 peer_shift;   /* scale of the windows that the peer sends */
 	__u8 own_shift;    /* scale of the windows that it is sent */
 	__u8 is_ahead;     /* it has come back, and its peer may have got more from the other peer than the local socket has sent since */
-	__u8 reserved;
+	__u8 had_end;      /* if is_ahead: the last that it was sent is its end of stream */
 };
 
 /* One direction: from leg i to leg 1 - i. Numbers are the sender's, on the wire. */

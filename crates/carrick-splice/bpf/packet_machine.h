@@ -193,7 +193,7 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 	__u32 seq = packet->seq + leg->send_offset, end = seq + sequence_length(packet);
 
 	/* The end of a stream that is not whole. The local socket does not know that. */
-	if (packet->flags & FLAG_FIN && is_before(end - 1, leg->sent_end))
+	if (packet->flags & FLAG_FIN && is_before(end - 1, leg->sent_end - leg->had_end))
 		plan->rewriting.is_reset = 1;
 	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
 	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&

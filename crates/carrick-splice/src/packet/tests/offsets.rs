@@ -195,8 +195,9 @@ fn a_peer_that_has_more_understands() {
             packet.payload = vec![6; bytes];
         })
     };
+    let first = before;
     let check = |what: &str, own: Packet, on_wire: Packet, change: &dyn Fn(&mut packet_splice)| {
-        lab.check(what, &before, (Leaving, &own), Passed(on_wire), change)
+        lab.check(what, &first, (Leaving, &own), Passed(on_wire), change)
     };
     let ack = RECEIVE + 5;
     check(
@@ -246,6 +247,25 @@ fn a_peer_that_has_more_understands() {
             splice.legs[SERVER].local_end = wire(93_000);
             splice.legs[SERVER].is_ahead = 0;
         },
+    );
+    // The end of the stream was among what the peer was sent.
+    before.legs[SERVER].had_end = 1;
+    lab.check(
+        "an end that was sent",
+        &before,
+        (Leaving, &say(90_000, 5, FIN | ACK, 2999)),
+        Passed(say(wire(90_000), ack, FIN | ACK, 2999)),
+        |splice| {
+            splice.legs[SERVER].local_end = wire(93_000);
+            splice.legs[SERVER].is_ahead = 0;
+        },
+    );
+    lab.check(
+        "one before it",
+        &before,
+        (Leaving, &say(90_000, 5, FIN | ACK, 2998)),
+        Passed(say(wire(91_000), ack, RST | ACK, 2998)),
+        |_| {},
     );
     let (own, on_wire) = (say(90_500, 5, ACK, 0), say(wire(90_500), ack, ACK, 0));
     lab.check(
