@@ -16,6 +16,7 @@ char _license[] SEC("license") = "GPL";
 
 // net/tcp_states.h
 #define ESTABLISHED 1
+#define LISTEN 10
 
 // What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
@@ -125,7 +126,8 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 	}
 	if (!socket)
 		return;
-	local->is_there = 1;
+	// Whoever listens there is found, too, but is none of the two.
+	local->is_there = socket->state != LISTEN;
 	tcp = socket->state == ESTABLISHED ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
 		local->is_established = 1;
@@ -149,6 +151,16 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 			local->is_signed = tcp->md5sig_info != 0;
 	}
 	bpf_sk_release(socket);
+}
+
+// Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
+// have begun.
+static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
+{
+	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
+	struct place *b = bpf_map_lookup_elem(&flows, &splice->legs[1].flow);
+
+	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
 }
 
 // Why two connections cannot be joined.
@@ -222,8 +234,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
-	leg->receive_offset = reached(way) - local->rcv_nxt;
-	leg->send_offset = reached(back) + back->delta - local->write_seq;
+	leg->receive_offset = way->start - local->rcv_nxt;
+	leg->send_offset = back->start + back->delta - local->write_seq;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
@@ -273,7 +285,7 @@ int carrick_command(struct __sk_buff *skb)
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
 	if (request.command == PACKET_ARM)
-		return arm(splice, &a, &b);
+		return has_flows(splice, request.number) ? arm(splice, &a, &b) : PACKET_NO_PLACE;
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	if (request.command == PACKET_DISARM)
@@ -314,8 +326,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	skb->mark = own_mark;
 	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 	skb->mark = 0;
-	// The one that goes on begins where the copy ended.
-	__builtin_memcpy(packet->headers->old, packet->headers->new, sizeof(packet->headers->old));
+	// The one that goes on is made from the one that came: the checksum in both headers is the one that it came with.
 	packet->headers->new[13] = packet->flags;
 	return 1;
 }

@@ -74,12 +74,13 @@ struct packet_way {
 	__u32 delta;        /* the receiver's numbers are so much larger */
 	__u32 ts_delta;     /* likewise, timestamps */
 	__u32 end;          /* behind the last byte that was forwarded, or sent by the local socket */
-	__u32 start;        /* from here on the kernel forwards */
+	__u32 start;        /* behind the last byte that the process has sent, or that was counted in `bytes` */
 	__u32 acked;        /* what the receiver has acknowledged */
 	__u32 window_end;   /* as far as the sender may send */
 	__u32 window_max;   /* the largest window that the receiver has offered, in bytes */
 	__u32 end_of_stream; /* behind the FIN, if has_end */
 	__u32 has_end;
+	__u32 has_moved;    /* the receiver has acknowledged something of it */
 };
 
 struct packet_splice {

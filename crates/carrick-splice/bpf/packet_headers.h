@@ -159,6 +159,8 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	/* Large ones, of which TCP makes segments later, may not say how long they are. */
 	if (!ip_bytes)
 		ip_bytes = skb->len - ETH_HLEN;
+	if (ip_bytes > skb->len - ETH_HLEN)
+		return 0;
 	packet->headers = bpf_map_lookup_elem(&headers, &zero);
 	if (!packet->headers || bpf_skb_load_bytes(skb, packet->tcp_at, packet->headers->old, TCP_HEADER_MIN))
 		return 0;
@@ -231,7 +233,7 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	}
 }
 
-/* Puts the new TCP header into the packet, with its checksum. Afterwards it is the old one. */
+/* Puts the new TCP header into the packet, with its checksum. It may be changed and put there again. */
 static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 bytes = packet->header_bytes;

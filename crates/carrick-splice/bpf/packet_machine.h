@@ -48,18 +48,13 @@ static __always_inline int has_ended(const struct packet_way *way)
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
 }
 
-/* As far as the receiver has what the kernel forwarded. */
-static __always_inline __u32 reached(const struct packet_way *way)
-{
-	return is_before(way->acked, way->start) ? way->start : way->acked;
-}
-
 /* Takes note of what was sent along a way: `end` is the number behind it. */
 static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
 {
 	if (is_after(end, way->end))
 		way->end = end;
-	if (flags & FLAG_FIN) {
+	/* Nothing is behind an end. One that is in the midst of what was sent is forged, or an error. */
+	if (flags & FLAG_FIN && end == way->end) {
 		way->has_end = 1;
 		way->end_of_stream = end;
 	}
@@ -72,6 +67,10 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 	__u32 end = packet->seq + sequence_length(packet);
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
+		return 0;
+	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
+	 * Once the receiver has the latter, it knows the former as old. */
+	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
@@ -116,11 +115,12 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	}
 	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
-	if (is_after(acked, back->acked)) {
-		__u32 before = reached(back);
-
+	if (is_after(acked, back->acked))
 		back->acked = acked;
-		back->bytes += reached(back) - before - (back->has_end && acked == back->end_of_stream);
+	if (is_after(acked, back->start)) {
+		back->bytes += acked - back->start - (back->has_end && acked == back->end_of_stream);
+		back->start = acked;
+		back->has_moved = 1;
 	}
 	if (is_after(acked + window, back->window_end))
 		back->window_end = acked + window;
@@ -155,10 +155,14 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 	case PACKET_PROCESS:
 		leg->was_received = 1;
 		plan->fate = FATE_LOCAL;
+		plan->rewriting.window = packet->window;
+		/* A connection that begins has numbers of its own. That it does shows when the local socket answers it; until
+		 * then, anybody could have sent this. */
+		if (packet->flags & FLAG_SYN)
+			return;
 		plan->rewriting.seq = -leg->receive_offset;
 		plan->rewriting.ack = -leg->send_offset;
 		plan->rewriting.tsecr = -leg->ts_offset;
-		plan->rewriting.window = packet->window;
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
@@ -200,9 +204,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		plan->fate = FATE_DROP;
 		return;
 	}
-	/* It has nothing to say about what passes it by. */
+	/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
 	if (is_spliced && !sequence_length(packet) &&
-	    (packet->sack_blocks || is_before(packet->ack + leg->receive_offset, way->acked))) {
+	    (packet->sack_blocks || way->has_moved || is_before(packet->ack + leg->receive_offset, way->acked))) {
 		plan->fate = FATE_DROP;
 		return;
 	}
@@ -210,8 +214,13 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	plan->rewriting.seq = leg->send_offset;
 	plan->rewriting.ack = leg->receive_offset;
 	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
-	if (is_spliced && !packet->sack_blocks && is_after(way->acked, packet->ack + leg->receive_offset))
+	if (is_spliced && !packet->sack_blocks &&
+	    (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
 		plan->rewriting.ack = way->acked - packet->ack;
+	/* What it allows its peer is allowed. */
+	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
+	if (is_spliced && is_after(end, way->window_end))
+		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
 		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
@@ -228,6 +237,8 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		if (is_after(end, leg->local_end))
 			leg->local_end = end;
 		note_sent(back, end - back->delta, packet->flags);
+		if (is_after(end - back->delta, back->start))
+			back->start = end - back->delta;
 	}
 }
 

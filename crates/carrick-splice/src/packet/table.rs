@@ -79,7 +79,7 @@ impl Table {
     pub(super) fn take_place(&self) -> Option<u32> {
         let place = self.places().free.pop_front();
         place.or_else(|| {
-            self.reap(Duration::ZERO);
+            self.reap(LINGER);
             self.places().free.pop_front()
         })
     }
