@@ -55,14 +55,29 @@ fn listener(listener: &ListenerPlan) -> String {
     } else {
         ""
     };
-    format!("{job} on {}: {details}{clients}{header}", listener.address)
+    let transparent = match &listener.interception {
+        Some(interception) => format!(
+            ", transparent for port {}{}",
+            join(&interception.ports),
+            if interception.keeps_client {
+                " with the client's address"
+            } else {
+                ""
+            }
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{job} on {}: {details}{clients}{header}{transparent}",
+        listener.address
+    )
 }
 
 fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {
-    let ports = match listener.access.connect_ports[..] {
-        [] => "CONNECT to any port".to_owned(),
-        [0] => "no CONNECT".to_owned(),
-        ref ports => format!("CONNECT to {}", join(ports)),
+    let ports = if listener.interception.is_some() {
+        "to original destinations".to_owned()
+    } else {
+        connect(listener)
     };
     let users = forward.users.as_ref().map_or(String::new(), |users| {
         format!(", {}", count(users.count(), "user"))
@@ -73,6 +88,14 @@ fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {
         ""
     };
     format!("{ports}{users}{parent}")
+}
+
+fn connect(listener: &ListenerPlan) -> String {
+    match listener.access.connect_ports[..] {
+        [] => "CONNECT to any port".to_owned(),
+        [0] => "no CONNECT".to_owned(),
+        ref ports => format!("CONNECT to {}", join(ports)),
+    }
 }
 
 fn join(items: &[impl Display]) -> String {

@@ -62,7 +62,7 @@ pub fn check_loops(
             Mode::Switch(routes) | Mode::Tunnel(routes) => {
                 let used = routes
                     .iter()
-                    .filter_map(|route| upstreams.get(route.upstream)?.as_ref());
+                    .filter_map(|route| upstreams.get(route.upstream?)?.as_ref());
                 used.flat_map(|upstream| upstream.servers.iter().map(|server| &server.address))
                     .collect()
             }
