@@ -9,6 +9,7 @@ use crate::control::{SignalOrder, Signals};
 use crate::privileges::{self, GivenUp};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::transparent::{self, Rules};
 use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
@@ -54,6 +55,8 @@ struct Program {
     /// Why the socket engine is not there, as it was told last.
     socket_trouble: Option<String>,
     given_up: GivenUp,
+    /// Of transparent listeners.
+    rules: Option<Rules>,
 }
 
 /// What is opened with the privileges that carrick is started with.
@@ -63,17 +66,20 @@ struct Opened {
     socket_feature: Feature,
     admin: Option<TcpListener>,
     listeners: Vec<Bound>,
+    rules: Option<Rules>,
     given_up: GivenUp,
 }
 
 impl Opened {
     /// Opens it, and gives up the privileges. No thread may run yet.
     fn open(plan: &Plan) -> io::Result<Self> {
+        transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
         let socket = SocketService::default();
         let socket_feature = socket_feature(plan, &socket);
         let admin = Control::bind(plan)?;
         let listeners = worker::bind_all(plan)?;
+        let rules = Rules::install(plan)?;
         let given_up = privileges::give_up(plan)?;
         Ok(Self {
             descriptors,
@@ -81,6 +87,7 @@ impl Opened {
             socket_feature,
             admin,
             listeners,
+            rules,
             given_up,
         })
     }
@@ -115,6 +122,7 @@ impl Program {
             socket_feature,
             admin,
             listeners,
+            rules,
             given_up,
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
@@ -195,6 +203,7 @@ impl Program {
             socket,
             socket_trouble,
             given_up,
+            rules,
         })
     }
 
@@ -242,6 +251,7 @@ impl Program {
             );
             plan.account.clone_from(&before.plan.account);
         }
+        transparent::check_reload(&before.plan, &plan)?;
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {
             if !before
@@ -250,7 +260,7 @@ impl Program {
                 .iter()
                 .any(|known| known.address == listener.address)
             {
-                worker::bind(listener.address).map_err(|error| self.given_up.explain(&error))?;
+                worker::bind(listener).map_err(|error| self.given_up.explain(&error))?;
             }
         }
         // The workers share it: from now on it is there for them, if it can be had.
@@ -317,6 +327,8 @@ impl Program {
                 },
             }
         }
+        // Connections that stand need the rules to their end.
+        drop(self.rules.take());
         self.control.shutdown();
         self.log.stop();
         tracing::info!("ended");

@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 /// `[process]`: a user of this machine, as it was found there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Its name, or its number if it has none.
     pub user: String,
