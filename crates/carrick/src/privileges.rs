@@ -6,10 +6,9 @@ mod account;
 use crate::config::plan::{Account, Plan};
 use rustix::thread::{
     CapabilitiesSecureBits as SecureBits, CapabilitySet, CapabilitySets, capabilities,
-    capabilities_secure_bits, clear_ambient_capability_set,
-    configure_capability_in_ambient_set, no_new_privs,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
-    set_keep_capabilities, set_no_new_privs,
+    capabilities_secure_bits, clear_ambient_capability_set, configure_capability_in_ambient_set,
+    no_new_privs, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs,
 };
 use std::io;
 use std::time::{Duration, Instant};

@@ -404,8 +404,8 @@ pub static LOG: Table = Table {
 
 /// All tables, in the order of the documentation.
 pub static TABLES: &[&Table] = &[
-    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER,
-    &INTERCEPT, &PARENT, &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
+    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &INTERCEPT,
+    &PARENT, &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
 ];
 
 impl Table {

@@ -25,13 +25,13 @@ pub async fn refuse(mut client: Client) {
     const LABEL: &str = "not_intercepted";
     const WHY: &str = "This is a transparent proxy: it serves connections to others that are led to it, and none to its own address. \
         Connect to the server itself.";
-    client.worker.metrics.refusals.count(LABEL);
     tracing::debug!(
         "{}: {} was not intercepted, but has connected to the listener itself",
         client.listener.address,
         client.address
     );
     if matches!(client.listener.mode, Mode::Tunnel(_)) {
+        client.worker.metrics.refusals.count(LABEL);
         let mut trace = Trace::new();
         (trace.status, trace.ended) = (403, LABEL);
         let target = client.listener.address.to_string();

@@ -371,7 +371,9 @@ async fn tunnel_to(
         Place::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
         Place::Origin { .. } => None,
     };
-    let hashed = plan.as_ref().filter(|plan| plan.balance == balance::Method::Hash);
+    let hashed = plan
+        .as_ref()
+        .filter(|plan| plan.balance == balance::Method::Hash);
     let key = hashed.map(|plan| match plan.hash_on {
         HashOn::Host => sni.unwrap_or_default(),
         HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {

@@ -15,9 +15,14 @@ use std::io::{self, BufRead, Read, Write};
 /// Not all rules could be removed; or there was no task.
 pub fn keep() -> io::Result<()> {
     // What ends carrick must not end its keeper first: systemd and terminals send these to both.
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT]
-        .into_iter()
-        .collect();
+    let signals: SigSet = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ]
+    .into_iter()
+    .collect();
     signals.thread_block()?;
     let mut input = io::stdin().lock();
     let mut line = String::new();
@@ -84,7 +89,12 @@ fn install(interception: &Interception) -> io::Result<()> {
                 &[family.option(), "-batch", "-"],
                 &rules::ip_install(interception),
             )
-            .map_err(|error| explain(error, " (is the interface lo up, and this family of addresses switched on?)"))?;
+            .map_err(|error| {
+                explain(
+                    error,
+                    " (is the interface lo up, and this family of addresses switched on?)",
+                )
+            })?;
         }
     }
     NFT.run(&["-f", "-"], &rules::nft_install(interception))

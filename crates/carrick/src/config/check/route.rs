@@ -30,7 +30,8 @@ pub fn check_all(
 ) -> Option<Vec<RoutePlan>> {
     if written.routes.is_empty()
         && !written.transparent
-        && !written.keys_given.iter().any(|(key, _)| *key == "route") {
+        && !written.keys_given.iter().any(|(key, _)| *key == "route")
+    {
         problems
             .error(written.span.clone(), "the listener has no routes", "")
             .help("add [[listener.route]] with `upstream = \"NAME\"`");

@@ -275,11 +275,7 @@ pub fn destination(
             if let Some(upstream) = route.upstream.given() {
                 known.find(&route.upstream, route.span.clone(), problems);
                 problems
-                    .error(
-                        upstream.span(),
-                        "a route has either `upstream` or `to`",
-                        "",
-                    )
+                    .error(upstream.span(), "a route has either `upstream` or `to`", "")
                     .help("remove one of them");
                 return None;
             }
@@ -289,11 +285,7 @@ pub fn destination(
 }
 
 /// Reports transparent listeners whose rules would be mixed up: rules are known by the listener's port, mark and table.
-pub fn check_conflicts(
-    file: &File,
-    listeners: &[Option<ListenerPlan>],
-    problems: &mut Problems,
-) {
+pub fn check_conflicts(file: &File, listeners: &[Option<ListenerPlan>], problems: &mut Problems) {
     let mut seen: Vec<(&Interception, Range<usize>)> = Vec::new();
     for (written, plan) in file.listeners.iter().zip(listeners) {
         let Some(interception) = plan.as_ref().and_then(|plan| plan.interception.as_ref()) else {
@@ -317,7 +309,9 @@ pub fn check_conflicts(
                     "",
                 )
                 .with(&source, other_span.clone(), "this is the other one")
-                .help(format!("give one of them another {shared}: rules in the kernel are told apart by it"));
+                .help(format!(
+                    "give one of them another {shared}: rules in the kernel are told apart by it"
+                ));
         }
         seen.push((interception, written.span.clone()));
     }

@@ -41,7 +41,9 @@ fn a_listener_everywhere_takes_the_families_of_its_address() {
     );
     assert_eq!(
         tproxy(&interception("[::1]:8080")),
-        ["meta nfproto ipv6 tcp dport { 80, 8000 } tproxy ip6 to [::1]:8080 meta mark set 17 accept"]
+        [
+            "meta nfproto ipv6 tcp dport { 80, 8000 } tproxy ip6 to [::1]:8080 meta mark set 17 accept"
+        ]
     );
 }
 
