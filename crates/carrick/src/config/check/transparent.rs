@@ -1,4 +1,5 @@
 //! Checks `transparent`, `intercept`, `keep_client_address`, and `to` of routes.
+use super::addresses::overlap;
 use super::listener::networks;
 use super::upstream::Known;
 use crate::config::file::{self, File, Intercept};
@@ -292,7 +293,10 @@ pub fn check_conflicts(file: &File, listeners: &[Option<ListenerPlan>], problems
             continue;
         };
         for (other, other_span) in &seen {
-            let shared = if interception.listener.port() == other.listener.port() {
+            // Listeners on one address are another mistake, which is told as such.
+            let shared = if overlap(interception.listener, other.listener) {
+                continue;
+            } else if interception.listener.port() == other.listener.port() {
                 "port"
             } else if interception.mark == other.mark {
                 "mark"

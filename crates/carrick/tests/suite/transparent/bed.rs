@@ -35,6 +35,7 @@ pub struct Bed {
     pub router: Namespace,
     pub server: Namespace,
     directory: tempfile::TempDir,
+    nginx: Option<Child>,
 }
 
 impl Bed {
@@ -53,11 +54,12 @@ impl Bed {
         }
         let run = RunName::of_this_process().expect("a name");
         let part = |role| Namespace::named(&run, role);
-        let bed = Self {
+        let mut bed = Self {
             client: part("client"),
             router: part("router"),
             server: part("server"),
             directory: tempfile::tempdir().expect("a directory"),
+            nginx: None,
         };
         bed.wire();
         bed.serve();
@@ -110,7 +112,7 @@ impl Bed {
         }
     }
 
-    fn serve(&self) {
+    fn serve(&mut self) {
         let directory = self.directory.path();
         let at = |name: &str| directory.join(name).display().to_string();
         let text = NGINX.replace("DIR", &directory.display().to_string());
@@ -123,11 +125,9 @@ impl Bed {
             .status();
         assert!(made.is_ok_and(|status| status.success()), "a certificate");
         let nginx = find("nginx").expect("it is there").display().to_string();
+        let mut nginx = inside(&self.server, &[&nginx, "-c", &at("nginx.conf")]);
         // It lives until the namespace is removed.
-        inside(&self.server, &[&nginx, "-c", &at("nginx.conf")])
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("nginx");
+        self.nginx = Some(nginx.stderr(Stdio::null()).spawn().expect("nginx"));
         wait_for("nginx", || {
             self.server.is_listening(443).unwrap_or(false).then_some(())
         });
@@ -260,6 +260,9 @@ impl Drop for Bed {
     fn drop(&mut self) {
         for namespace in self.namespaces() {
             namespace.remove();
+        }
+        if let Some(nginx) = &mut self.nginx {
+            let _ = nginx.wait();
         }
     }
 }
