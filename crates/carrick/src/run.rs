@@ -480,6 +480,8 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
     if let Some(forward) = plan
         .listeners
         .iter()
+        // Nobody is to connect to a transparent one.
+        .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Forward(_)))
     {
         let proxy = reachable(forward.address);
@@ -488,6 +490,7 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
     } else if let Some(switch) = plan
         .listeners
         .iter()
+        .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Switch(_)))
     {
         commands.push(format!("curl -i http://{}/", reachable(switch.address)));

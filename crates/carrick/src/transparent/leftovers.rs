@@ -6,6 +6,7 @@ use crate::config::plan::Interception;
 use serde::Deserialize;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// Something that a carrick has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +163,10 @@ fn is_carricks(name: &str) -> io::Result<bool> {
 }
 
 fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
+    if family == Family::V6 && !Path::new("/proc/net/if_inet6").exists() {
+        // The kernel has no IPv6, about which `ip` would complain.
+        return Ok(Vec::new());
+    }
     // Numbers in the place of names, with everything that the kernel tells.
     let mut arguments = vec![family.option(), "-N", "-d", "-j"];
     arguments.extend(what);

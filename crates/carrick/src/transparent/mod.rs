@@ -169,7 +169,8 @@ impl Rules {
         let mut text = serde_json::to_string(task)?;
         text.push('\n');
         if let Some(line) = &mut self.line {
-            line.write_all(text.as_bytes())?;
+            // If it has ended, its answer says why.
+            let _ = line.write_all(text.as_bytes());
         }
         let mut answer = String::new();
         if let Some(answers) = self.keeper.stdout.take() {

@@ -2,6 +2,7 @@
 mod access;
 mod bed;
 mod crashes;
+mod load;
 mod neighbours;
 mod privileges;
 mod reloads;

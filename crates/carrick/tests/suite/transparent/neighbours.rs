@@ -148,3 +148,56 @@ fn a_firewall_that_flushes_everything_does_not_confuse_the_end() {
     assert!(!said.contains("ERROR"), "{said}");
     assert_eq!(bed.rules(), before);
 }
+
+#[test]
+fn a_router_that_masquerades_is_no_obstacle() {
+    let Some(bed) = Bed::build() else { return };
+    let nat = "table inet nat {\n  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n    oifname \"eth2\" masquerade\n  }\n}\n";
+    let file = bed.write("nat.nft", nat);
+    if let Err(error) = bed.router.run("nft", &["-f", &file.display().to_string()]) {
+        eprintln!("skipped: the kernel has no NAT: {error}");
+        return;
+    }
+    for keep in [false, true] {
+        let text = format!("{SWITCH}keep_client_address = {keep}\n");
+        let carrick = bed.carrick(&text);
+        for (url, client) in [
+            ("http://10.2.0.2/", "10.2.0.1"),
+            ("http://[fd00:2::2]/", "fd00:2::1"),
+        ] {
+            let said = bed.curl(url);
+            assert!(
+                said.contains(VIA) && said.contains(&format!("client={client} ")),
+                "{keep}: {said}"
+            );
+        }
+        assert_eq!(
+            bed.curl("http://10.2.0.2/slow").len(),
+            super::bed::SLOW_BYTES
+        );
+        carrick.stop();
+    }
+}
+
+#[test]
+fn a_firewall_lets_in_what_has_the_mark() {
+    let Some(bed) = Bed::build() else { return };
+    let filter = "table inet filter {\n  chain input {\n    type filter hook input priority filter; policy drop;\n    iifname \"lo\" accept\n    meta l4proto { icmp, ipv6-icmp } accept\n  }\n  chain forward {\n    type filter hook forward priority filter; policy drop;\n  }\n}\n";
+    let file = bed.write("filter.nft", filter);
+    bed.router
+        .run("nft", &["-f", &file.display().to_string()])
+        .expect("nft");
+    let _carrick = bed.carrick(&(SWITCH.to_owned() + "keep_client_address = true\n"));
+    let words = "--connect-timeout 1 http://10.2.0.2/";
+    bed.try_curl(words).expect_err("the firewall drops it");
+    // As docs/modes/transparent.md has it.
+    let insert = "insert rule inet filter input meta mark 108080 accept";
+    bed.router
+        .run("nft", &insert.split(' ').collect::<Vec<_>>())
+        .expect("nft");
+    let said = bed.curl("http://10.2.0.2/");
+    assert!(
+        said.contains(VIA) && said.contains("client=10.1.0.2 "),
+        "{said}"
+    );
+}

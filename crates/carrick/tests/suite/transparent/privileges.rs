@@ -43,21 +43,15 @@ fn expect(pid: Pid, kept: u64, uid: u32) {
 fn carrick_keeps_nothing_or_one_capability_and_its_keeper_another() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    // nobody has to write the access log.
-    use std::os::unix::fs::PermissionsExt;
-    let everybody = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(bed.directory(), everybody).expect("permissions");
-    let nobody = nix::unistd::User::from_name("nobody")
-        .expect("users")
-        .expect("nobody");
+    open_to_everybody(&bed);
     let as_nobody = "[process]\nuser = \"nobody\"\n";
     for (text, kept, uid) in [
         (SWITCH.to_owned(), 0, 0),
-        (as_nobody.to_owned() + SWITCH, 0, nobody.uid.as_raw()),
+        (as_nobody.to_owned() + SWITCH, 0, nobody()),
         (
             as_nobody.to_owned() + SWITCH + "keep_client_address = true\n",
             NET_RAW,
-            nobody.uid.as_raw(),
+            nobody(),
         ),
     ] {
         let log = bed.directory().join("carrick-0.log");
@@ -178,4 +172,57 @@ fn the_keeper_is_of_no_use_to_people_and_doctor_knows_what_there_is() {
         line.contains(" no ") && line.contains("CAP_NET_ADMIN"),
         "{line}"
     );
+}
+
+#[test]
+fn a_user_with_ambient_capabilities_needs_no_root() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    open_to_everybody(&bed);
+    // The build directory may be closed to others.
+    let program = bed.directory().join("carrick").display().to_string();
+    let copied = std::process::Command::new("cp")
+        .args([PROGRAM, &program])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()), "a copy");
+    let granted = "+net_admin,+net_raw";
+    let command = [
+        "setpriv",
+        "--reuid=nobody",
+        "--regid=nogroup",
+        "--clear-groups",
+        "--bounding-set=-all,+net_admin,+net_raw",
+        "--inh-caps",
+        granted,
+        "--ambient-caps",
+        granted,
+        &program,
+    ];
+    let text = SWITCH.to_owned() + "keep_client_address = true\n";
+    let carrick = bed
+        .try_carrick(&command, &text)
+        .unwrap_or_else(|said| panic!("{said}"));
+    let uid = nobody();
+    expect(carrick.pid(), NET_RAW, uid);
+    expect(bed.keepers()[0], NET_ADMIN, uid);
+    let said = bed.curl("http://10.2.0.2/");
+    assert!(
+        said.contains(VIA) && said.contains("client=10.1.0.2 "),
+        "{said}"
+    );
+    carrick.stop();
+    assert_eq!(bed.rules(), before);
+}
+
+/// The number of the user that may do nothing.
+fn nobody() -> u32 {
+    let user = nix::unistd::User::from_name("nobody").expect("users");
+    user.expect("nobody").uid.as_raw()
+}
+
+/// The access log is written by others than root.
+fn open_to_everybody(bed: &Bed) {
+    use std::os::unix::fs::PermissionsExt;
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(bed.directory(), everybody).expect("permissions");
 }

@@ -159,3 +159,28 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
     carrick.wait();
     assert_eq!(bed.rules(), before);
 }
+
+#[test]
+fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
+    let Some(bed) = Bed::build() else { return };
+    let images = IMAGES.replace("10.2.0.3:80", "10.2.0.3:8002") + "send_proxy_protocol = \"v1\"\n";
+    let _carrick = bed.carrick(&(SWITCH.to_owned() + &images));
+    let heard = bed.server.inside(|| {
+        let listener = std::net::TcpListener::bind("10.2.0.3:8002")?;
+        let curl = inside(&bed.client, &["curl", "-sS", "http://10.2.0.2/images/"])
+            .stdout(std::process::Stdio::null())
+            .spawn();
+        let (mut upstream, _) = listener.accept()?;
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(&upstream), &mut line)?;
+        std::io::Write::write_all(&mut upstream, b"HTTP/1.1 204 No Content\r\n\r\n")?;
+        curl?.wait()?;
+        Ok(line)
+    });
+    let heard = heard.expect("a PROXY header");
+    assert!(
+        heard.starts_with("PROXY TCP4 10.1.0.2 10.2.0.2 "),
+        "{heard}"
+    );
+    assert!(heard.ends_with(" 80\r\n"), "{heard}");
+}
