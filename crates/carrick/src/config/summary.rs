@@ -42,8 +42,8 @@ pub fn account(plan: &Plan) -> Option<String> {
 fn listener(listener: &ListenerPlan) -> String {
     let (job, details) = match &listener.mode {
         Mode::Forward(forward) => ("forward proxy", self::forward(listener, forward)),
-        Mode::Switch(routes) => ("switch", count(routes.len(), "route")),
-        Mode::Tunnel(routes) => ("tunnel", count(routes.len(), "route")),
+        Mode::Switch(routes) => ("switch", self::routes(listener, routes.len())),
+        Mode::Tunnel(routes) => ("tunnel", self::routes(listener, routes.len())),
     };
     let clients = if listener.access.clients.is_empty() {
         String::new()
@@ -71,6 +71,17 @@ fn listener(listener: &ListenerPlan) -> String {
         "{job} on {}: {details}{clients}{header}{transparent}",
         listener.address
     )
+}
+
+/// A transparent listener has one more than the file: what meets none goes where it wanted to go.
+fn routes(listener: &ListenerPlan, length: usize) -> String {
+    match (&listener.interception, length.saturating_sub(1)) {
+        (None, _) => count(length, "route"),
+        (Some(_), 0) => "to original destinations".to_owned(),
+        (Some(_), written) => {
+            format!("{}, else to original destinations", count(written, "route"))
+        }
+    }
 }
 
 fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {

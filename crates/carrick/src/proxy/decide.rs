@@ -110,6 +110,9 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
             "The route's upstream does not exist.",
         ));
     };
+    if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+        return to_original(client, route.engine, bytes, head);
+    }
     Decision::Relay(Destination {
         place: Place::Group {
             group: Rc::clone(group),
@@ -215,7 +218,9 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         }
         let host = head.host.of(bytes);
         // A parent wants a whole URL, for which a host is needed.
-        return match parent_for(plan, host).filter(|_| !host.is_empty()) {
+        let parent = parent_for(plan, host)
+            .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
+        return match parent {
             Some(parent) => match client.listener.access.check_name(host, 0, false) {
                 Ok(()) => Decision::Relay(through(client, parent, plan.engine)),
                 Err(denied) => Decision::Reply(refused(denied)),

@@ -42,6 +42,16 @@ pub async fn refuse(mut client: Client) {
     session::refuse(&mut client, &Reply::new(403, LABEL, WHY)).await;
 }
 
+/// Whether the client is one of these servers: a cache that asks for what it does not have. Sent to itself, its request would come back
+/// without end. Of servers with names nothing is known here.
+pub fn is_one_of<'s>(
+    client: &Client,
+    servers: impl IntoIterator<Item = &'s ServerAddress>,
+) -> bool {
+    let is_client = |server: &ServerAddress| matches!(server, ServerAddress::Ip(server) if server.ip().to_canonical() == client.address.ip());
+    client.original.is_some() && servers.into_iter().any(is_client)
+}
+
 /// The original destination as a place to connect to. `name` is what the client calls it, if it says.
 ///
 /// # Errors

@@ -416,17 +416,18 @@ async fn tunnel_to(
 
 /// Where a route leads.
 fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<Place, Unreachable> {
-    match (route.upstream, client.original) {
-        (Some(index), _) => match client.live.groups.get(index) {
-            Some(group) => Ok(Place::Group {
+    if let Some(index) = route.upstream {
+        let group = client.live.groups.get(index);
+        let group = group.ok_or(Unreachable::NoServer)?;
+        if !original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+            return Ok(Place::Group {
                 group: Rc::clone(group),
                 index,
-            }),
-            None => Err(Unreachable::NoServer),
-        },
-        (None, Some(destination)) => Ok(original::place(client, destination, sni)?),
-        (None, None) => Err(Unreachable::NoServer),
+            });
+        }
     }
+    let destination = client.original.ok_or(Unreachable::NoServer)?;
+    Ok(original::place(client, destination, sni)?)
 }
 
 fn not_reached(

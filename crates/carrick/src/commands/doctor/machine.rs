@@ -93,6 +93,8 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
             &read("net.ipv4.tcp_wmem"),
             "send buffers: least, default, most",
         ),
+        number(&read("net.ipv4.ip_forward"), forwarding),
+        number(&read("net.ipv6.conf.all.forwarding"), forwarding),
         number(&read("net.ipv6.bindv6only"), |only| {
             (only == 1).then_some("listening on [::] does not take IPv4 here")
         }),
@@ -174,6 +176,10 @@ fn open_files() -> Fact {
         ),
         meaning,
     }
+}
+
+fn forwarding(on: u64) -> Option<&'static str> {
+    (on == 0).then_some("no router: what a transparent listener does not intercept goes nowhere")
 }
 
 fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) -> Fact {

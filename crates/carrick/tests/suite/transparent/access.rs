@@ -64,3 +64,32 @@ fn a_destination_that_does_not_answer_is_told_to_the_client() {
     let said = bed.curl("-i -X CONNECT --request-target 10.2.0.2:443 http://10.2.0.2/");
     assert!(said.starts_with("HTTP/1.1 405 "), "{said}");
 }
+
+#[test]
+fn a_cache_behind_the_same_interface_reaches_the_servers_itself() {
+    let Some(bed) = Bed::build() else { return };
+    // The second client is the cache: what it asks for is not sent to it again.
+    for (mode, next_hop) in [
+        (
+            "switch",
+            "[[listener.route]]\nupstream = \"cache\"\n[upstream.cache]\nservers = [\"10.1.0.3:80\"]\n",
+        ),
+        ("forward", "parent = { proxy = \"10.1.0.3:80\" }\n"),
+        (
+            "tunnel",
+            "[[listener.route]]\nupstream = \"cache\"\n[upstream.cache]\nservers = [\"10.1.0.3:80\"]\n",
+        ),
+    ] {
+        let _carrick = bed.carrick(&(SWITCH.replace("switch", mode) + next_hop));
+        let said = bed.curl("--interface 10.1.0.3 http://10.2.0.2/");
+        assert!(
+            said.contains("server=10.2.0.2 client=10.2.0.1 "),
+            "{mode}: {said}"
+        );
+        // Others are sent there, where nobody listens.
+        match bed.try_curl("-i --interface 10.1.0.2 http://10.2.0.2/") {
+            Ok(said) => assert!(said.contains("connect to 10.1.0.3:80"), "{mode}: {said}"),
+            Err(_) => assert_eq!(mode, "tunnel"),
+        }
+    }
+}

@@ -118,3 +118,26 @@ fn a_start_that_fails_leaves_nothing() {
     assert_eq!(bed.rules(), before);
     assert!(bed.keepers().is_empty());
 }
+
+#[test]
+fn a_carrick_whose_keeper_was_killed_goes_on_and_says_what_is_left() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let carrick = bed.carrick(SWITCH);
+    kill_process(bed.keepers()[0], Signal::KILL).expect("it is there");
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    // Its rules are still its own.
+    let (code, said) = bed.command(&["clean"]);
+    assert!(
+        code == Some(0) && said.contains("left alone") && !said.contains("removed"),
+        "{said}"
+    );
+    let said = carrick.stop();
+    assert!(
+        said.contains("did not end as it should") && said.contains("`carrick clean` removes"),
+        "{said}"
+    );
+    let (code, said) = bed.command(&["clean"]);
+    assert!(code == Some(0) && said.contains("removed"), "{said}");
+    assert_eq!(bed.rules(), before);
+}
