@@ -2,13 +2,14 @@
 //! process (ring buffer), and by ends and errors of their connections (epoll).
 
 use super::Tenant;
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// What epoll says when the thread is to end, and when the ring buffer has something.
@@ -38,17 +39,25 @@ impl Waking {
             EventData::new_u64(STOP),
             EventFlags::IN | EventFlags::ET,
         )?;
+        let (begun, has_begun) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("carrick-splice".into())
             .spawn({
                 let (epoll, is_working) = (Arc::clone(&epoll), Arc::clone(&is_working));
                 move || {
-                    // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
-                    let _ = wake_all(&epoll, &events, &tenants);
+                    match listen(&epoll, &events, &tenants) {
+                        Ok(ring) => {
+                            let _ = begun.send(Ok(()));
+                            // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
+                            let _ = wake_all(&epoll, &ring, &tenants);
+                        }
+                        Err(error) => drop(begun.send(Err(error))),
+                    }
                     is_working.store(false, SeqCst);
                     tenants.iter().for_each(Tenant::wake);
                 }
             })?;
+        has_begun.recv().map_err(io::Error::other)??;
         Ok(Waking {
             is_working,
             epoll,
@@ -91,8 +100,12 @@ impl Drop for Waking {
     }
 }
 
-/// Waits and wakes until it is told to stop.
-fn wake_all(epoll: &OwnedFd, events: &MapHandle, tenants: &[Tenant]) -> io::Result<()> {
+/// Has the ring buffer tell epoll of what is in it.
+fn listen<'t>(
+    epoll: &OwnedFd,
+    events: &MapHandle,
+    tenants: &'t [Tenant],
+) -> io::Result<RingBuffer<'t>> {
     let mut ring = RingBufferBuilder::new();
     ring.add(events, |record| {
         if let Some(bytes) = record.first_chunk() {
@@ -109,6 +122,11 @@ fn wake_all(epoll: &OwnedFd, events: &MapHandle, tenants: &[Tenant]) -> io::Resu
         EventData::new_u64(RING),
         EventFlags::IN,
     )?;
+    Ok(ring)
+}
+
+/// Waits and wakes until it is told to stop.
+fn wake_all(epoll: &OwnedFd, ring: &RingBuffer<'_>, tenants: &[Tenant]) -> io::Result<()> {
     loop {
         let mut happened = Vec::<Event>::with_capacity(EVENTS);
         match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut happened), None) {
