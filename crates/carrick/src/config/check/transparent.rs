@@ -186,7 +186,7 @@ fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<Stri
         let name = text.get_ref();
         let stem = name.strip_suffix('*').unwrap_or(name);
         let is_name = !stem.is_empty()
-            && stem.len() <= INTERFACE_BYTES_MAX
+            && name.len() <= INTERFACE_BYTES_MAX
             && stem
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte));

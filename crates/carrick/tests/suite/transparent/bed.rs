@@ -141,6 +141,13 @@ impl Bed {
         self.directory.path()
     }
 
+    /// Lets users other than root write into the directory.
+    pub fn open_to_everybody(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        let everybody = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(self.directory(), everybody).expect("permissions");
+    }
+
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory().join(name);
         std::fs::write(&path, text).expect("a file");

@@ -43,7 +43,7 @@ fn expect(pid: Pid, kept: u64, uid: u32) {
 fn carrick_keeps_nothing_or_one_capability_and_its_keeper_another() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    open_to_everybody(&bed);
+    bed.open_to_everybody();
     let as_nobody = "[process]\nuser = \"nobody\"\n";
     for (text, kept, uid) in [
         (SWITCH.to_owned(), 0, 0),
@@ -178,7 +178,7 @@ fn the_keeper_is_of_no_use_to_people_and_doctor_knows_what_there_is() {
 fn a_user_with_ambient_capabilities_needs_no_root() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
-    open_to_everybody(&bed);
+    bed.open_to_everybody();
     // The build directory may be closed to others.
     let program = bed.directory().join("carrick").display().to_string();
     let copied = std::process::Command::new("cp")
@@ -218,11 +218,4 @@ fn a_user_with_ambient_capabilities_needs_no_root() {
 fn nobody() -> u32 {
     let user = nix::unistd::User::from_name("nobody").expect("users");
     user.expect("nobody").uid.as_raw()
-}
-
-/// The access log is written by others than root.
-fn open_to_everybody(bed: &Bed) {
-    use std::os::unix::fs::PermissionsExt;
-    let everybody = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(bed.directory(), everybody).expect("permissions");
 }

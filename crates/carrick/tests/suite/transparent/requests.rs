@@ -184,3 +184,59 @@ fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
     );
     assert!(heard.ends_with(" 80\r\n"), "{heard}");
 }
+
+#[test]
+fn a_listener_that_nobody_can_connect_to_serves_all_the_same() {
+    let Some(bed) = Bed::build() else { return };
+    for (listener, url, other) in [
+        ("127.0.0.1", "http://10.2.0.2/", "http://[fd00:2::2]/"),
+        ("[::1]", "http://[fd00:2::2]/", "http://10.2.0.2/"),
+        ("10.2.0.1", "http://10.2.0.2/", "http://[fd00:2::2]/"),
+    ] {
+        let _carrick = bed.carrick(&SWITCH.replace("[::]", listener));
+        let said = bed.curl(url);
+        assert!(said.contains(VIA), "{listener}: {said}");
+        // The other family is none of its business.
+        let said = bed.curl(other);
+        assert!(said.contains("via= "), "{listener}: {said}");
+    }
+}
+
+#[test]
+fn the_shipped_example_does_what_it_says() {
+    let Some(bed) = Bed::build() else { return };
+    bed.open_to_everybody();
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/transparent.toml");
+    let text = std::fs::read_to_string(file).expect("the example");
+    // The bed has a log of its own.
+    let is_of_log = |line: &&str| {
+        !["[log]", "access =", "format ="]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let text: String = text
+        .lines()
+        .filter(is_of_log)
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let carrick = bed.carrick(&text.replace("10.0.0.5:80", "10.2.0.3:80"));
+    let said = bed.curl("http://10.2.0.2/page");
+    assert!(
+        said.contains("server=10.2.0.2 client=10.2.0.1 ") && said.contains(VIA),
+        "{said}"
+    );
+    let said = bed.curl("http://10.2.0.2/a.png");
+    assert!(said.contains("server=10.2.0.3 "), "{said}");
+    let said = bed.curl("http://10.2.0.2/images/own/a.png");
+    assert!(said.contains("server=10.2.0.2 "), "{said}");
+    let said = bed.curl("-i -H Host:www.forbidden.example http://10.2.0.2/");
+    assert!(said.starts_with("HTTP/1.1 403 "), "{said}");
+    // The second listener keeps the client's address.
+    let said = bed.curl("https://10.2.0.2/");
+    assert!(said.contains("server=10.2.0.2 client=10.1.0.2 "), "{said}");
+    bed.try_curl("--resolve www.forbidden.example:443:10.2.0.2 https://www.forbidden.example/")
+        .expect_err("its name is denied");
+    let said = carrick.stop();
+    assert!(said.contains("as nobody, with CAP_NET_RAW"), "{said}");
+}
