@@ -5,6 +5,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::{Duration, Instant};
+
+/// How long a claim that somebody has is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// What is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,37 +39,49 @@ impl Key {
         }
     }
 
-    /// Whether nobody has claimed it.
-    ///
-    /// # Errors
-    /// The kernel does not say.
-    pub fn is_free(self) -> io::Result<bool> {
-        match bind(self) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
-            Err(error) => Err(error),
+    fn taken(self) -> String {
+        match self {
+            Self::Port(port) => format!(
+                "another carrick has rules for a transparent listener on port {port}: choose another port, or stop it"
+            ),
+            Self::Table(table) => format!(
+                "another carrick has rules with the routing table {table}: choose another `table` in `intercept`, or stop it"
+            ),
         }
     }
 }
 
 impl Claim {
-    /// Claims it.
+    /// Claims it; `None` if somebody has it.
+    ///
+    /// # Errors
+    /// The kernel refuses for another reason.
+    pub fn try_take(key: Key) -> io::Result<Option<Self>> {
+        match UnixListener::bind_addr(&SocketAddr::from_abstract_name(key.name())?) {
+            Ok(socket) => Ok(Some(Self(socket))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+            Err(error) => Err(io::Error::new(
+                error.kind(),
+                format!("cannot claim {}: {error}", key.name()),
+            )),
+        }
+    }
+
+    /// Claims it. Waits up to [`WAIT_MAX`]: the keeper of a carrick that was killed a moment ago may be about to end.
     ///
     /// # Errors
     /// Another carrick has it.
     pub fn take(key: Key) -> io::Result<Self> {
-        bind(key).map(Self).map_err(|error| {
-            let text = match (error.kind(), key) {
-                (io::ErrorKind::AddrInUse, Key::Port(port)) => format!(
-                    "another carrick has rules for a transparent listener on port {port}: choose another port, or stop it"
-                ),
-                (io::ErrorKind::AddrInUse, Key::Table(table)) => format!(
-                    "another carrick has rules with the routing table {table}: choose another `table` in `intercept`, or stop it"
-                ),
-                _ => format!("cannot claim {}: {error}", key.name()),
-            };
-            io::Error::new(error.kind(), text)
-        })
+        let give_up_at = Instant::now() + WAIT_MAX;
+        loop {
+            if let Some(claim) = Self::try_take(key)? {
+                return Ok(claim);
+            }
+            if Instant::now() >= give_up_at {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, key.taken()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Whether programs that are started from now on hold it, too.
@@ -80,8 +96,4 @@ impl Claim {
         };
         Ok(fcntl_setfd(&self.0, flags)?)
     }
-}
-
-fn bind(key: Key) -> io::Result<UnixListener> {
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(key.name())?)
 }

@@ -1,4 +1,5 @@
 //! `carrick clean`: removes the rules that dead carricks have left.
+use super::claim::Claim;
 use super::leftovers;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
@@ -28,7 +29,8 @@ pub fn clean() -> io::Result<Cleaned> {
     }
     let mut cleaned = Cleaned::default();
     for made in leftovers::find()? {
-        if made.key().is_free()? {
+        // Held while it is removed, so that nobody makes it anew meanwhile.
+        if let Some(_claim) = Claim::try_take(made.key())? {
             made.remove()?;
             cleaned.removed.push(made.to_string());
         } else {

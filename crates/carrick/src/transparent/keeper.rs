@@ -1,5 +1,6 @@
 //! The keeper: makes the rules, waits until carrick is gone, and removes them. The only part of carrick that has a privilege
 //! after the start: `CAP_NET_ADMIN` and no other, in a process that reads nothing after its task but the end of a pipe.
+use super::claim::Claim;
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
 use super::{READY, Task, claim, leftovers};
@@ -7,7 +8,7 @@ use crate::config::plan::Interception;
 use crate::privileges;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::CapabilitySet;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Write};
 
 /// Does the keeper's work, to its end.
 ///
@@ -48,14 +49,17 @@ pub fn keep() -> io::Result<()> {
     if made.is_err() {
         return Ok(());
     }
-    let _ = io::copy(&mut input.by_ref().take(u64::MAX), &mut io::sink());
+    let _ = io::copy(&mut input, &mut io::sink());
     remove(&task.interceptions)
 }
 
 fn begin(task: &Task) -> io::Result<()> {
     privileges::keep_only(task.account.as_ref(), CapabilitySet::NET_ADMIN)?;
     for made in leftovers::find()? {
-        if is_own(&task.interceptions, made.key()) || made.key().is_free()? {
+        if is_own(&task.interceptions, made.key()) {
+            made.remove()?;
+        } else if let Some(_claim) = Claim::try_take(made.key())? {
+            // Held while it is removed, so that nobody makes it anew meanwhile.
             made.remove()?;
         }
     }
