@@ -1,4 +1,4 @@
-//! Claims: which ports and routing tables belong to a carrick that lives. The kernel forgets a claim with its last holder, so
+//! Claims: which ports, marks and routing tables belong to a carrick that lives. The kernel forgets a claim with its last holder, so
 //! rules without a claim are what a dead one has left.
 use crate::config::plan::Interception;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -15,14 +15,17 @@ const WAIT_MAX: Duration = Duration::from_secs(3);
 pub enum Key {
     /// The port of a transparent listener, by which its nft table is named.
     Port(u16),
+    /// A mark, by which routing rules are known.
+    Mark(u32),
     /// A routing table.
     Table(u32),
 }
 
 /// What a transparent listener needs.
-pub fn keys(interception: &Interception) -> [Key; 2] {
+pub fn keys(interception: &Interception) -> [Key; 3] {
     [
         Key::Port(interception.listener.port()),
+        Key::Mark(interception.mark),
         Key::Table(interception.table),
     ]
 }
@@ -35,6 +38,7 @@ impl Key {
     fn name(self) -> String {
         match self {
             Self::Port(port) => format!("carrick-transparent-port-{port}"),
+            Self::Mark(mark) => format!("carrick-transparent-mark-{mark}"),
             Self::Table(table) => format!("carrick-transparent-table-{table}"),
         }
     }
@@ -43,6 +47,9 @@ impl Key {
         match self {
             Self::Port(port) => format!(
                 "another carrick has rules for a transparent listener on port {port}: choose another port, or stop it"
+            ),
+            Self::Mark(mark) => format!(
+                "another carrick has rules with the mark {mark}: choose another `mark` in `intercept`, or stop it"
             ),
             Self::Table(table) => format!(
                 "another carrick has rules with the routing table {table}: choose another `table` in `intercept`, or stop it"

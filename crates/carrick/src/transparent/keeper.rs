@@ -89,16 +89,14 @@ fn install(interception: &Interception) -> io::Result<()> {
     };
     for family in Family::ALL {
         if family.is_in(interception) {
-            IP.run(
-                &[family.option(), "-batch", "-"],
-                &rules::ip_install(interception),
-            )
-            .map_err(|error| {
-                explain(
-                    error,
-                    " (is the interface lo up, and this family of addresses switched on?)",
-                )
-            })?;
+            let text = rules::ip_install(interception, leftovers::first_rule(family)?);
+            IP.run(&[family.option(), "-batch", "-"], &text)
+                .map_err(|error| {
+                    explain(
+                        error,
+                        " (is the interface lo up, and this family of addresses switched on?)",
+                    )
+                })?;
         }
     }
     NFT.run(&["-f", "-"], &rules::nft_install(interception))

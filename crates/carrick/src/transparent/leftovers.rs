@@ -22,8 +22,8 @@ pub enum Made {
         family: Family,
         /// The rule's place.
         priority: u32,
-        /// The table that it leads to.
-        table: u32,
+        /// The mark that it is for.
+        mark: u32,
     },
     /// The route of a routing table.
     Route {
@@ -41,10 +41,10 @@ impl fmt::Display for Made {
             Self::Rule {
                 family,
                 priority,
-                table,
+                mark,
             } => write!(
                 out,
-                "rule of `ip {} rule` with priority {priority} for the routing table {table}",
+                "rule of `ip {} rule` with priority {priority} for the mark {mark}",
                 family.option()
             ),
             Self::Route { family, table } => write!(
@@ -61,7 +61,8 @@ impl Made {
     pub fn key(&self) -> Key {
         match self {
             Self::Table { port } => Key::Port(*port),
-            Self::Rule { table, .. } | Self::Route { table, .. } => Key::Table(*table),
+            Self::Rule { mark, .. } => Key::Mark(*mark),
+            Self::Route { table, .. } => Key::Table(*table),
         }
     }
 
@@ -77,10 +78,10 @@ impl Made {
             Self::Rule {
                 family,
                 priority,
-                table,
+                mark,
             } => IP.run(
                 &[family.option(), "-batch", "-"],
-                &format!("rule del priority {priority} lookup {table} protocol {PROTOCOL}\n"),
+                &format!("rule del priority {priority} fwmark {mark} protocol {PROTOCOL}\n"),
             ),
             Self::Route { family, table } => IP.run(
                 &[family.option(), "-batch", "-"],
@@ -112,6 +113,10 @@ impl Line {
     fn table(&self) -> Option<u32> {
         self.table.parse().ok()
     }
+
+    fn mark(&self) -> Option<u32> {
+        u32::from_str_radix(self.fwmark.strip_prefix("0x")?, 16).ok()
+    }
 }
 
 /// Everything that carricks have made here, in the order in which it is to be removed: first what intercepts.
@@ -122,11 +127,11 @@ pub fn find() -> io::Result<Vec<Made>> {
     let mut made: Vec<Made> = tables()?;
     for family in Family::ALL {
         for line in list(family, &["rule", "show"])? {
-            if let (true, Some(table)) = (line.is_ours(), line.table()) {
+            if let (true, Some(mark)) = (line.is_ours(), line.mark()) {
                 made.push(Made::Rule {
                     family,
                     priority: line.priority,
-                    table,
+                    mark,
                 });
             }
         }
@@ -183,6 +188,27 @@ fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
     })
 }
 
+/// The priority of the first rule of `ip rule` after that for this machine's own addresses, which is always the very first.
+///
+/// # Errors
+/// There is no room for carrick's rules before it; or the tool refuses to tell.
+pub fn first_rule(family: Family) -> io::Result<u32> {
+    /// That for the table `main`, as the kernel makes it.
+    const MAIN: u32 = 32_766;
+    let rules = list(family, &["rule", "show"])?.into_iter();
+    let first = rules
+        .map(|line| line.priority)
+        .filter(|priority| *priority > 0);
+    let first = first.min().unwrap_or(MAIN);
+    if first > rules::RULES {
+        return Ok(first);
+    }
+    Err(io::Error::other(format!(
+        "carrick has no room before the rule with priority {first} of `ip {} rule`: give that one a higher number",
+        family.option()
+    )))
+}
+
 /// Checks that an interception shares nothing with rules that carrick did not make.
 ///
 /// # Errors
@@ -198,10 +224,9 @@ pub fn check_foreign(interception: &Interception) -> io::Result<()> {
             "there is an nft table inet {name} that carrick did not make: rename it, or let the transparent listener have another port"
         )));
     }
-    let mark = format!("{:#x}", interception.mark);
     for family in Family::ALL {
         let mut rules = list(family, &["rule", "show"])?.into_iter();
-        if rules.any(|line| line.fwmark == mark) {
+        if rules.any(|line| line.mark() == Some(interception.mark)) {
             return Err(io::Error::other(format!(
                 "another program has a rule for the mark {} (`ip {} rule`): choose another `mark` in `intercept`",
                 interception.mark,

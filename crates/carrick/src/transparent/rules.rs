@@ -147,11 +147,22 @@ pub fn nft_remove(name: &str) -> String {
     format!("add table inet {name}\ndelete table inet {name}\n")
 }
 
-/// Makes the route and the rule of one family.
-pub fn ip_install(interception: &Interception) -> String {
+/// Rules of `ip rule` for one family of an interception.
+pub const RULES: u32 = 3;
+
+/// Makes the route and the rules of one family, the last of them just before the rule with priority `before`.
+///
+/// What comes in with the mark is looked up in the table. What this machine sends (`iif lo`) skips that: answers can have the mark
+/// of what they answer (`net.ipv4.tcp_fwmark_accept`), and so has the question whether a packet came in where its answer would go
+/// out (`net.ipv4.conf.all.src_valid_mark`, in the kernel's `__fib_validate_source`).
+pub fn ip_install(interception: &Interception, before: u32) -> String {
     let Interception { mark, table, .. } = interception;
+    let (first, second, last) = (before - 3, before - 2, before - 1);
     format!(
-        "route add local default dev lo table {table} protocol {PROTOCOL}\nrule add fwmark {mark} lookup {table} protocol {PROTOCOL}\n"
+        "route add local default dev lo table {table} protocol {PROTOCOL}\n\
+         rule add priority {last} fwmark {mark} nop protocol {PROTOCOL}\n\
+         rule add priority {second} fwmark {mark} lookup {table} protocol {PROTOCOL}\n\
+         rule add priority {first} fwmark {mark} iif lo goto {last} protocol {PROTOCOL}\n"
     )
 }
 

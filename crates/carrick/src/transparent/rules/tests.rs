@@ -96,8 +96,11 @@ fn answers_to_clients_addresses_are_taken_only_where_they_are_kept() {
 #[test]
 fn routes_and_rules_are_carricks() {
     assert_eq!(
-        ip_install(&interception("0.0.0.0:8080")),
-        "route add local default dev lo table 1717 protocol 196\nrule add fwmark 17 lookup 1717 protocol 196\n"
+        ip_install(&interception("0.0.0.0:8080"), 32_766),
+        "route add local default dev lo table 1717 protocol 196\n\
+         rule add priority 32765 fwmark 17 nop protocol 196\n\
+         rule add priority 32764 fwmark 17 lookup 1717 protocol 196\n\
+         rule add priority 32763 fwmark 17 iif lo goto 32765 protocol 196\n"
     );
     assert_eq!(
         nft_remove("carrick-8080"),

@@ -61,7 +61,7 @@ fn two_carricks_do_not_take_each_others_port_or_table() {
         ),
         (
             second().replace("intercept = {", "intercept = { mark = 108080,"),
-            "another program has a rule for the mark 108080",
+            "another carrick has rules with the mark 108080",
         ),
     ] {
         let said = bed.try_carrick(&[PROGRAM], &text).err().expect("no start");
@@ -113,6 +113,14 @@ fn rules_of_others_are_left_as_they_are() {
     let said = bed.try_carrick(&[PROGRAM], SWITCH).err().expect("no start");
     assert!(
         said.contains("there is an nft table inet carrick-8080 that carrick did not make"),
+        "{said}"
+    );
+    let mark = SWITCH
+        .replace("8080", "8090")
+        .replace("intercept = {", "intercept = { mark = 9,");
+    let said = bed.try_carrick(&[PROGRAM], &mark).err().expect("no start");
+    assert!(
+        said.contains("another program has a rule for the mark 9 "),
         "{said}"
     );
     let table = SWITCH
@@ -200,4 +208,36 @@ fn a_firewall_lets_in_what_has_the_mark() {
         said.contains(VIA) && said.contains("client=10.1.0.2 "),
         "{said}"
     );
+}
+
+#[test]
+fn a_strict_check_of_return_paths_is_no_obstacle() {
+    let Some(bed) = Bed::build() else { return };
+    for interface in ["all", "default", "eth1", "eth2", "lo"] {
+        let parameter = format!("net/ipv4/conf/{interface}/rp_filter");
+        bed.router
+            .set_parameter(&parameter, "1")
+            .expect("a setting");
+    }
+    for keep in [false, true] {
+        let carrick = bed.carrick(&format!("{SWITCH}keep_client_address = {keep}\n"));
+        let said = bed.curl("http://10.2.0.2/");
+        assert!(said.contains(VIA), "{keep}: {said}");
+        carrick.stop();
+    }
+    // With the first, which tunnels of WireGuard ask for, the check follows the mark; with the second, answers have it.
+    for parameter in [
+        "net/ipv4/conf/all/src_valid_mark",
+        "net/ipv4/tcp_fwmark_accept",
+    ] {
+        bed.router.set_parameter(parameter, "1").expect("a setting");
+    }
+    for keep in [false, true] {
+        let carrick = bed.carrick(&format!("{SWITCH}keep_client_address = {keep}\n"));
+        for server in ["10.2.0.2", "[fd00:2::2]"] {
+            let said = bed.curl(&format!("--connect-timeout 2 http://{server}/"));
+            assert!(said.contains(VIA), "{keep}: {said}");
+        }
+        carrick.stop();
+    }
 }
