@@ -5,7 +5,7 @@ use super::state::{self, Addresses, Holder, State};
 use super::{PacketEngine, Tenant};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -21,6 +21,8 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
+    /// Of the surroundings, when the kernel got the packets.
+    generation: u32,
 }
 
 impl PacketSplice {
@@ -28,6 +30,7 @@ impl PacketSplice {
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
+        label: u64,
     ) -> io::Result<Option<PacketSplice>> {
         let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
             Ok((socket.local_addr()?, socket.peer_addr()?))
@@ -41,7 +44,10 @@ impl PacketSplice {
             place,
             was_armed: false,
             is_armed: false,
+            generation: 0,
         };
+        splice.tenant().label.store(label, Relaxed);
+        splice.tenant().stays.fetch_add(1, Release);
         engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
@@ -49,6 +55,7 @@ impl PacketSplice {
 
     /// Gives the packets to the kernel, if both connections are at rest and alike.
     pub(crate) fn arm(&mut self) -> io::Result<Answer> {
+        self.generation = self.engine.surroundings.generation();
         let answer = self.ask(Command::Arm)?;
         if answer == Answer::Done {
             self.was_armed = true;
@@ -60,6 +67,11 @@ impl PacketSplice {
     /// Whether the kernel has the packets.
     pub(crate) fn is_armed(&self) -> bool {
         self.is_armed
+    }
+
+    /// Whether packets may have to go another way than when the kernel got them.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.generation != self.engine.surroundings.generation()
     }
 
     /// Who has the packets, and how many bytes went.
@@ -120,6 +132,7 @@ impl PacketSplice {
 impl Drop for PacketSplice {
     fn drop(&mut self) {
         self.tenant().waker().take();
+        self.tenant().stays.fetch_add(1, Release);
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
             let _ = self.ask(Command::Disarm { is_forced: true });
