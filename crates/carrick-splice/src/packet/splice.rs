@@ -1,6 +1,7 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
 use super::command::{Answer, Command};
+use super::hooks::interface_towards;
 use super::state::{self, Addresses, Holder, State};
 use super::{PacketEngine, Tenant};
 use std::io;
@@ -21,8 +22,9 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
-    /// Of the surroundings, when the kernel got the packets.
+    /// Of the surroundings, when it was looked where the packets have to go.
     generation: u32,
+    addresses: [Addresses; 2],
 }
 
 impl PacketSplice {
@@ -39,23 +41,23 @@ impl PacketSplice {
         let Some(place) = engine.table.take_place() else {
             return Ok(None);
         };
-        let splice = PacketSplice {
+        let mut splice = PacketSplice {
             engine: Arc::clone(engine),
             place,
             was_armed: false,
             is_armed: false,
-            generation: 0,
+            generation: engine.surroundings.generation(),
+            addresses: legs,
         };
         splice.tenant().label.store(label, Relaxed);
         splice.tenant().stays.fetch_add(1, Release);
-        engine.table.fill(place, legs)?;
+        splice.was_armed = engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
     }
 
     /// Gives the packets to the kernel, if both connections are at rest and alike.
     pub(crate) fn arm(&mut self) -> io::Result<Answer> {
-        self.generation = self.engine.surroundings.generation();
         let answer = self.ask(Command::Arm)?;
         if answer == Answer::Done {
             self.was_armed = true;
@@ -69,9 +71,22 @@ impl PacketSplice {
         self.is_armed
     }
 
-    /// Whether packets may have to go another way than when the kernel got them.
-    pub(crate) fn is_astray(&self) -> bool {
-        self.generation != self.engine.surroundings.generation()
+    /// Whether packets have to go another way than when the kernel got them.
+    pub(crate) fn is_astray(&mut self) -> bool {
+        let generation = self.engine.surroundings.generation();
+        if self.generation == generation {
+            return false;
+        }
+        self.generation = generation;
+        let Some(splice) = self.engine.table.read(self.place) else {
+            return true;
+        };
+        let mut ways = self.addresses.iter().zip(state::interfaces(&splice));
+        ways.any(|((own, peer), interface)| {
+            let now = interface_towards(own.ip(), peer.ip());
+            // Whoever cannot be asked may be right.
+            matches!(now, Ok(now) if now != interface)
+        })
     }
 
     /// Who has the packets, and how many bytes went.

@@ -67,6 +67,21 @@ pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
     bytes
 }
 
+/// Lets a connection of a new splice go on as it stood in an earlier one, if that has given it back to the local socket. Whether it
+/// did.
+pub(super) fn continue_leg(splice: &mut [u8], side: usize, earlier: &[u8], at: u32) -> bool {
+    let place = |side: usize| offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+    let start = place((at & 1) as usize);
+    let Some(leg) = earlier.get(start..start + size_of::<packet_leg>()) else {
+        return false;
+    };
+    let is_here = u32_at(earlier, offset_of!(packet_splice, state)) == 1;
+    if is_here {
+        put(splice, place(side), leg);
+    }
+    is_here
+}
+
 /// Bytes of a splice.
 pub(super) const BYTES: usize = size_of::<packet_splice>();
 
@@ -78,6 +93,14 @@ pub(super) fn keys(splice: &[u8]) -> [&[u8]; 2] {
         splice
             .get(start..start + size_of::<flow>())
             .unwrap_or_default()
+    })
+}
+
+/// The interfaces by which packets go to the peers of both connections.
+pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
+    [0, 1].map(|side| {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        u32_at(splice, leg + offset_of!(packet_leg, ifindex))
     })
 }
 

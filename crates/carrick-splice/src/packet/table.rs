@@ -84,10 +84,21 @@ impl Table {
         })
     }
 
-    /// Writes both connections to their place.
-    pub(super) fn fill(&self, place: u32, legs: [state::Addresses; 2]) -> io::Result<()> {
+    /// Writes both connections to their place. A connection that has come back from an earlier splice keeps its offsets: whether
+    /// there is one.
+    pub(super) fn fill(&self, place: u32, legs: [state::Addresses; 2]) -> io::Result<bool> {
+        let mut splice = state::new(legs);
+        let mut is_continued = false;
+        for (side, addresses) in (0..).zip(legs) {
+            let Some(number) = self.number(&state::key(addresses)) else {
+                continue;
+            };
+            if let Some(earlier) = self.read(number / 2) {
+                is_continued |= state::continue_leg(&mut splice, side, &earlier, number % 2);
+            }
+        }
         self.splices
-            .update(&place.to_ne_bytes(), &state::new(legs), MapFlags::ANY)
+            .update(&place.to_ne_bytes(), &splice, MapFlags::ANY)
             .map_err(io::Error::other)?;
         for (side, addresses) in (0..).zip(legs) {
             let number: u32 = 2 * place + side;
@@ -95,7 +106,13 @@ impl Table {
                 .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
                 .map_err(io::Error::other)?;
         }
-        Ok(())
+        Ok(is_continued)
+    }
+
+    /// Twice the place of a connection, and its side.
+    fn number(&self, key: &[u8]) -> Option<u32> {
+        let number = self.flows.lookup(key, MapFlags::ANY).ok().flatten()?;
+        Some(u32::from_ne_bytes(*number.first_chunk()?))
     }
 
     /// What stands at a place.
@@ -134,7 +151,9 @@ impl Table {
                 return;
             };
             drop(places);
-            if matches!(self.ask(place, Command::Look), Ok(Answer::NoSocket)) {
+            if self.keys(place).next().is_none()
+                || matches!(self.ask(place, Command::Look), Ok(Answer::NoSocket))
+            {
                 self.give_place_back(place);
             } else {
                 // A connection goes on without the engine: with other numbers than its peer's as long as it lives.
@@ -143,16 +162,19 @@ impl Table {
         }
     }
 
+    /// The keys of the connections that are at `place`, and of no later splice.
+    fn keys(&self, place: u32) -> impl Iterator<Item = Vec<u8>> {
+        let splice = self.read(place).unwrap_or_default();
+        let keys = state::keys(&splice).map(<[u8]>::to_vec);
+        (2 * place..)
+            .zip(keys)
+            .filter(|(number, key)| self.number(key) == Some(*number))
+            .map(|(_, key)| key)
+    }
+
     fn clear(&self, place: u32) {
-        if let Some(splice) = self.read(place) {
-            for (side, key) in (0..).zip(state::keys(&splice)) {
-                let number: u32 = 2 * place + side;
-                // Another splice may have the connection's addresses by now.
-                let there = self.flows.lookup(key, MapFlags::ANY);
-                if matches!(there, Ok(Some(value)) if value == number.to_ne_bytes()) {
-                    let _ = self.flows.delete(key);
-                }
-            }
+        for key in self.keys(place) {
+            let _ = self.flows.delete(&key);
         }
         // Cannot fail: the place exists.
         let _ = self

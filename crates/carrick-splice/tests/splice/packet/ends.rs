@@ -60,9 +60,9 @@ fn a_reset_reaches_the_other_side() {
         });
         let proxying = bed.tunnels(V4, 1);
         let client = client(&bed, move |stream| end(client_resets, stream));
-        assert!(client.join().unwrap(), "the client saw an end");
-        assert_eq!(serving.join().unwrap(), [true], "the server saw an end");
+        let seen = (client.join().unwrap(), serving.join().unwrap());
         let told = proxying.join().unwrap().remove(0);
+        assert_eq!(seen, (true, vec![true]), "{told:?}");
         assert!(matches!(told.end, ExchangeEnd::Fault { .. }), "{told:?}");
         assert_eq!(told.bytes, (1, 1));
     }
