@@ -16,8 +16,7 @@ fn a_slow_reader_closes_and_opens_the_window() {
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
         SockRef::from(&stream).set_recv_buffer_size(40_000).unwrap();
-        stream.read_exact(&mut [0]).unwrap();
-        stream.write_all(&[0]).unwrap();
+        greet_back(&mut stream);
         let mut random = Random::new(5);
         let mut read = Vec::new();
         let mut buffer = vec![0; 200_000];
@@ -38,16 +37,14 @@ fn a_slow_reader_closes_and_opens_the_window() {
     let proxying = bed.tunnels(V4, 1);
     let sending = bed.on(Host::Client, || {
         let mut stream = connect(V4[0]);
-        stream.write_all(&[0]).unwrap();
-        stream.read_exact(&mut [0]).unwrap();
-        std::thread::sleep(ARMED);
+        greet(&mut stream);
         stream.write_all(&sample(3, BYTES)).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     });
     sending.join().unwrap();
     serving.join().unwrap();
-    proxying.join().unwrap()[0].assert_closed((1 + BYTES as u64, 1));
+    proxying.join().unwrap()[0].assert_closed((GREETING + BYTES as u64, GREETING));
 }
 
 /// Sends so many bytes, whose values tell their place.
@@ -89,8 +86,7 @@ fn receive_all(stream: &mut TcpStream) -> u64 {
 fn one_large_tunnel(test: &str, bytes: u64) {
     let Some(bed) = Bed::new(test) else { return };
     let serving = bed.serve(V4[1], 1, move |mut stream| {
-        stream.read_exact(&mut [0]).unwrap();
-        stream.write_all(&[0]).unwrap();
+        greet_back(&mut stream);
         let read = receive_all(&mut stream);
         send(&mut stream, 5000);
         read
@@ -98,9 +94,7 @@ fn one_large_tunnel(test: &str, bytes: u64) {
     let proxying = bed.tunnels(V4, 1);
     let sending = bed.on(Host::Client, move || {
         let mut stream = connect(V4[0]);
-        stream.write_all(&[0]).unwrap();
-        stream.read_exact(&mut [0]).unwrap();
-        std::thread::sleep(ARMED);
+        greet(&mut stream);
         send(&mut stream, bytes);
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(receive_all(&mut stream), 5000);
@@ -109,7 +103,7 @@ fn one_large_tunnel(test: &str, bytes: u64) {
     assert_eq!(serving.join().unwrap(), [bytes]);
     let told = proxying.join().unwrap().remove(0);
     assert!(matches!(told.end, ExchangeEnd::Closed), "{told:?}");
-    assert_eq!(told.bytes, (bytes + 1, 5001), "{told:?}");
+    assert_eq!(told.bytes, (bytes + GREETING, 5000 + GREETING), "{told:?}");
     assert!(told.by_kernel >= bytes, "{told:?}");
 }
 

@@ -15,19 +15,6 @@ fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// Says one byte and hears one, and rests until the kernel has the packets.
-fn greet(stream: &mut TcpStream) {
-    stream.write_all(&[1]).unwrap();
-    stream.read_exact(&mut [0]).unwrap();
-    std::thread::sleep(ARMED);
-}
-
-fn greet_back(stream: &mut TcpStream) {
-    stream.read_exact(&mut [0]).unwrap();
-    stream.write_all(&[1]).unwrap();
-    std::thread::sleep(ARMED);
-}
-
 /// A client that greets, and then does this.
 fn client<T: Send + 'static>(
     bed: &Bed,
@@ -64,7 +51,7 @@ fn a_reset_reaches_the_other_side() {
         let told = proxying.join().unwrap().remove(0);
         assert_eq!(seen, (true, vec![true]), "{told:?}");
         assert!(matches!(told.end, ExchangeEnd::Fault { .. }), "{told:?}");
-        assert_eq!(told.bytes, (1, 1));
+        assert_eq!(told.bytes, (GREETING, GREETING));
     }
 }
 
@@ -112,7 +99,7 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
     assert_eq!(serving.join().unwrap(), [vec![2; 12]]);
     let told = proxying.join().unwrap().remove(0);
     assert!(matches!(told.end, ExchangeEnd::Idle), "{told:?}");
-    assert_eq!(told.bytes, (13, 1), "{told:?}");
+    assert_eq!(told.bytes, (12 + GREETING, GREETING), "{told:?}");
     assert_eq!(told.by_kernel, 12, "{told:?}");
 }
 
@@ -130,8 +117,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
     let proxying = bed.tunnels_of(V4, (1, 4), Duration::from_millis(700));
     let client = bed.on(Host::Client, || {
         let mut stream = connect(V4[0]);
-        stream.write_all(&[1]).unwrap();
-        stream.read_exact(&mut [0]).unwrap();
+        greet(&mut stream);
         stream
     });
     let stream = client.join().unwrap();

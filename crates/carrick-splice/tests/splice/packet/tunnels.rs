@@ -74,8 +74,8 @@ fn one_side_ends_and_the_other_goes_on() {
     const BYTES: usize = 3_000_000;
     let serving = bed.serve(V4[1], 2, |mut stream| {
         let mut first = [0];
+        greet_back(&mut stream);
         stream.read_exact(&mut first).unwrap();
-        stream.write_all(&first).unwrap();
         let mut read = Vec::new();
         if first[0] == 0 {
             // The client ends first.
@@ -91,9 +91,8 @@ fn one_side_ends_and_the_other_goes_on() {
     let clients = [0, 1].map(|first| {
         bed.on(Host::Client, move || {
             let mut stream = connect(V4[0]);
+            greet(&mut stream);
             stream.write_all(&[first]).unwrap();
-            stream.read_exact(&mut [0]).unwrap();
-            std::thread::sleep(ARMED);
             let mut read = Vec::new();
             if first == 0 {
                 stream.shutdown(Shutdown::Write).unwrap();
@@ -111,10 +110,11 @@ fn one_side_ends_and_the_other_goes_on() {
         .for_each(|client| client.join().unwrap());
     serving.join().unwrap();
     for told in proxying.join().unwrap() {
-        let bytes = if told.bytes.0 == 1 {
-            (1, 1 + BYTES as u64)
+        let (few, many) = (GREETING, GREETING + BYTES as u64);
+        let bytes = if told.bytes.0 < told.bytes.1 {
+            (few + 1, many)
         } else {
-            (1 + BYTES as u64, 1)
+            (many + 1, few)
         };
         told.assert_closed(bytes);
     }

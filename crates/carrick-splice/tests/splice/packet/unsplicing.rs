@@ -55,7 +55,9 @@ fn at_rest_they_come_back_and_go_on() {
         let asking = bed.on(Host::Client, move || {
             let mut stream = connect(addresses[0]);
             for round in 0..ENGINES.len() {
-                ask(&mut stream, 50 + round, 60);
+                for _ in 0..GREETING {
+                    ask(&mut stream, 50 + round, 60);
+                }
                 std::thread::sleep(ARMED);
                 ask(&mut stream, 20_000 + round, 700_000 + round);
                 ask(&mut stream, 0, 1);
