@@ -234,6 +234,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
+	// By which interface its packets leave is seen when it sends some.
+	leg->ifindex = 0;
 	leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = back->start + back->delta - local->write_seq;
 }
