@@ -249,6 +249,8 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 	// An end that the peer has acknowledged is passed on once more by the local socket.
 	if (is_passed(back))
 		start -= 1;
+	// By which interface its packets leave is seen when it sends some.
+	leg->ifindex = 0;
 	leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = start - local->write_seq;
 	leg->local_end = start;

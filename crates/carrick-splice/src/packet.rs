@@ -10,24 +10,28 @@ pub(crate) mod command;
 pub(crate) mod hooks;
 pub(crate) mod splice;
 pub(crate) mod state;
+mod surroundings;
 mod table;
 
 skeleton!("packet.skel.rs");
 
-use crate::socket::{Tenant, Unavailable, waking::Waking};
-use hooks::{Hooks, Interfaces, Settings};
+use crate::socket::waking::{Chore, Waking};
+use crate::socket::{Tenant, Unavailable};
+use hooks::{Changes, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
+use surroundings::Surroundings;
 use table::Table;
 pub use table::Taken;
 
 /// How often places of splices that are over are looked at.
-const REAP_EVERY: Duration = Duration::from_secs(5);
+const CHORE_EVERY: Duration = Duration::from_secs(5);
 
 /// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
@@ -79,13 +83,29 @@ impl PacketService {
     /// The names of the interfaces that its programs are on.
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
-        let hooks = self
-            .engine()
-            .into_iter()
-            .flat_map(|engine| engine.hooks.attached());
-        hooks
-            .map(|attachment| attachment.interface().name.clone())
-            .collect()
+        self.engine()
+            .map_or_else(Vec::new, |engine| engine.surroundings.interfaces())
+    }
+
+    /// The splices whose packets the kernel has, and those that it had: the owner's number, and bytes that were acknowledged while
+    /// they were forwarded, from `a` to `b` and from `b` to `a`.
+    #[must_use]
+    pub fn live(&self) -> Vec<(u64, [u64; 2])> {
+        let Some(engine) = self.engine() else {
+            return Vec::new();
+        };
+        let tenants = (0..).zip(engine.tenants.iter());
+        let live = tenants.filter_map(|(place, tenant)| {
+            let stay = tenant.stays.load(Acquire);
+            // Even: nobody has the place.
+            if stay.is_multiple_of(2) {
+                return None;
+            }
+            let label = tenant.label.load(Relaxed);
+            let bytes = state::read(&engine.table.read(place)?).bytes;
+            (tenant.stays.load(Acquire) == stay).then_some((label, bytes))
+        });
+        live.collect()
     }
 
     /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and
@@ -108,8 +128,7 @@ pub(crate) struct PacketEngine {
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
-    /// The programs' places on the interfaces. Dropped, they are gone.
-    hooks: Hooks,
+    surroundings: Arc<Surroundings>,
 }
 
 impl PacketEngine {
@@ -128,6 +147,8 @@ impl PacketEngine {
             },
             ..Settings::default()
         };
+        // Opened first, so that nothing is missed. Without it, what changes is not followed.
+        let changes = Changes::open().ok();
         let hooks = Hooks::attach(
             loaded.progs.carrick_arriving.as_fd(),
             loaded.progs.carrick_leaving.as_fd(),
@@ -143,7 +164,7 @@ impl PacketEngine {
             };
             return Err(Unavailable::new(why));
         }
-        PacketEngine::take(&loaded, splices_max, hooks)
+        PacketEngine::take(&loaded, splices_max, Surroundings::new(hooks, changes))
             .map_err(|error| crate::socket::explain(&error))
     }
 
@@ -164,7 +185,7 @@ impl PacketEngine {
     fn take(
         loaded: &skeleton::PacketSkel<'_>,
         splices_max: u32,
-        hooks: Hooks,
+        surroundings: Surroundings,
     ) -> libbpf_rs::Result<PacketEngine> {
         let command = loaded.progs.carrick_command.as_fd();
         Ok(PacketEngine {
@@ -179,7 +200,7 @@ impl PacketEngine {
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
-            hooks,
+            surroundings: Arc::new(surroundings),
         })
     }
 
@@ -188,13 +209,19 @@ impl PacketEngine {
         self.waking
             .get_or_init(|| {
                 let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
-                let table = Arc::clone(&self.table);
-                let reap = move || table.reap(Duration::ZERO);
-                Waking::start_with(
-                    events,
-                    Arc::clone(&self.tenants),
-                    Some((REAP_EVERY, Box::new(reap))),
-                )
+                let (table, tenants) = (Arc::clone(&self.table), Arc::clone(&self.tenants));
+                let surroundings = Arc::clone(&self.surroundings);
+                let chore = Chore {
+                    every: CHORE_EVERY,
+                    descriptor: surroundings.descriptor(),
+                    run: Box::new(move || {
+                        table.reap(Duration::ZERO);
+                        if surroundings.follow() {
+                            tenants.iter().for_each(Tenant::wake);
+                        }
+                    }),
+                };
+                Waking::start_with(events, Arc::clone(&self.tenants), Some(chore))
             })
             .as_ref()
             .ok()

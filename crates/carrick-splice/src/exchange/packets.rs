@@ -54,10 +54,16 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         placed.splice.listen(cx);
-        let state = placed.splice.state();
+        let (state, is_astray) = (placed.splice.state(), placed.splice.is_astray());
         self.note_forwarded(state.bytes);
         match state.holder {
-            Holder::Process | Holder::Kernel => Poll::Pending,
+            Holder::Process | Holder::Kernel => {
+                if is_astray {
+                    // The local sockets find the way; what they send shows it to the kernel.
+                    self.disarm();
+                }
+                Poll::Pending
+            }
             Holder::Ended => {
                 self.close_silently();
                 Poll::Ready(ExchangeEnd::Closed)
@@ -153,7 +159,7 @@ impl Exchange<'_> {
             self.packets = Packets::No;
             return;
         };
-        self.packets = match PacketSplice::new(engine, sockets) {
+        self.packets = match PacketSplice::new(engine, sockets, self.label) {
             Ok(Some(splice)) => Packets::Placed(Box::new(Placed {
                 splice,
                 look: None,

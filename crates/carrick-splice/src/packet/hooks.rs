@@ -33,6 +33,7 @@ mod foreign;
 mod interface;
 mod netlink;
 mod pins;
+mod route;
 mod tcx;
 
 pub use attachment::Attachment;
@@ -40,6 +41,7 @@ pub use changes::{AsyncChanges, Changed, Changes};
 pub use error::HookError;
 pub use foreign::Foreign;
 pub use interface::{Interface, Interfaces, Unsupported, interfaces};
+pub use route::interface_towards;
 
 use attachment::Hook;
 use clsact::Slot;

@@ -1,11 +1,12 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
 use super::command::{Answer, Command};
+use super::hooks::interface_towards;
 use super::state::{self, Addresses, Holder, State};
 use super::{PacketEngine, Tenant};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -21,6 +22,9 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
+    /// Of the surroundings, when it was looked where the packets have to go.
+    generation: u32,
+    addresses: [Addresses; 2],
 }
 
 impl PacketSplice {
@@ -28,6 +32,7 @@ impl PacketSplice {
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
+        label: u64,
     ) -> io::Result<Option<PacketSplice>> {
         let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
             Ok((socket.local_addr()?, socket.peer_addr()?))
@@ -41,7 +46,11 @@ impl PacketSplice {
             place,
             was_armed: false,
             is_armed: false,
+            generation: engine.surroundings.generation(),
+            addresses: legs,
         };
+        splice.tenant().label.store(label, Relaxed);
+        splice.tenant().stays.fetch_add(1, Release);
         splice.was_armed = engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
@@ -60,6 +69,24 @@ impl PacketSplice {
     /// Whether the kernel has the packets.
     pub(crate) fn is_armed(&self) -> bool {
         self.is_armed
+    }
+
+    /// Whether packets have to go another way than when the kernel got them.
+    pub(crate) fn is_astray(&mut self) -> bool {
+        let generation = self.engine.surroundings.generation();
+        if self.generation == generation {
+            return false;
+        }
+        self.generation = generation;
+        let Some(splice) = self.engine.table.read(self.place) else {
+            return true;
+        };
+        let mut ways = self.addresses.iter().zip(state::interfaces(&splice));
+        ways.any(|((own, peer), interface)| {
+            let now = interface_towards(own.ip(), peer.ip());
+            // Whoever cannot be asked may be right.
+            matches!(now, Ok(now) if now != interface)
+        })
     }
 
     /// Who has the packets, and how many bytes went.
@@ -121,6 +148,7 @@ impl PacketSplice {
 impl Drop for PacketSplice {
     fn drop(&mut self) {
         self.tenant().waker().take();
+        self.tenant().stays.fetch_add(1, Release);
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
             let _ = self.ask(Command::Disarm { is_forced: true });

@@ -98,6 +98,14 @@ pub(super) fn keys(splice: &[u8]) -> [&[u8]; 2] {
     })
 }
 
+/// The interfaces by which packets go to the peers of both connections.
+pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
+    [0, 1].map(|side| {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        u32_at(splice, leg + offset_of!(packet_leg, ifindex))
+    })
+}
+
 /// Reads a splice.
 pub(super) fn read(splice: &[u8]) -> State {
     let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();

@@ -16,12 +16,20 @@ use std::time::{Duration, Instant};
 /// What epoll says when the thread is to end, and when the ring buffer has something.
 const STOP: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
+/// Likewise, that there is a chore.
+const CHORE: u64 = u64::MAX - 2;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 64;
 
-/// Something to be done, and how often.
-pub(crate) type Chore = (Duration, Box<dyn Fn() + Send>);
+/// Something that the thread does besides.
+pub(crate) struct Chore {
+    /// How often at least; and at most, if nothing calls for it.
+    pub(crate) every: Duration,
+    /// What calls for it by being readable.
+    pub(crate) descriptor: Option<OwnedFd>,
+    pub(crate) run: Box<dyn Fn() + Send>,
+}
 
 /// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
 pub(crate) struct Waking {
@@ -145,10 +153,13 @@ fn wake_all(
     tenants: &[Tenant],
     chore: Option<&Chore>,
 ) -> io::Result<()> {
-    let timeout = chore.map(|(every, _)| Timespec {
-        tv_sec: every.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: every.subsec_nanos().into(),
+    let timeout = chore.map(|chore| Timespec {
+        tv_sec: chore.every.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: chore.every.subsec_nanos().into(),
     });
+    if let Some(descriptor) = chore.and_then(|chore| chore.descriptor.as_ref()) {
+        epoll::add(epoll, descriptor, EventData::new_u64(CHORE), EventFlags::IN)?;
+    }
     let mut done = Instant::now();
     loop {
         let mut happened = Vec::<Event>::with_capacity(EVENTS);
@@ -161,10 +172,14 @@ fn wake_all(
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        if let Some((every, chore)) = chore
-            && done.elapsed() >= *every
+        let is_called_for = happened.iter().any(|event| {
+            let data = event.data;
+            data.u64() == CHORE
+        });
+        if let Some(chore) = chore
+            && (is_called_for || done.elapsed() >= chore.every)
         {
-            chore();
+            (chore.run)();
             done = Instant::now();
         }
         for event in &happened {
@@ -173,6 +188,7 @@ fn wake_all(
             match data.u64() {
                 STOP => return Ok(()),
                 RING => ring.consume().map_err(io::Error::other)?,
+                CHORE => {}
                 place => wake(tenants, place),
             }
         }

@@ -2,6 +2,7 @@
 
 mod bed;
 mod bulk;
+mod changes;
 mod ends;
 mod races;
 mod roads;

@@ -61,6 +61,7 @@ metrics! {
     REFUSALS = Counter "carrick_refusals" "Requests and responses that were refused, by reason.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
+    INTERCEPTED = Counter "carrick_intercepted_connections" "Connections from clients to others that came in by transparent listeners.";
     CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Connections from clients that are open now, by worker.";
     CLIENT_BYTES = Counter "carrick_client_bytes" "Body and tunnel bytes received from and sent to clients.";
     UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Body and tunnel bytes received from and sent to upstreams.";

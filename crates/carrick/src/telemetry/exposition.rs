@@ -136,6 +136,7 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
+        self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let open = state.workers.iter().enumerate();
         let open = open
             .map(|(index, worker)| ([("worker", index.to_string())], worker.connections_open()));

@@ -135,6 +135,23 @@ impl Bed {
         );
     }
 
+    /// What a file says there.
+    pub fn read(&self, host: Host, path: &str) -> String {
+        let name = &self.names[host as usize];
+        let output = Command::new("ip")
+            .args(["netns", "exec", name, "cat", path])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{path}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Moves an interface from the proxy to the server.
+    pub fn give_to_server(&self, interface: &str) {
+        let server = self.names[Host::Server as usize].clone();
+        self.ip(Host::Proxy, &format!("link set {interface} netns {server}"));
+    }
+
     /// Sets `net.ipv4.NAME` on this host.
     pub fn set(&self, host: Host, setting: &str, value: u32) {
         self.run(host, &format!("sysctl -qw net.ipv4.{setting}={value}"));
