@@ -250,18 +250,11 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "\"pipe\"",
     ),
     (
-        "§engine = \"packet\"",
+        "§[splice]\nengine = \"packets\"",
         Error,
-        "\"packet\"",
+        "\"packets\"",
         "cannot be",
-        "not in this version",
-    ),
-    (
-        "§[splice]\nengine = \"packet\"",
-        Error,
         "\"packet\"",
-        "cannot be",
-        "not in this version",
     ),
     (
         "§[log]\nformat = \"apache\"",
