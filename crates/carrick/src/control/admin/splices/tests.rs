@@ -34,7 +34,7 @@ fn the_largest_come_first_and_the_rest_is_counted() {
     assert_eq!(json["in_kernel"], 0);
     assert_eq!(
         json["tunnels"],
-        serde_json::json!({"copy": 200, "pipe": 0, "socket": 0})
+        serde_json::json!({"copy": 200, "pipe": 0, "socket": 0, "packet": 0})
     );
     let list = json["list"].as_array().unwrap();
     assert_eq!(list.len(), LISTED_MAX);
