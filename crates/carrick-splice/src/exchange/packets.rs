@@ -226,8 +226,15 @@ impl Exchange<'_> {
                     }
                 }
             }
-            // They have ended, or their local sockets do not come to rest: nobody can go on with them.
-            _ => self.close_silently(),
+            // They have ended, or their local sockets do not come to rest: nobody can go on with them, and whoever tries finds
+            // their end.
+            _ => {
+                for socket in self.legs.iter().flatten() {
+                    // Fails only if it is closed already.
+                    let _ = SockRef::from(&**socket).shutdown(Shutdown::Both);
+                }
+                self.close_silently();
+            }
         }
     }
 }
