@@ -8,6 +8,9 @@ use std::{env, ffi::OsString};
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
 const PROGRAMS: [&str; 2] = ["socket", "live"];
 
+/// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
+const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
+
 /// What the programs include.
 const HEADERS: [&str; 2] = ["bpf/socket.h", "bpf/live.h"];
 
@@ -48,6 +51,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         objects += &format!(
             "(\"{program}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{program}.o\"))),\n"
         );
+    }
+    for program in TEST_PROGRAMS {
+        let source = format!("bpf/{program}.bpf.c");
+        println!("cargo:rerun-if-changed={source}");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(out.join(format!("{program}.o")))
+            .clang(&clang)
+            .clang_args(&arguments)
+            .build()
+            .map_err(|error| format!("{source}: {error:#}"))?;
     }
     // So that the programs can also be loaded to see what that costs (`verifier`).
     std::fs::write(out.join("objects.rs"), format!("&[\n{objects}]\n"))?;

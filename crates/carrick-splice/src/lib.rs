@@ -67,6 +67,7 @@ mod kernel;
 mod leg;
 mod local_copy;
 mod outcome;
+mod packet;
 mod pipe;
 mod pool;
 pub mod probe;

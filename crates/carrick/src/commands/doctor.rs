@@ -2,10 +2,10 @@
 mod machine;
 
 use crate::cli::{FAILED, FINE};
-use carrick_splice::probe::Feature;
+use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
 use machine::Fact;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,7 +19,9 @@ pub fn run() -> ExitCode {
     let mut features = carrick_splice::probe::probe();
     features.extend(crate::transparent::probe());
     let facts = machine::facts(Path::new("/proc/sys"));
-    let text = render(&features, &facts);
+    let mut text = render(&features, &facts);
+    let interfaces = carrick_splice::probe::interface_facts();
+    text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
     let is_hopeless = features
         .iter()
@@ -65,6 +67,33 @@ fn render(features: &[Feature], facts: &[Fact]) -> String {
     write_table(&mut text, ["engine or kernel feature", "usable", ""], &rows);
     text.push('\n');
     write_table(&mut text, ["limit or setting", "value", ""], &facts);
+    text
+}
+
+/// What the engine `packet` finds on this machine.
+fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obstacle]) -> String {
+    let mut text = String::from("\n");
+    let rows: Vec<[String; 3]> = match interfaces {
+        Ok(facts) => facts
+            .iter()
+            .map(|fact| {
+                let (usable, mut words) = match &fact.usable {
+                    Ok(way) => (format!("yes, {way}"), Vec::new()),
+                    Err(reason) => ("no".to_owned(), vec![reason.clone()]),
+                };
+                words.extend(fact.notes.iter().cloned());
+                [fact.name.clone(), usable, words.join("; ")]
+            })
+            .collect(),
+        Err(error) => vec![["?".to_owned(), "unknown".to_owned(), error.to_string()]],
+    };
+    write_table(&mut text, ["interface", "IP-level splices", ""], &rows);
+    if !obstacles.is_empty() {
+        text.push_str("\nin the way of IP-level splices, or not seen by them\n");
+    }
+    for obstacle in obstacles {
+        let _ = writeln!(text, "- {obstacle}");
+    }
     text
 }
 

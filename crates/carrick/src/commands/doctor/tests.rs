@@ -1,5 +1,6 @@
 //! The table for machines that lack something.
 use super::*;
+use carrick_splice::probe::Way;
 
 fn sysctl(settings: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
@@ -50,6 +51,48 @@ fn features_are_usable_or_not_and_why() {
         column("engine pipe", "no "),
         "the columns are in line"
     );
+}
+
+#[test]
+fn interfaces_are_told_with_their_reasons_and_what_is_in_the_way_with_what_to_do() {
+    let fact = |name: &str, usable: Result<_, &str>, notes: &[&str]| InterfaceFact {
+        name: name.to_owned(),
+        usable: usable.map_err(str::to_owned),
+        notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+    };
+    let facts = vec![
+        fact("lo", Err("loopback"), &[]),
+        fact("eth0", Ok(Way::Tcx), &["one", "two"]),
+        fact("eth1", Ok(Way::Clsact), &[]),
+    ];
+    let obstacle = Obstacle {
+        name: "rp_filter",
+        found: "strict (1) on eth0".to_owned(),
+        effect: "It drops.".to_owned(),
+        remedy: "Loosen it.".to_owned(),
+    };
+    let text = render_packet(&Ok(facts), &[obstacle]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "",
+            "interface  IP-level splices",
+            "---------  ----------------",
+            "lo         no                loopback",
+            "eth0       yes, tcx          one; two",
+            "eth1       yes, clsact",
+            "",
+            "in the way of IP-level splices, or not seen by them",
+            "- rp_filter: strict (1) on eth0. It drops. Loosen it.",
+        ]
+    );
+    let failed = render_packet(&Err(io::Error::other("no netlink")), &[]);
+    assert!(
+        failed.trim_end().ends_with("unknown           no netlink"),
+        "{failed}"
+    );
+    assert!(!failed.contains("in the way"));
 }
 
 #[test]
