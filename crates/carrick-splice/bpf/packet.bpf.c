@@ -91,6 +91,7 @@ struct local {
 	__u32 segment_bytes; /* what its peer takes, options included */
 	__u32 advertised_bytes; /* what it takes */
 	__u8 is_there;
+	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_empty;   /* nothing is to be received or sent */
 	__u8 is_at_rest; /* and everything that was sent is acknowledged */
@@ -128,9 +129,10 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		return;
 	// Whoever listens there is found, too, but is none of the two.
 	local->is_there = socket->state != LISTEN;
-	tcp = socket->state == ESTABLISHED ? bpf_skc_to_tcp_sock(socket) : 0;
+	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
-		local->is_established = 1;
+		local->is_whole = 1;
+		local->is_established = socket->state == ESTABLISHED;
 		local->rcv_nxt = tcp->rcv_nxt;
 		local->write_seq = tcp->write_seq;
 		local->snd_una = tcp->snd_una;
@@ -221,6 +223,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	} else if (!splice->legs[0].ifindex || !splice->legs[1].ifindex || !splice->legs[0].was_received ||
 		   !splice->legs[1].was_received) {
 		answer = PACKET_UNSEEN;
+	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
+		answer = PACKET_BUSY;
 	} else {
 		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
 		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
@@ -230,14 +234,29 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	return answer;
 }
 
+// Whether the receiver has the end of a stream, from the kernel.
+static __always_inline int is_passed(const struct packet_way *way)
+{
+	return way->has_end && way->has_moved && way->start == way->end_of_stream;
+}
+
 // From where on the local socket of a leg goes on.
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
+	__u32 start = back->start + back->delta;
+
+	// An end that the peer has acknowledged is passed on once more by the local socket.
+	if (is_passed(back))
+		start -= 1;
 	// By which interface its packets leave is seen when it sends some.
 	leg->ifindex = 0;
 	leg->receive_offset = way->start - local->rcv_nxt;
-	leg->send_offset = back->start + back->delta - local->write_seq;
+	leg->send_offset = start - local->write_seq;
+	leg->local_end = start;
+	leg->sent_end = leg->peer_next = back->end + back->delta;
+	leg->is_ahead = leg->sent_end != start;
+	leg->had_end = back->has_end;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
@@ -245,7 +264,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 {
 	enum packet_answer answer = PACKET_DONE;
 
-	if (!a->is_established || !b->is_established)
+	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
 	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
 		return PACKET_BUSY;
@@ -254,8 +273,6 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 		answer = PACKET_ENDED_BEFORE;
 	} else if (splice->state != PACKET_SPLICED) {
 		answer = PACKET_NO_PLACE;
-	} else if (!is_forced && (splice->ways[0].has_end || splice->ways[1].has_end)) {
-		answer = PACKET_ENDED_BEFORE;
 	} else {
 		resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
 		resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
@@ -348,7 +365,8 @@ static __always_inline struct packet_splice *find(const struct packet *packet, c
 
 static __always_inline int changes(const struct rewriting *rewriting)
 {
-	return rewriting->seq || rewriting->ack || rewriting->tsval || rewriting->tsecr;
+	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
+	       rewriting->is_reset;
 }
 
 SEC("tc")

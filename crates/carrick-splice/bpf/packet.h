@@ -58,13 +58,16 @@ struct packet_leg {
 	__u32 last_tsval;     /* the latest timestamp that the peer was sent */
 	__u32 local_end;      /* sequence number behind what the local socket has sent, on the wire */
 	__u32 local_acked;    /* what of that the peer has acknowledged */
+	__u32 sent_end;       /* if is_ahead: behind what the peer was sent by whomever */
+	__u32 peer_next;      /* likewise: what it expects next, as far as is known; at first, sent_end */
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */
 	__u8 may_end;      /* the local socket may send its end of stream while spliced */
 	__u8 peer_shift;   /* scale of the windows that the peer sends */
 	__u8 own_shift;    /* scale of the windows that it is sent */
-	__u8 reserved[2];
+	__u8 is_ahead;     /* it has come back, and its peer may have got more from the other peer than the local socket has sent since */
+	__u8 had_end;      /* if is_ahead: the last that it was sent is its end of stream */
 };
 
 /* One direction: from leg i to leg 1 - i. Numbers are the sender's, on the wire. */

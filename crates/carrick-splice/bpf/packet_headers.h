@@ -201,9 +201,11 @@ static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet
 struct rewriting {
 	__u32 seq;
 	__u32 ack;
+	__u32 sack;
 	__u32 tsval;
 	__u32 tsecr;
 	__u16 window; /* the new value */
+	__u8 is_reset; /* an end of stream becomes a reset */
 };
 
 /* Changes the new header in memory. */
@@ -216,6 +218,8 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	if (packet->flags & FLAG_ACK)
 		write_u32(header + 8, packet->ack + rewriting->ack);
 	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
+	if (rewriting->is_reset)
+		header[13] = FLAG_RST | FLAG_ACK;
 	if (packet->timestamps_at) {
 		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
 
@@ -229,7 +233,7 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 
 		if (i >= 2 * packet->sack_blocks)
 			break;
-		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->ack);
+		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->sack);
 	}
 }
 

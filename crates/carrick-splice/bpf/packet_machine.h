@@ -89,7 +89,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	plan->flow = other->flow;
 	plan->ifindex = other->ifindex;
 	plan->rewriting.seq = way->delta;
-	plan->rewriting.ack = -back->delta;
+	plan->rewriting.ack = plan->rewriting.sack = -back->delta;
 	plan->rewriting.tsval = way->ts_delta;
 	plan->rewriting.tsecr = -back->ts_delta;
 	shifted = window >> (other->own_shift & 15);
@@ -161,7 +161,13 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 		if (packet->flags & FLAG_SYN)
 			return;
 		plan->rewriting.seq = -leg->receive_offset;
-		plan->rewriting.ack = -leg->send_offset;
+		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
+		/* The local socket will send that again, and does not listen to whoever has it already. */
+		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->ack, leg->sent_end)) {
+			leg->peer_next = packet->ack;
+			if (is_after(packet->ack, leg->local_end))
+				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
+		}
 		plan->rewriting.tsecr = -leg->ts_offset;
 		return;
 	case PACKET_ENDED:
@@ -179,6 +185,25 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 		return;
 	}
 	judge_spliced(splice, side, packet, plan);
+}
+
+/* A packet of a local socket whose peer may have got more from the other peer than this socket has sent. */
+static __always_inline void judge_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+{
+	__u32 seq = packet->seq + leg->send_offset, end = seq + sequence_length(packet);
+
+	/* The end of a stream that is not whole. The local socket does not know that. */
+	if (packet->flags & FLAG_FIN && is_before(end - 1, leg->sent_end - leg->had_end))
+		plan->rewriting.is_reset = 1;
+	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
+	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
+	    is_before(seq, leg->peer_next))
+		plan->rewriting.seq = leg->peer_next - packet->seq;
+	if (packet->flags & FLAG_RST || plan->rewriting.is_reset)
+		return;
+	if (is_after(end, leg->local_end))
+		leg->local_end = end;
+	leg->is_ahead = is_before(leg->local_end, leg->sent_end);
 }
 
 /* A packet that the local socket of leg `side` sends by interface `ifindex`. */
@@ -212,10 +237,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	}
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
-	plan->rewriting.ack = leg->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = leg->receive_offset;
 	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
-	if (is_spliced && !packet->sack_blocks &&
-	    (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
+	if (is_spliced && (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
 		plan->rewriting.ack = way->acked - packet->ack;
 	/* What it allows its peer is allowed. */
 	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
@@ -232,6 +256,8 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 			leg->last_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;
 	}
+	if (splice->state == PACKET_PROCESS && leg->is_ahead)
+		judge_behind(leg, packet, plan);
 	if (is_spliced && sequence_length(packet)) {
 		end = packet->seq + sequence_length(packet) + leg->send_offset;
 		if (is_after(end, leg->local_end))

@@ -6,8 +6,10 @@ use crate::packet::command::Answer;
 use crate::packet::splice::PacketSplice;
 use crate::packet::state::Holder;
 use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
+use socket2::SockRef;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -209,13 +211,19 @@ impl Exchange<'_> {
             return;
         }
         let answer = placed.splice.disarm();
-        let bytes = placed.splice.state().bytes;
-        self.note_forwarded(bytes);
+        let state = placed.splice.state();
+        self.note_forwarded(state.bytes);
         match answer {
             Ok(Answer::Done) => {
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
                     flow.set_pass_end(true);
                     flow.look_anyway();
+                }
+                for (socket, is_passed) in self.legs.iter().flatten().zip(state.is_passed) {
+                    if is_passed {
+                        // Whoever reads it next finds the end, as if it had come here. It fails only if it is closed.
+                        let _ = SockRef::from(&**socket).shutdown(Shutdown::Read);
+                    }
                 }
             }
             // They have ended, or their local sockets do not come to rest: nobody can go on with them.

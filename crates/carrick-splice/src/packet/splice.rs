@@ -96,6 +96,7 @@ impl PacketSplice {
             State {
                 holder: Holder::Reset,
                 bytes: [0; 2],
+                is_passed: [false; 2],
             },
             |splice| state::read(&splice),
         )

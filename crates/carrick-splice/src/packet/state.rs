@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(crate) holder: Holder,
     /// Bytes that each receiver has acknowledged while spliced.
     pub(crate) bytes: [u64; 2],
+    /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
+    pub(crate) is_passed: [bool; 2],
 }
 
 /// A connection as the maps know it: our address and the peer's.
@@ -106,9 +108,13 @@ pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
 
 /// Reads a splice.
 pub(super) fn read(splice: &[u8]) -> State {
-    let way = |side: usize| {
-        let way = offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
-        u64_at(splice, way + offset_of!(packet_way, bytes))
+    let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
+    let bytes = |side| u64_at(splice, way(side) + offset_of!(packet_way, bytes));
+    let is_passed = |side| {
+        let field = |at| u32_at(splice, way(side) + at);
+        field(offset_of!(packet_way, has_end)) != 0
+            && field(offset_of!(packet_way, has_moved)) != 0
+            && field(offset_of!(packet_way, start)) == field(offset_of!(packet_way, end_of_stream))
     };
     State {
         holder: match u32_at(splice, offset_of!(packet_splice, state)) {
@@ -117,7 +123,8 @@ pub(super) fn read(splice: &[u8]) -> State {
             4 => Holder::Reset,
             _ => Holder::Process,
         },
-        bytes: [way(0), way(1)],
+        bytes: [bytes(0), bytes(1)],
+        is_passed: [is_passed(0), is_passed(1)],
     }
 }
 

@@ -100,7 +100,7 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
     let told = proxying.join().unwrap().remove(0);
     assert!(matches!(told.end, ExchangeEnd::Idle), "{told:?}");
     assert_eq!(told.bytes, (12 + GREETING, GREETING), "{told:?}");
-    assert_eq!(told.by_kernel, 12, "{told:?}");
+    assert!(told.by_kernel >= 12, "{told:?}");
 }
 
 #[test]
