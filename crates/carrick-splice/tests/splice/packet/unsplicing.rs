@@ -85,6 +85,58 @@ fn at_rest_they_come_back_and_go_on() {
     }
 }
 
+/// The kernel has the packets; one side ends, or both do; then the connections come back. Whoever goes on with them finds that.
+#[test]
+fn ends_that_went_by_are_found_by_whoever_goes_on() {
+    const BYTES: usize = 300_000;
+    for both_end in [false, true] {
+        let Some(bed) = Bed::new("ends_that_went_by_are_found_by_whoever_goes_on") else {
+            return;
+        };
+        let serving = bed.serve(V4[1], 1, move |mut stream| {
+            greet_back(&mut stream);
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+            if both_end {
+                return;
+            }
+            // The proxy has taken the connections back by then.
+            std::thread::sleep(4 * ARMED);
+            stream.write_all(&sample(4, BYTES)).unwrap();
+        });
+        let proxying = bed.proxy(V4, (1, 8), |splicer, client, server| async move {
+            let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(Choice::Packet));
+            // Until the client ends; then nobody looks at the exchange for a while.
+            let some = tokio::time::timeout(ARMED, exchange.run()).await;
+            assert!(some.is_err(), "{some:?}");
+            tokio::time::sleep(3 * ARMED).await;
+            let (up, down, [a, b]) = exchange.unsplice_own();
+            assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
+            let order = ExchangeOrder::new(Choice::Copy);
+            let mut exchange = splicer.exchange(a.unwrap(), b.unwrap(), order);
+            (exchange.run().await, exchange.b_to_a_bytes())
+        });
+        let asking = bed.on(Host::Client, || {
+            let mut stream = connect(V4[0]);
+            greet(&mut stream);
+            std::thread::sleep(ARMED);
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).unwrap();
+            heard
+        });
+        let said = if both_end { 0 } else { BYTES };
+        assert_same(
+            &asking.join().unwrap(),
+            &sample(4, said),
+            "what the client heard",
+        );
+        serving.join().unwrap();
+        let (end, bytes) = proxying.join().unwrap().remove(0);
+        assert!(is_closed(&end), "{end:?}");
+        assert_eq!(bytes, said as u64);
+    }
+}
+
 /// Sends all bytes in pieces, while it reads to the end.
 fn talk(stream: TcpStream, bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut writer = stream.try_clone().unwrap();
