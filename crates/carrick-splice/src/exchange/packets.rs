@@ -47,6 +47,10 @@ impl Exchange<'_> {
 
     /// Takes note of what the kernel has done with the packets. Ready if all is over.
     pub(super) fn poll_packets(&mut self, cx: &Context<'_>) -> Poll<ExchangeEnd> {
+        // Before the first byte is relayed: its packets show the kernel where both connections are.
+        if let (Packets::Wanted, Some([a, b])) = (&self.packets, self.ends(true)) {
+            self.place([&a, &b]);
+        }
         let Packets::Placed(placed) = &mut self.packets else {
             return Poll::Pending;
         };
@@ -108,14 +112,8 @@ impl Exchange<'_> {
     /// Gives the packets to the kernel if both directions wait for their senders. True if there is something to be polled for.
     pub(super) fn arm(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
         let waits = |step: &Step| matches!(step, Step::Blocked(Side::From));
-        let Some([a, b]) = self.ends(true) else {
-            return false;
-        };
         if self.failed.is_some() || self.is_armed() {
             return false;
-        }
-        if let Packets::Wanted = self.packets {
-            self.place([&a, &b]);
         }
         let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
         let is_quiet = waits(a_to_b)
