@@ -244,15 +244,17 @@ found:
 	return 1;
 }
 
-// What `bpf_l4_csum_replace` is to know: UDP has a 0 where there is no checksum (RFC 768).
-static __always_inline __u64 checksum_flags(const struct arrival *arrival)
+// Whether a packet has a checksum behind the IP header: UDP may have a 0 in its place (RFC 768, RFC 6935).
+static __always_inline int has_checksum(struct __sk_buff *skb, const struct arrival *arrival)
 {
-	return arrival->kinds & KIND_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__u16 checksum = 0;
+
+	return !(arrival->kinds & KIND_UDP) || bpf_skb_load_bytes(skb, arrival->checksum_at, &checksum, 2) || checksum;
 }
 
 static __always_inline int rewrite_addresses(struct __sk_buff *skb, const struct arrival *arrival, const struct rule *rule)
 {
-	__u64 flags = BPF_F_PSEUDO_HDR | checksum_flags(arrival);
+	__u64 flags = BPF_F_PSEUDO_HDR | (arrival->kinds & KIND_UDP ? BPF_F_MARK_MANGLED_0 : 0);
 	__u32 old[8], new[8], i;
 	__s64 difference;
 
@@ -262,8 +264,8 @@ static __always_inline int rewrite_addresses(struct __sk_buff *skb, const struct
 		for (i = 0; i < 8; i++)
 			new[i] = (old[i] & ~rule->new_addresses_mask[i]) | rule->new_addresses[i];
 		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
-		// Where the interface has summed up the whole packet, the kernel's sum is kept right by both calls together: the second
-		// one takes away what IPv4 has in its own checksum.
+		// Where the interface has summed up the whole packet, both calls together keep the kernel's sum right: the second one
+		// allows for a checksum of the IP header, as IPv4 has it.
 		if (bpf_skb_store_bytes(skb, arrival->ip_at + offsetof(struct ipv6hdr, saddr), new, sizeof(new),
 					BPF_F_RECOMPUTE_CSUM))
 			return 0;
@@ -288,8 +290,11 @@ static __always_inline int rewrite_ports(struct __sk_buff *skb, const struct arr
 	new[0] = (old[0] & ~rule->new_ports_mask[0]) | rule->new_ports[0];
 	new[1] = (old[1] & ~rule->new_ports_mask[1]) | rule->new_ports[1];
 	difference = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
+	if (!has_checksum(skb, arrival))
+		return !bpf_skb_store_bytes(skb, arrival->ports_at, new, sizeof(new), BPF_F_RECOMPUTE_CSUM);
 	return !bpf_skb_store_bytes(skb, arrival->ports_at, new, sizeof(new), 0) &&
-	       !bpf_l4_csum_replace(skb, arrival->checksum_at, 0, difference, checksum_flags(arrival));
+	       !bpf_l4_csum_replace(skb, arrival->checksum_at, 0, difference,
+				    arrival->kinds & KIND_UDP ? BPF_F_MARK_MANGLED_0 : 0);
 }
 
 // Puts "nothing" in the place of an option.
