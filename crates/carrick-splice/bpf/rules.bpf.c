@@ -66,6 +66,15 @@ struct arrival {
 	__u8 is_tagged_inside; /* the VLAN's tag is in the packet, not beside it */
 };
 
+// The packet that is looked at. In a map, so that the verifier forgets how it was read: otherwise it looks at all that follows
+// for each kind of packet anew.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct arrival);
+} arrivals SEC(".maps");
+
 // Takes a packet apart. False if it is none that rules are made for.
 static __always_inline int read_arrival(struct __sk_buff *skb, __u8 direction, struct arrival *arrival)
 {
@@ -415,7 +424,7 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct arrival *
 
 static __always_inline int judge(struct __sk_buff *skb, __u8 direction)
 {
-	struct arrival arrival;
+	struct arrival *arrival;
 	struct rule_set *set;
 	struct rule *rule;
 	__u32 zero = 0;
@@ -425,22 +434,25 @@ static __always_inline int judge(struct __sk_buff *skb, __u8 direction)
 	if (!map)
 		return TC_ACT_UNSPEC;
 	set = bpf_map_lookup_elem(map, &zero);
-	if (!set || !set->count || !read_arrival(skb, direction, &arrival))
+	arrival = bpf_map_lookup_elem(&arrivals, &zero);
+	if (!set || !arrival || !set->count || !read_arrival(skb, direction, arrival))
 		return TC_ACT_UNSPEC;
-	rule = find_rule(set, &arrival);
+	// The compiler is to forget it, too.
+	barrier();
+	rule = find_rule(set, arrival);
 	if (!rule)
 		return TC_ACT_UNSPEC;
 	rule->packets += 1;
-	rule->bytes += skb->len - arrival.ip_at;
+	rule->bytes += skb->len - arrival->ip_at;
 	switch (rule->action) {
 	case RULE_DROP:
 		return TC_ACT_SHOT;
 	case RULE_REDIRECT:
-		if (!redirect(skb, &arrival, rule))
+		if (!redirect(skb, arrival, rule))
 			rule->failed += 1;
 		return TC_ACT_UNSPEC;
 	case RULE_REWRITE:
-		if (!rewrite(skb, &arrival, rule)) {
+		if (!rewrite(skb, arrival, rule)) {
 			rule->failed += 1;
 			return TC_ACT_SHOT;
 		}
