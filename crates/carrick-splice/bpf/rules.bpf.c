@@ -26,7 +26,6 @@ const volatile __u32 sent_on_mark = 0x63617273;
 #define OPTION_SACK_PERMITTED 4
 
 // net/tcp_states.h
-#define TIME_WAIT 6
 #define LISTEN 10
 
 // A set of rules; this one is empty.
@@ -219,15 +218,12 @@ static __always_inline int redirect(struct __sk_buff *skb, const struct arrival 
 {
 	__u16 source_port = bpf_htons(arrival->source_port);
 	struct bpf_sock *socket;
-	__u8 flags = 0;
 	long error;
 
-	if (bpf_skb_load_bytes(skb, arrival->ports_at + 13, &flags, 1))
-		return 0;
 	socket = find_socket(skb, arrival, source_port, bpf_htons(arrival->destination_port));
 	if (socket) {
-		// One that listens on the packet's own port is not meant. A new connection may follow an old one.
-		if (socket->state != LISTEN && !(socket->state == TIME_WAIT && flags & FLAG_SYN))
+		// One that listens on the packet's own port is not meant.
+		if (socket->state != LISTEN)
 			goto found;
 		bpf_sk_release(socket);
 	}

@@ -53,9 +53,7 @@ skeleton!("rules.skel.rs");
 
 pub use super::hooks::{Direction, HookError};
 pub use error::RulesError;
-pub use rule::{
-    Action, Match, Protocol, Redirect, Rewrite, RewriteTcp, Rule, Timestamps, Window,
-};
+pub use rule::{Action, Match, Protocol, Redirect, Rewrite, RewriteTcp, Rule, Timestamps, Window};
 
 use super::hooks::{Hooks, Interface, Interfaces, Settings, interfaces};
 use crate::Unavailable;

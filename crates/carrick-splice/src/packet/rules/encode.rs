@@ -127,7 +127,10 @@ fn encode_match(packets: &Match, index: &impl Fn(&str) -> u32) -> rule {
 }
 
 fn encode_rewrite(encoded: &mut rule, rewrite: &Rewrite, index: &impl Fn(&str) -> u32) {
-    for (place, address) in [rewrite.source, rewrite.destination].into_iter().enumerate() {
+    for (place, address) in [rewrite.source, rewrite.destination]
+        .into_iter()
+        .enumerate()
+    {
         let Some(address) = address else { continue };
         encoded.flags |= flag::ADDRESSES;
         let words = words(address);

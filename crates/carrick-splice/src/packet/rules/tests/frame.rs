@@ -156,7 +156,11 @@ impl Frame {
             }
         };
         segment.extend(&self.payload);
-        if self.transport != (Transport::Udp { has_checksum: false }) {
+        if self.transport
+            != (Transport::Udp {
+                has_checksum: false,
+            })
+        {
             let sum = self.segment_checksum(&segment);
             segment[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes());
         }

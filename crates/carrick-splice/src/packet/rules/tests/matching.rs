@@ -40,7 +40,9 @@ fn takes(packets: &Match, Going(direction, frame): &Going) -> bool {
         && has(packets.source, frame.source)
         && has(packets.destination, frame.destination)
         && packets.source_ports.contains(&frame.source.port())
-        && packets.destination_ports.contains(&frame.destination.port())
+        && packets
+            .destination_ports
+            .contains(&frame.destination.port())
 }
 
 /// Addresses that are near to each other, so that prefixes meet them.
@@ -109,19 +111,21 @@ fn rule() -> impl Strategy<Value = Rule> {
         prop_oneof![Just(Action::Pass), Just(Action::Drop)],
     )
         .prop_map(
-            |(direction, interface, vlan, protocol, prefixes, source_ports, to_ports, action)| Rule {
-                name: String::new(),
-                packets: Match {
-                    direction,
-                    interface: interface.map(Into::into),
-                    vlan,
-                    protocol,
-                    source: prefixes.0,
-                    destination: prefixes.1,
-                    source_ports,
-                    destination_ports: to_ports,
-                },
-                action,
+            |(direction, interface, vlan, protocol, prefixes, source_ports, to_ports, action)| {
+                Rule {
+                    name: String::new(),
+                    packets: Match {
+                        direction,
+                        interface: interface.map(Into::into),
+                        vlan,
+                        protocol,
+                        source: prefixes.0,
+                        destination: prefixes.1,
+                        source_ports,
+                        destination_ports: to_ports,
+                    },
+                    action,
+                }
             },
         )
 }

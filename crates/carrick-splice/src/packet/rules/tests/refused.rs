@@ -18,7 +18,10 @@ fn refusal(packets: Match, action: Action) -> String {
         action,
     };
     let error = PacketRules::attach(&[good, bad], &[]).expect_err("a rule that makes no sense");
-    assert!(matches!(error, RulesError::Rule { number: 2, .. }), "{error}");
+    assert!(
+        matches!(error, RulesError::Rule { number: 2, .. }),
+        "{error}"
+    );
     let text = error.to_string();
     let rest = text.strip_prefix("packet rule 2 (bad): ");
     rest.unwrap_or_else(|| panic!("{text}")).to_owned()
@@ -90,11 +93,23 @@ fn a_redirect_that_makes_no_sense_is_refused() {
     };
     let (ingress, tcp) = (Some(Direction::Ingress), Some(Protocol::Tcp));
     for (text, part) in [
-        (redirect(None, tcp, 80, None), "set its direction to ingress"),
-        (redirect(Some(Direction::Egress), tcp, 80, None), "only what comes in"),
+        (
+            redirect(None, tcp, 80, None),
+            "set its direction to ingress",
+        ),
+        (
+            redirect(Some(Direction::Egress), tcp, 80, None),
+            "only what comes in",
+        ),
         (redirect(ingress, None, 80, None), "set its protocol to TCP"),
-        (redirect(ingress, Some(Protocol::Udp), 80, None), "for UDP, rewrite"),
-        (redirect(ingress, tcp, 0, None), "0 is no local port: give one from 1 to 65535"),
+        (
+            redirect(ingress, Some(Protocol::Udp), 80, None),
+            "for UDP, rewrite",
+        ),
+        (
+            redirect(ingress, tcp, 0, None),
+            "0 is no local port: give one from 1 to 65535",
+        ),
         (redirect(ingress, tcp, 80, Some(0)), "the mark 0 is no mark"),
     ] {
         assert!(text.contains(part), "{text}");
@@ -133,14 +148,34 @@ fn a_rewriting_that_makes_no_sense_is_refused() {
         ..RewriteTcp::default()
     };
     for (packets, rewrite, part) in [
-        (&v4, Rewrite::default(), "say what is to change, or pass the packets"),
-        (&v4, to("fd00::1"), "fd00::1 cannot stand in every packet that it takes: give a source or destination prefix of IPv6 (for all of it, ::/0)"),
-        (&Match::default(), to("10.0.0.1"), "(for all of it, 0.0.0.0/0)"),
+        (
+            &v4,
+            Rewrite::default(),
+            "say what is to change, or pass the packets",
+        ),
+        (
+            &v4,
+            to("fd00::1"),
+            "fd00::1 cannot stand in every packet that it takes: give a source or destination prefix of IPv6 (for all of it, ::/0)",
+        ),
+        (
+            &Match::default(),
+            to("10.0.0.1"),
+            "(for all of it, 0.0.0.0/0)",
+        ),
         (&v4, to("0.0.0.0"), "0.0.0.0 is nobody's address"),
         (&v4, port, "0 is no source port"),
         (&v4, of_tcp(mss), "no segment has 0 bytes"),
-        (&v4, of_tcp(timestamps), "adding 0 to timestamps changes nothing"),
-        (&Match::default(), of_tcp(sequence), "set its protocol to TCP"),
+        (
+            &v4,
+            of_tcp(timestamps),
+            "adding 0 to timestamps changes nothing",
+        ),
+        (
+            &Match::default(),
+            of_tcp(sequence),
+            "set its protocol to TCP",
+        ),
     ] {
         let text = refusal(packets.clone(), Action::Rewrite(rewrite));
         assert!(text.contains(part), "{text}");
@@ -158,5 +193,8 @@ fn a_set_that_is_too_large_is_refused() {
     let error = PacketRules::attach(&rules, &[]).expect_err("too many");
     assert_eq!(error, RulesError::TooMany { count: 65 });
     let text = error.to_string();
-    assert!(text.contains("65 packet rules") && text.contains("at most 64"), "{text}");
+    assert!(
+        text.contains("65 packet rules") && text.contains("at most 64"),
+        "{text}"
+    );
 }

@@ -71,15 +71,42 @@ fn all_kinds() -> Vec<(&'static str, Frame)> {
         ("TCP over IPv6", tcp(v6[0], v6[1])),
         ("UDP over IPv4", udp(v4[0], v4[1])),
         ("UDP over IPv6", udp(v6[0], v6[1])),
-        ("with IP options", tcp(v4[0], v4[1]).with(|frame| frame.ip_options = vec![1; 24])),
-        ("UDP with IP options", udp(v4[0], v4[1]).with(|frame| frame.ip_options = vec![1; 40])),
-        ("with TCP options", tcp(v6[0], v6[1]).with_tcp(|tcp| tcp.options = timestamps)),
-        ("full TCP options", tcp(v4[0], v4[1]).with_tcp(|tcp| tcp.options = vec![1; 40])),
-        ("nothing to carry", tcp(v4[0], v4[1]).with(|frame| frame.payload = vec![])),
-        ("UDP with nothing to carry", udp(v6[0], v6[1]).with(|frame| frame.payload = vec![])),
-        ("a large packet", tcp(v6[0], v6[1]).with(|frame| frame.payload = vec![0xa5; 3001])),
-        ("a VLAN", tcp(v4[0], v4[1]).with(|frame| frame.tags = vec![(0x8100, 6)])),
-        ("a VLAN over IPv6", udp(v6[0], v6[1]).with(|frame| frame.tags = vec![(0x88a8, 4094)])),
+        (
+            "with IP options",
+            tcp(v4[0], v4[1]).with(|frame| frame.ip_options = vec![1; 24]),
+        ),
+        (
+            "UDP with IP options",
+            udp(v4[0], v4[1]).with(|frame| frame.ip_options = vec![1; 40]),
+        ),
+        (
+            "with TCP options",
+            tcp(v6[0], v6[1]).with_tcp(|tcp| tcp.options = timestamps),
+        ),
+        (
+            "full TCP options",
+            tcp(v4[0], v4[1]).with_tcp(|tcp| tcp.options = vec![1; 40]),
+        ),
+        (
+            "nothing to carry",
+            tcp(v4[0], v4[1]).with(|frame| frame.payload = vec![]),
+        ),
+        (
+            "UDP with nothing to carry",
+            udp(v6[0], v6[1]).with(|frame| frame.payload = vec![]),
+        ),
+        (
+            "a large packet",
+            tcp(v6[0], v6[1]).with(|frame| frame.payload = vec![0xa5; 3001]),
+        ),
+        (
+            "a VLAN",
+            tcp(v4[0], v4[1]).with(|frame| frame.tags = vec![(0x8100, 6)]),
+        ),
+        (
+            "a VLAN over IPv6",
+            udp(v6[0], v6[1]).with(|frame| frame.tags = vec![(0x88a8, 4094)]),
+        ),
     ]
 }
 
@@ -120,8 +147,11 @@ fn addresses_and_ports_become_others() {
 
 #[test]
 fn udp_without_a_checksum_stays_without() {
-    let frame = udp("10.1.2.3:4000", "192.0.2.9:80")
-        .with(|frame| frame.transport = Transport::Udp { has_checksum: false });
+    let frame = udp("10.1.2.3:4000", "192.0.2.9:80").with(|frame| {
+        frame.transport = Transport::Udp {
+            has_checksum: false,
+        }
+    });
     let rewrite = Rewrite {
         destination: address("198.51.100.7"),
         destination_port: Some(53),
@@ -218,17 +248,37 @@ fn numbers_windows_and_timestamps_are_changed() {
         sequence: 0x20,
         ..none
     };
-    rows_of(&mut rows, "a sequence number wraps", sequence, plain, |tcp| tcp.seq = 0x10);
+    rows_of(
+        &mut rows,
+        "a sequence number wraps",
+        sequence,
+        plain,
+        |tcp| tcp.seq = 0x10,
+    );
     let acknowledgement = RewriteTcp {
         acknowledgement: 0x0102_0304_u32.wrapping_neg(),
         ..none
     };
     let r = &mut rows;
-    rows_of(r, "an acknowledgement becomes 0", acknowledgement, plain, |tcp| tcp.ack = 0);
+    rows_of(
+        r,
+        "an acknowledgement becomes 0",
+        acknowledgement,
+        plain,
+        |tcp| tcp.ack = 0,
+    );
     let no_ack = |tcp: &mut Tcp| tcp.flags = SYN;
-    rows_of(r, "there is no acknowledgement", acknowledgement, no_ack, plain);
+    rows_of(
+        r,
+        "there is no acknowledgement",
+        acknowledgement,
+        no_ack,
+        plain,
+    );
     let sack = |tcp: &mut Tcp| {
-        tcp.options = vec![1, 1, 5, 18, 1, 2, 3, 5, 1, 2, 3, 6, 0xff, 0, 0, 0, 0xff, 0, 0, 1];
+        tcp.options = vec![
+            1, 1, 5, 18, 1, 2, 3, 5, 1, 2, 3, 6, 0xff, 0, 0, 0, 0xff, 0, 0, 1,
+        ];
     };
     rows_of(r, "SACK blocks move along", acknowledgement, sack, |tcp| {
         tcp.ack = 0;
@@ -242,12 +292,36 @@ fn numbers_windows_and_timestamps_are_changed() {
         window: Some(window),
         ..none
     };
-    rows_of(r, "a window is set", window(Window::Set(0xffff)), plain, |tcp| tcp.window = 0xffff);
-    rows_of(r, "a window is closed", window(Window::Set(0)), plain, |tcp| tcp.window = 0);
-    rows_of(r, "a window is limited", window(Window::AtMost(0x1233)), plain, |tcp| {
-        tcp.window = 0x1233;
-    });
-    rows_of(r, "a window is small enough", window(Window::AtMost(0x1234)), plain, plain);
+    rows_of(
+        r,
+        "a window is set",
+        window(Window::Set(0xffff)),
+        plain,
+        |tcp| tcp.window = 0xffff,
+    );
+    rows_of(
+        r,
+        "a window is closed",
+        window(Window::Set(0)),
+        plain,
+        |tcp| tcp.window = 0,
+    );
+    rows_of(
+        r,
+        "a window is limited",
+        window(Window::AtMost(0x1233)),
+        plain,
+        |tcp| {
+            tcp.window = 0x1233;
+        },
+    );
+    rows_of(
+        r,
+        "a window is small enough",
+        window(Window::AtMost(0x1234)),
+        plain,
+        plain,
+    );
     let timestamps = RewriteTcp {
         timestamps: Timestamps::Add {
             value: 2,
@@ -264,9 +338,15 @@ fn numbers_windows_and_timestamps_are_changed() {
         with(tcp);
         tcp.flags = SYN;
     };
-    rows_of(r, "an echo without ACK means nothing", timestamps, without_ack, |tcp| {
-        tcp.options = vec![1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 9, 1];
-    });
+    rows_of(
+        r,
+        "an echo without ACK means nothing",
+        timestamps,
+        without_ack,
+        |tcp| {
+            tcp.options = vec![1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 9, 1];
+        },
+    );
     check("numbers_windows_and_timestamps_are_changed", rows);
 }
 
@@ -299,8 +379,20 @@ fn what_a_syn_offers_is_changed() {
         move |tcp: &mut Tcp| tcp.options[at..at + bytes.len()].copy_from_slice(bytes)
     };
     let same = |_: &mut Tcp| {};
-    rows_of(r, "segments become smaller", mss(1300), syn, offers(2, &[5, 20]));
-    rows_of(r, "also of an answer", mss(1300), syn_ack, offers(2, &[5, 20]));
+    rows_of(
+        r,
+        "segments become smaller",
+        mss(1300),
+        syn,
+        offers(2, &[5, 20]),
+    );
+    rows_of(
+        r,
+        "also of an answer",
+        mss(1300),
+        syn_ack,
+        offers(2, &[5, 20]),
+    );
     rows_of(r, "they are small enough", mss(1460), syn, same);
     rows_of(r, "only a SYN says it", mss(1300), no_syn, same);
     let no_sack = RewriteTcp {
@@ -313,7 +405,13 @@ fn what_a_syn_offers_is_changed() {
         ..none
     };
     rows_of(r, "no timestamps", no_timestamps, syn, offers(6, &[1; 10]));
-    rows_of(r, "timestamps that are agreed stay", no_timestamps, no_syn, same);
+    rows_of(
+        r,
+        "timestamps that are agreed stay",
+        no_timestamps,
+        no_syn,
+        same,
+    );
     let everything = RewriteTcp {
         mss_max: Some(1),
         timestamps: Timestamps::Refuse,
@@ -324,9 +422,15 @@ fn what_a_syn_offers_is_changed() {
         tcp.options[2..16].copy_from_slice(&[0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     });
     for (what, options) in [
-        ("an option that ends behind the header", vec![2, 4, 5, 0xb4, 8, 99, 1, 1]),
+        (
+            "an option that ends behind the header",
+            vec![2, 4, 5, 0xb4, 8, 99, 1, 1],
+        ),
         ("an option of no length", vec![4, 0, 4, 2, 4, 2, 4, 2]),
-        ("options behind the end of options", vec![0, 0, 4, 2, 2, 4, 9, 9]),
+        (
+            "options behind the end of options",
+            vec![0, 0, 4, 2, 2, 4, 9, 9],
+        ),
         ("an MSS of three bytes", vec![2, 3, 5, 1]),
         ("half an option at the end", vec![1, 1, 1, 4]),
         ("forty times nothing", vec![1; 40]),
@@ -412,11 +516,20 @@ fn what_cannot_be_done_is_dropped_and_counted() {
         ("no hop is left", v4(), last_hop(v4()), to("lo")),
         ("no hop is left (IPv6)", v6(), last_hop(v6()), to("lo")),
         ("the interface has vanished", v4(), v4().bytes(), to("not0")),
-        ("a TCP header beyond the end", v4(), long_header, numbers.clone()),
+        (
+            "a TCP header beyond the end",
+            v4(),
+            long_header,
+            numbers.clone(),
+        ),
         ("a TCP header too short", v6(), short_header, numbers),
     ] {
         bench.replace(&[rule(&frame, rewrite)]);
-        assert_eq!(bench.run(Ingress, &bytes).verdict, Verdict::Dropped, "{what}");
+        assert_eq!(
+            bench.run(Ingress, &bytes).verdict,
+            Verdict::Dropped,
+            "{what}"
+        );
         assert_eq!(bench.counts()[0].failed, 2, "{what}");
     }
 }

@@ -1,10 +1,10 @@
 //! Runs the programs on frames.
 
 use crate::packet::hooks::{Direction, interfaces};
-use crate::packet::rules::{Count, Programs, Rule, check, read};
 use crate::packet::rules::skeleton::types::__sk_buff;
-use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
+use crate::packet::rules::{Count, Programs, Rule, check, read};
 use libbpf_rs::MapHandle;
+use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
 use std::io;
 use std::os::fd::AsRawFd;
 

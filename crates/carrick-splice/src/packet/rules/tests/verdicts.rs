@@ -3,7 +3,7 @@
 use super::frame::{Frame, Transport, tcp, udp};
 use super::run::{Bench, Verdict, bench};
 use crate::packet::hooks::Direction::{self, Egress, Ingress};
-use crate::packet::rules::{Action, Count, Match, Protocol, Redirect, Rewrite, Rule, RULES_MAX};
+use crate::packet::rules::{Action, Count, Match, Protocol, RULES_MAX, Redirect, Rewrite, Rule};
 
 fn rule(packets: Match, action: Action) -> Rule {
     Rule {
@@ -202,20 +202,36 @@ fn what_is_not_understood_is_passed_up_and_not_counted() {
         ("ICMP", v4().with(other(1)).bytes()),
         ("SCTP", v4().with(other(132)).bytes()),
         ("ICMPv6", v6().with(other(58)).bytes()),
-        ("a first fragment", v4().with(|frame| frame.fragment = 0x2000).bytes()),
-        ("a last fragment", v4().with(|frame| frame.fragment = 0x0010).bytes()),
+        (
+            "a first fragment",
+            v4().with(|frame| frame.fragment = 0x2000).bytes(),
+        ),
+        (
+            "a last fragment",
+            v4().with(|frame| frame.fragment = 0x0010).bytes(),
+        ),
         ("an IPv6 fragment", v6().with(other(44)).bytes()),
         ("IPv6 options", v6().with(other(0)).bytes()),
         ("an IPv6 routing header", v6().with(other(43)).bytes()),
-        ("two tags", v4().with(|frame| frame.tags = vec![(0x88a8, 5), (0x8100, 6)]).bytes()),
-        ("a VLAN that no rule names", v4().with(|frame| frame.tags = vec![(0x8100, 6)]).bytes()),
+        (
+            "two tags",
+            v4().with(|frame| frame.tags = vec![(0x88a8, 5), (0x8100, 6)])
+                .bytes(),
+        ),
+        (
+            "a VLAN that no rule names",
+            v4().with(|frame| frame.tags = vec![(0x8100, 6)]).bytes(),
+        ),
         ("ARP", changed(v4(), 13, 6)),
         ("version 6 where 4 should be", changed(v4(), 14, 0x65)),
         ("a short header", changed(v4(), 14, 0x44)),
         ("version 4 where 6 should be", changed(v6(), 14, 0x40)),
         ("a length beyond the end", changed(v4(), 16, 0x7f)),
         ("no room for TCP", changed(v4(), 17, 39)),
-        ("no room for UDP", changed(udp("1.2.3.4:5", "6.7.8.9:10"), 17, 27)),
+        (
+            "no room for UDP",
+            changed(udp("1.2.3.4:5", "6.7.8.9:10"), 17, 27),
+        ),
         ("half a packet", cut(v4(), 40)),
         ("half an IPv6 packet", cut(v6(), 70)),
         ("an IP header alone", cut(v4(), 34)),
@@ -240,13 +256,33 @@ fn padding_and_options_and_priority_tags_are_understood() {
     padded.extend([0; 9]);
     for (what, bytes) in [
         ("padding behind the packet", padded),
-        ("IP options", v4().with(|frame| frame.ip_options = vec![1; 40]).bytes()),
-        ("a tag for priority", v4().with(|frame| frame.tags = vec![(0x8100, 0xe000)]).bytes()),
-        ("do not fragment", v4().with(|frame| frame.fragment = 0x4000).bytes()),
-        ("may be fragmented", v4().with(|frame| frame.fragment = 0).bytes()),
-        ("nothing to carry", v4().with(|frame| frame.payload = vec![]).bytes()),
+        (
+            "IP options",
+            v4().with(|frame| frame.ip_options = vec![1; 40]).bytes(),
+        ),
+        (
+            "a tag for priority",
+            v4().with(|frame| frame.tags = vec![(0x8100, 0xe000)])
+                .bytes(),
+        ),
+        (
+            "do not fragment",
+            v4().with(|frame| frame.fragment = 0x4000).bytes(),
+        ),
+        (
+            "may be fragmented",
+            v4().with(|frame| frame.fragment = 0).bytes(),
+        ),
+        (
+            "nothing to carry",
+            v4().with(|frame| frame.payload = vec![]).bytes(),
+        ),
     ] {
-        assert_eq!(bench.run(Ingress, &bytes).verdict, Verdict::Dropped, "{what}");
+        assert_eq!(
+            bench.run(Ingress, &bytes).verdict,
+            Verdict::Dropped,
+            "{what}"
+        );
     }
 }
 
@@ -271,7 +307,11 @@ fn a_rule_for_a_vlan_takes_its_packets_alone() {
         (&[(0x8100, 7)], Verdict::Next),
         (&[(0x8100, 0)], Verdict::Next),
     ] {
-        assert_eq!(verdict(&bench, Ingress, &tagged(tags)), expected, "{tags:?}");
+        assert_eq!(
+            verdict(&bench, Ingress, &tagged(tags)),
+            expected,
+            "{tags:?}"
+        );
     }
 }
 
@@ -328,7 +368,10 @@ fn what_was_sent_on_is_not_looked_at_again() {
     let sent = tcp("10.1.2.3:4000", "192.0.2.9:80").bytes();
     let outcome = bench.run(Egress, &sent);
     assert_eq!((outcome.verdict, outcome.mark), (Verdict::SentOn, SENT_ON));
-    assert_eq!(outcome.frame, sent, "what this host sends keeps its hop limit");
+    assert_eq!(
+        outcome.frame, sent,
+        "what this host sends keeps its hop limit"
+    );
     let other = tcp("11.1.2.3:4000", "192.0.2.9:80").bytes();
     for (mark, verdict, left) in [
         (SENT_ON, Verdict::Next, 0),
