@@ -505,6 +505,8 @@ fn a_tagged_packet_is_rewritten_and_sent_on_without_its_tag() {
     let Some(bed) = bed("a_tagged_packet_is_rewritten_and_sent_on_without_its_tag") else {
         return;
     };
+    // What is for everybody is not sent on.
+    bed.ip(Host::Router, "link set rc address 02:00:00:00:00:09");
     let tagged = Match {
         vlan: Some(6),
         destination: Some("192.0.2.9/32".parse().unwrap()),
@@ -528,9 +530,9 @@ fn a_tagged_packet_is_rewritten_and_sent_on_without_its_tag() {
     let server = bed.at(Host::Server, || udp(address(FAMILIES[0].server, 53), HANG));
     bed.at(Host::Client, || {
         // As `192.0.2.9:9`, from 10.79.1.2:7, in VLAN 6, with the checksums of these very bytes.
-        let mut frame = vec![0xff; 6];
+        let mut frame = vec![2, 0, 0, 0, 0, 9];
         frame.extend([2, 0, 0, 0, 0, 7, 0x81, 0, 0x20, 6, 8, 0]);
-        frame.extend([0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0xae, 0x79]);
+        frame.extend([0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0xad, 0x72]);
         frame.extend([10, 79, 1, 2, 192, 0, 2, 9]);
         frame.extend([0, 7, 0, 9, 0, 13, 0, 0, b'h', b'e', b'l', b'l', b'o']);
         let sum = udp_checksum(&frame[18 + 12..]);

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The namespaces, which go when this is dropped. The router has the interfaces `rc`, towards the client, and `rs`, towards the
 /// server, and is the way to everywhere. It puts checksums into what it sends, which whoever receives checks.
@@ -57,10 +57,14 @@ pub const FAMILIES: [Family; 2] = [
 
 /// The bed, or a word about why there is none.
 pub fn bed(test: &str) -> Option<Bed> {
-    if rustix::process::geteuid().is_root() {
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root"
+    } else if Command::new("ethtool").arg("--version").output().is_err() {
+        "ethtool"
+    } else {
         return Some(Bed::new());
-    }
-    eprintln!("SKIPPED: {test}: packet rules need root");
+    };
+    eprintln!("SKIPPED: {test}: it needs {missing}");
     None
 }
 
@@ -98,6 +102,14 @@ impl Bed {
             // What it sends then has its checksums, which are otherwise left out between such interfaces.
             bed.run(host, &format!("ethtool -K {device} tx off"));
         }
+        for (host, device) in [
+            (Host::Client, "c"),
+            (Host::Router, "rc"),
+            (Host::Router, "rs"),
+            (Host::Server, "s"),
+        ] {
+            bed.wait_for(host, device);
+        }
         for (host, network) in [(Host::Client, 1), (Host::Server, 2)] {
             bed.ip(host, &format!("route add default via 10.79.{network}.1"));
             bed.ip(host, &format!("-6 route add default via fd79:{network}::1"));
@@ -116,6 +128,21 @@ impl Bed {
     pub fn run(&self, host: Host, line: &str) {
         let name = &self.names[host as usize];
         run(&format!("ip netns exec {name} {line}"));
+    }
+
+    /// Waits until an interface sends: what it is given before, the kernel drops.
+    fn wait_for(&self, host: Host, device: &str) {
+        let name = &self.names[host as usize];
+        let begin = Instant::now();
+        while begin.elapsed() < HANG {
+            let mut command = Command::new("ip");
+            let output = command.args(["-n", name, "link", "show", device]).output();
+            if String::from_utf8_lossy(&output.unwrap().stdout).contains("state UP") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{device} does not come up");
     }
 
     /// Whether a command line works on a host.
