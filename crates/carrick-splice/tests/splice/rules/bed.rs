@@ -2,7 +2,7 @@
 
 use crate::support::{HANG, assert_same, sample};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -130,6 +130,15 @@ impl Bed {
         run(&format!("ip netns exec {name} {line}"));
     }
 
+    /// Whether client and server leave checksums and segments to the router's interfaces, which have to make them in software then.
+    pub fn offload(&self, is_on: bool) {
+        let state = if is_on { "on" } else { "off" };
+        for (host, device) in [(Host::Client, "c"), (Host::Server, "s")] {
+            self.run(host, &format!("ethtool -K {device} tx {state}"));
+            self.run(host, &format!("ethtool -K {device} tso {state}"));
+        }
+    }
+
     /// Waits until an interface sends: what it is given before, the kernel drops.
     fn wait_for(&self, host: Host, device: &str) {
         let name = &self.names[host as usize];
@@ -240,11 +249,41 @@ pub fn answer(listener: &TcpListener) -> SocketAddr {
     stream.local_addr().unwrap()
 }
 
+/// Whether the kernel takes listening sockets with `SO_REUSEPORT` for redirected connections (Linux 6.6).
+pub fn takes_reuseport() -> bool {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(6))
+}
+
+/// A socket that listens.
+pub fn listen(address: SocketAddr) -> TcpListener {
+    until_free(|| TcpListener::bind(address))
+}
+
 /// A socket that waits for packets, but not long.
 pub fn udp(address: SocketAddr, patience: Duration) -> UdpSocket {
-    let socket = UdpSocket::bind(address).unwrap();
+    let socket = until_free(|| UdpSocket::bind(address));
     socket.set_read_timeout(Some(patience)).unwrap();
     socket
+}
+
+/// Binds a socket. The last one of its address may be held for a moment by a program that another test starts.
+pub fn until_free<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        match bind() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < HANG => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            bound => return bound.unwrap(),
+        }
+    }
 }
 
 /// The checksum of UDP over IPv4, of the addresses and what follows them, whose own one is 0.
