@@ -439,7 +439,7 @@ static __always_inline int judge(struct __sk_buff *skb, __u8 direction)
 	if (!rule)
 		return TC_ACT_UNSPEC;
 	rule->packets += 1;
-	rule->bytes += skb->len - arrival->ip_at;
+	rule->bytes += arrival->ip_bytes;
 	switch (rule->action) {
 	case RULE_DROP:
 		return TC_ACT_SHOT;

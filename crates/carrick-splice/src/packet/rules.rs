@@ -72,7 +72,7 @@ pub const RULES_MAX: usize = 64;
 pub struct Count {
     /// Packets that it took, as the kernel has them: what it will make segments of counts once.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// Their bytes, from the IP header on; headers of segments that are yet to be made are not in it.
     pub bytes: u64,
     /// Those of the packets for which it could not be done: with [`Action::Redirect`] they were passed up (nobody listens on the
     /// port), with [`Action::Rewrite`] dropped (no hop is left, the interface has vanished, the kernel has no memory).

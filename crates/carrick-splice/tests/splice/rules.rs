@@ -4,6 +4,10 @@ mod bed;
 mod redirecting;
 mod rewriting;
 
+#[path = "../../examples/packet_rules.rs"]
+#[allow(dead_code, reason = "only what it does with its words is tested")]
+mod example;
+
 use crate::support::HANG;
 use bed::{Bed, FAMILIES, Family, Host, address, bed, udp};
 use carrick_splice::rules::{
@@ -296,4 +300,47 @@ fn missing_privileges_are_named() {
             "counts need no privileges"
         );
     });
+}
+
+#[test]
+fn the_example_makes_rules_that_do_what_it_says() {
+    let Some(bed) = bed("the_example_makes_rules_that_do_what_it_says") else {
+        return;
+    };
+    let parse = |line: &str| example::parse(&line.split(' ').collect::<Vec<_>>());
+    for line in [
+        "rc",
+        "rc drop",
+        "rc drop 10.79.1.0/24 80",
+        "rc redirect 10.0.0.0/8 80",
+    ] {
+        assert!(
+            parse(line)
+                .unwrap_err()
+                .to_string()
+                .contains("usage: packet_rules"),
+            "{line}"
+        );
+    }
+    let (interface, rule) = parse("rc drop 10.79.1.0/24").unwrap();
+    let rules = bed.at(Host::Router, move || {
+        PacketRules::attach(&[rule], &[interface]).unwrap()
+    });
+    bed.at(Host::Client, || {
+        let client = udp(address("10.79.1.2", 0), SHORT);
+        client.send_to(b"x", address("10.79.1.1", 9)).unwrap();
+    });
+    let begin = std::time::Instant::now();
+    while rules.counts().unwrap()[0].packets == 0 && begin.elapsed() < HANG {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(rules.counts().unwrap()[0].packets, 1);
+    let (_, rule) = parse("rc redirect 10.79.1.0/24 80 8080 7").unwrap();
+    let redirect = carrick_splice::rules::Redirect {
+        port: 8080,
+        mark: Some(7),
+    };
+    assert_eq!(rule.action, Action::Redirect(redirect));
+    assert_eq!(rule.packets.destination_ports, 80..=80);
+    assert_eq!(rule.packets.protocol, Some(Protocol::Tcp));
 }

@@ -46,7 +46,10 @@ pub(super) const NO_INTERFACE: u32 = 0x7fff_ffff;
 
 /// Where the rules begin in `struct rule_set`, and how long it is.
 const RULES_AT: usize = offset_of!(super::skeleton::types::rule_set, rules);
-pub(super) const SET_BYTES: usize = size_of::<super::skeleton::types::rule_set>();
+const SET_BYTES: usize = size_of::<super::skeleton::types::rule_set>();
+
+/// The program has room for as many rules as are promised.
+const _: () = assert!(SET_BYTES == RULES_AT + RULES_MAX * size_of::<rule>());
 
 /// A set of rules as it stands in the map. `index` gives the number of an interface.
 pub(super) fn set(rules: &[Rule], index: impl Fn(&str) -> u32) -> Vec<u8> {

@@ -130,7 +130,7 @@ pub struct Rewrite {
     /// What changes in a TCP header otherwise; the rule must take TCP alone.
     pub tcp: RewriteTcp,
     /// The name of the interface by which it is sent on, to the next hop that the routes for its (new) destination by this
-    /// interface have; a VLAN tag is taken off. No rule looks at it again, and its firewall mark is 0 then. If it came in, its hop limit
+    /// interface have; a VLAN tag is taken off. No rule looks at it again, and its firewall mark is lost. If it came in, its hop limit
     /// becomes one less; if that was 1, it is dropped. The kernel drops, uncounted, what it finds no next hop for, and frames that are
     /// addressed to several hosts (broadcast, multicast). `None`: it goes where it was going; at ingress that is decided by the new destination.
     pub exit: Option<String>,
