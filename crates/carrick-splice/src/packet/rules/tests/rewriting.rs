@@ -147,21 +147,30 @@ fn addresses_and_ports_become_others() {
 
 #[test]
 fn udp_without_a_checksum_stays_without() {
-    let frame = udp("10.1.2.3:4000", "192.0.2.9:80").with(|frame| {
-        frame.transport = Transport::Udp {
+    let mut rows = Vec::new();
+    for (source, destination, other) in [
+        ("10.1.2.3:4000", "192.0.2.9:80", "198.51.100.7:53"),
+        // In tunnels (RFC 6935).
+        ("[fd00::1]:4000", "[fd00::2]:80", "[2001:db8::ffff]:53"),
+    ] {
+        let other: SocketAddr = other.parse().expect("an address");
+        let none = Transport::Udp {
             has_checksum: false,
-        }
-    });
-    let rewrite = Rewrite {
-        destination: address("198.51.100.7"),
-        destination_port: Some(53),
-        ..Rewrite::default()
-    };
-    let expected = frame
-        .clone()
-        .with(|frame| frame.destination = "198.51.100.7:53".parse().expect("an address"));
-    let row = ("none", frame, Ingress, rewrite, expected, Verdict::Next);
-    check("udp_without_a_checksum_stays_without", vec![row]);
+        };
+        let frame = udp(source, destination).with(|frame| frame.transport = none);
+        let rewrite = Rewrite {
+            destination: Some(other.ip()),
+            destination_port: Some(other.port()),
+            exit: Some("lo".into()),
+            ..Rewrite::default()
+        };
+        let expected = frame.clone().with(|frame| {
+            frame.destination = other;
+            frame.hops -= 1;
+        });
+        rows.push(("none", frame, Ingress, rewrite, expected, Verdict::SentOn));
+    }
+    check("udp_without_a_checksum_stays_without", rows);
 }
 
 #[test]
