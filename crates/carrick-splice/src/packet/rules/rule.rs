@@ -81,6 +81,8 @@ pub enum Action {
 /// changed: the socket's own address (`getsockname(2)`) is the destination that the client asked for, and answers
 /// have it as their source. A packet of a connection that stands goes to the connection's socket.
 ///
+/// The socket is bound to no address (`0.0.0.0`, `::`), or to the packets' destination; one that is bound to `127.0.0.1` is not found.
+///
 /// The rule takes only packets that come in ([`Direction::Ingress`]) and are TCP. Where nobody listens, and where the kernel refuses,
 /// packets are passed up unchanged, and counted as failed. Before Linux 6.6 it refuses listening sockets with `SO_REUSEPORT`.
 ///

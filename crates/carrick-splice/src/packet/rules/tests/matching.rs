@@ -46,14 +46,14 @@ fn takes(packets: &Match, Going(direction, frame): &Going) -> bool {
 }
 
 /// Addresses that are near to each other, so that prefixes meet them.
-fn v4() -> impl Strategy<Value = IpAddr> {
+pub fn v4() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         8 => (0_u32..16, 0_u32..32).prop_map(|(bits, shift)| IpAddr::V4(Ipv4Addr::from_bits(0x0a01_0203 ^ (bits << shift)))),
         1 => any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))),
     ]
 }
 
-fn v6() -> impl Strategy<Value = IpAddr> {
+pub fn v6() -> impl Strategy<Value = IpAddr> {
     let base = 0x2001_0db8_0001_0002_0003_0004_0005_0006_u128;
     prop_oneof![
         8 => (0_u128..16, 0_u32..128).prop_map(move |(bits, shift)| IpAddr::V6(Ipv6Addr::from_bits(base ^ (bits << shift)))),
