@@ -9,7 +9,7 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 	/usr/include/linux/bpf.h=linux-libc-dev
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
-	ethtool=ethtool
+	ethtool=ethtool nft=nftables
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 

@@ -63,4 +63,10 @@ int foreign_ok(struct __sk_buff *skb)
 	return OK;
 }
 
+SEC("xdp")
+int foreign_xdp(struct xdp_md *frame)
+{
+	return XDP_PASS;
+}
+
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -16,6 +16,7 @@ char _license[] SEC("license") = "GPL";
 
 // net/tcp_states.h
 #define ESTABLISHED 1
+#define LISTEN 10
 
 // What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
@@ -90,6 +91,7 @@ struct local {
 	__u32 segment_bytes; /* what its peer takes, options included */
 	__u32 advertised_bytes; /* what it takes */
 	__u8 is_there;
+	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_empty;   /* nothing is to be received or sent */
 	__u8 is_at_rest; /* and everything that was sent is acknowledged */
@@ -125,10 +127,12 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 	}
 	if (!socket)
 		return;
-	local->is_there = 1;
-	tcp = socket->state == ESTABLISHED ? bpf_skc_to_tcp_sock(socket) : 0;
+	// Whoever listens there is found, too, but is none of the two.
+	local->is_there = socket->state != LISTEN;
+	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
-		local->is_established = 1;
+		local->is_whole = 1;
+		local->is_established = socket->state == ESTABLISHED;
 		local->rcv_nxt = tcp->rcv_nxt;
 		local->write_seq = tcp->write_seq;
 		local->snd_una = tcp->snd_una;
@@ -149,6 +153,16 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 			local->is_signed = tcp->md5sig_info != 0;
 	}
 	bpf_sk_release(socket);
+}
+
+// Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
+// have begun.
+static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
+{
+	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
+	struct place *b = bpf_map_lookup_elem(&flows, &splice->legs[1].flow);
+
+	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
 }
 
 // Why two connections cannot be joined.
@@ -209,6 +223,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	} else if (!splice->legs[0].ifindex || !splice->legs[1].ifindex || !splice->legs[0].was_received ||
 		   !splice->legs[1].was_received) {
 		answer = PACKET_UNSEEN;
+	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
+		answer = PACKET_BUSY;
 	} else {
 		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
 		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
@@ -218,12 +234,29 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	return answer;
 }
 
+// Whether the receiver has the end of a stream, from the kernel.
+static __always_inline int is_passed(const struct packet_way *way)
+{
+	return way->has_end && way->has_moved && way->start == way->end_of_stream;
+}
+
 // From where on the local socket of a leg goes on.
 static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
 				   const struct local *local)
 {
-	leg->receive_offset = reached(way) - local->rcv_nxt;
-	leg->send_offset = reached(back) + back->delta - local->write_seq;
+	__u32 start = back->start + back->delta;
+
+	// An end that the peer has acknowledged is passed on once more by the local socket.
+	if (is_passed(back))
+		start -= 1;
+	// By which interface its packets leave is seen when it sends some.
+	leg->ifindex = 0;
+	leg->receive_offset = way->start - local->rcv_nxt;
+	leg->send_offset = start - local->write_seq;
+	leg->local_end = start;
+	leg->sent_end = leg->peer_next = back->end + back->delta;
+	leg->is_ahead = leg->sent_end != start;
+	leg->had_end = back->has_end;
 }
 
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
@@ -231,7 +264,7 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 {
 	enum packet_answer answer = PACKET_DONE;
 
-	if (!a->is_established || !b->is_established)
+	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
 	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
 		return PACKET_BUSY;
@@ -240,8 +273,6 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 		answer = PACKET_ENDED_BEFORE;
 	} else if (splice->state != PACKET_SPLICED) {
 		answer = PACKET_NO_PLACE;
-	} else if (!is_forced && (splice->ways[0].has_end || splice->ways[1].has_end)) {
-		answer = PACKET_ENDED_BEFORE;
 	} else {
 		resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
 		resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
@@ -273,7 +304,7 @@ int carrick_command(struct __sk_buff *skb)
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
 	if (request.command == PACKET_ARM)
-		return arm(splice, &a, &b);
+		return has_flows(splice, request.number) ? arm(splice, &a, &b) : PACKET_NO_PLACE;
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	if (request.command == PACKET_DISARM)
@@ -314,8 +345,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	skb->mark = own_mark;
 	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
 	skb->mark = 0;
-	// The one that goes on begins where the copy ended.
-	__builtin_memcpy(packet->headers->old, packet->headers->new, sizeof(packet->headers->old));
+	// The one that goes on is made from the one that came: the checksum in both headers is the one that it came with.
 	packet->headers->new[13] = packet->flags;
 	return 1;
 }
@@ -335,7 +365,8 @@ static __always_inline struct packet_splice *find(const struct packet *packet, c
 
 static __always_inline int changes(const struct rewriting *rewriting)
 {
-	return rewriting->seq || rewriting->ack || rewriting->tsval || rewriting->tsecr;
+	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
+	       rewriting->is_reset;
 }
 
 SEC("tc")

@@ -58,13 +58,16 @@ struct packet_leg {
 	__u32 last_tsval;     /* the latest timestamp that the peer was sent */
 	__u32 local_end;      /* sequence number behind what the local socket has sent, on the wire */
 	__u32 local_acked;    /* what of that the peer has acknowledged */
+	__u32 sent_end;       /* if is_ahead: behind what the peer was sent by whomever */
+	__u32 peer_next;      /* likewise: what it expects next, as far as is known; at first, sent_end */
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */
 	__u8 may_end;      /* the local socket may send its end of stream while spliced */
 	__u8 peer_shift;   /* scale of the windows that the peer sends */
 	__u8 own_shift;    /* scale of the windows that it is sent */
-	__u8 reserved[2];
+	__u8 is_ahead;     /* it has come back, and its peer may have got more from the other peer than the local socket has sent since */
+	__u8 had_end;      /* if is_ahead: the last that it was sent is its end of stream */
 };
 
 /* One direction: from leg i to leg 1 - i. Numbers are the sender's, on the wire. */
@@ -74,12 +77,13 @@ struct packet_way {
 	__u32 delta;        /* the receiver's numbers are so much larger */
 	__u32 ts_delta;     /* likewise, timestamps */
 	__u32 end;          /* behind the last byte that was forwarded, or sent by the local socket */
-	__u32 start;        /* from here on the kernel forwards */
+	__u32 start;        /* behind the last byte that the process has sent, or that was counted in `bytes` */
 	__u32 acked;        /* what the receiver has acknowledged */
 	__u32 window_end;   /* as far as the sender may send */
 	__u32 window_max;   /* the largest window that the receiver has offered, in bytes */
 	__u32 end_of_stream; /* behind the FIN, if has_end */
 	__u32 has_end;
+	__u32 has_moved;    /* the receiver has acknowledged something of it */
 };
 
 struct packet_splice {

@@ -159,6 +159,8 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	/* Large ones, of which TCP makes segments later, may not say how long they are. */
 	if (!ip_bytes)
 		ip_bytes = skb->len - ETH_HLEN;
+	if (ip_bytes > skb->len - ETH_HLEN)
+		return 0;
 	packet->headers = bpf_map_lookup_elem(&headers, &zero);
 	if (!packet->headers || bpf_skb_load_bytes(skb, packet->tcp_at, packet->headers->old, TCP_HEADER_MIN))
 		return 0;
@@ -199,9 +201,11 @@ static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet
 struct rewriting {
 	__u32 seq;
 	__u32 ack;
+	__u32 sack;
 	__u32 tsval;
 	__u32 tsecr;
 	__u16 window; /* the new value */
+	__u8 is_reset; /* an end of stream becomes a reset */
 };
 
 /* Changes the new header in memory. */
@@ -214,6 +218,8 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	if (packet->flags & FLAG_ACK)
 		write_u32(header + 8, packet->ack + rewriting->ack);
 	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
+	if (rewriting->is_reset)
+		header[13] = FLAG_RST | FLAG_ACK;
 	if (packet->timestamps_at) {
 		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
 
@@ -227,11 +233,11 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 
 		if (i >= 2 * packet->sack_blocks)
 			break;
-		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->ack);
+		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->sack);
 	}
 }
 
-/* Puts the new TCP header into the packet, with its checksum. Afterwards it is the old one. */
+/* Puts the new TCP header into the packet, with its checksum. It may be changed and put there again. */
 static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 bytes = packet->header_bytes;

@@ -48,18 +48,13 @@ static __always_inline int has_ended(const struct packet_way *way)
 	return way->has_end && !is_before(way->acked, way->end_of_stream);
 }
 
-/* As far as the receiver has what the kernel forwarded. */
-static __always_inline __u32 reached(const struct packet_way *way)
-{
-	return is_before(way->acked, way->start) ? way->start : way->acked;
-}
-
 /* Takes note of what was sent along a way: `end` is the number behind it. */
 static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 flags)
 {
 	if (is_after(end, way->end))
 		way->end = end;
-	if (flags & FLAG_FIN) {
+	/* Nothing is behind an end. One that is in the midst of what was sent is forged, or an error. */
+	if (flags & FLAG_FIN && end == way->end) {
 		way->has_end = 1;
 		way->end_of_stream = end;
 	}
@@ -72,6 +67,10 @@ static __always_inline int is_plausible(const struct packet *packet, const struc
 	__u32 end = packet->seq + sequence_length(packet);
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
+		return 0;
+	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
+	 * Once the receiver has the latter, it knows the former as old. */
+	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
@@ -90,7 +89,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	plan->flow = other->flow;
 	plan->ifindex = other->ifindex;
 	plan->rewriting.seq = way->delta;
-	plan->rewriting.ack = -back->delta;
+	plan->rewriting.ack = plan->rewriting.sack = -back->delta;
 	plan->rewriting.tsval = way->ts_delta;
 	plan->rewriting.tsecr = -back->ts_delta;
 	shifted = window >> (other->own_shift & 15);
@@ -116,11 +115,12 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	}
 	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
-	if (is_after(acked, back->acked)) {
-		__u32 before = reached(back);
-
+	if (is_after(acked, back->acked))
 		back->acked = acked;
-		back->bytes += reached(back) - before - (back->has_end && acked == back->end_of_stream);
+	if (is_after(acked, back->start)) {
+		back->bytes += acked - back->start - (back->has_end && acked == back->end_of_stream);
+		back->start = acked;
+		back->has_moved = 1;
 	}
 	if (is_after(acked + window, back->window_end))
 		back->window_end = acked + window;
@@ -155,10 +155,20 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 	case PACKET_PROCESS:
 		leg->was_received = 1;
 		plan->fate = FATE_LOCAL;
-		plan->rewriting.seq = -leg->receive_offset;
-		plan->rewriting.ack = -leg->send_offset;
-		plan->rewriting.tsecr = -leg->ts_offset;
 		plan->rewriting.window = packet->window;
+		/* A connection that begins has numbers of its own. That it does shows when the local socket answers it; until
+		 * then, anybody could have sent this. */
+		if (packet->flags & FLAG_SYN)
+			return;
+		plan->rewriting.seq = -leg->receive_offset;
+		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
+		/* The local socket will send that again, and does not listen to whoever has it already. */
+		if (leg->is_ahead && packet->flags & FLAG_ACK && !is_after(packet->ack, leg->sent_end)) {
+			leg->peer_next = packet->ack;
+			if (is_after(packet->ack, leg->local_end))
+				plan->rewriting.ack = leg->local_end - leg->send_offset - packet->ack;
+		}
+		plan->rewriting.tsecr = -leg->ts_offset;
 		return;
 	case PACKET_ENDED:
 	case PACKET_RESET:
@@ -175,6 +185,25 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 		return;
 	}
 	judge_spliced(splice, side, packet, plan);
+}
+
+/* A packet of a local socket whose peer may have got more from the other peer than this socket has sent. */
+static __always_inline void judge_behind(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+{
+	__u32 seq = packet->seq + leg->send_offset, end = seq + sequence_length(packet);
+
+	/* The end of a stream that is not whole. The local socket does not know that. */
+	if (packet->flags & FLAG_FIN && is_before(end - 1, leg->sent_end - leg->had_end))
+		plan->rewriting.is_reset = 1;
+	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
+	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
+	    is_before(seq, leg->peer_next))
+		plan->rewriting.seq = leg->peer_next - packet->seq;
+	if (packet->flags & FLAG_RST || plan->rewriting.is_reset)
+		return;
+	if (is_after(end, leg->local_end))
+		leg->local_end = end;
+	leg->is_ahead = is_before(leg->local_end, leg->sent_end);
 }
 
 /* A packet that the local socket of leg `side` sends by interface `ifindex`. */
@@ -200,15 +229,22 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		plan->fate = FATE_DROP;
 		return;
 	}
-	/* It has nothing to say about what passes it by. */
+	/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
 	if (is_spliced && !sequence_length(packet) &&
-	    (packet->sack_blocks || is_before(packet->ack + leg->receive_offset, way->acked))) {
+	    (packet->sack_blocks || way->has_moved || is_before(packet->ack + leg->receive_offset, way->acked))) {
 		plan->fate = FATE_DROP;
 		return;
 	}
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;
-	plan->rewriting.ack = leg->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = leg->receive_offset;
+	/* What it sends again would be dropped for an acknowledgement that is too old (RFC 5961 section 5.2). */
+	if (is_spliced && (way->has_moved || is_after(way->acked, packet->ack + leg->receive_offset)))
+		plan->rewriting.ack = way->acked - packet->ack;
+	/* What it allows its peer is allowed. */
+	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
+	if (is_spliced && is_after(end, way->window_end))
+		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
 		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
@@ -220,11 +256,15 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 			leg->last_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;
 	}
+	if (splice->state == PACKET_PROCESS && leg->is_ahead)
+		judge_behind(leg, packet, plan);
 	if (is_spliced && sequence_length(packet)) {
 		end = packet->seq + sequence_length(packet) + leg->send_offset;
 		if (is_after(end, leg->local_end))
 			leg->local_end = end;
 		note_sent(back, end - back->delta, packet->flags);
+		if (is_after(end - back->delta, back->start))
+			back->start = end - back->delta;
 	}
 }
 

@@ -361,12 +361,16 @@ impl<'a> Exchange<'a> {
         self.b_to_a.written_bytes()
     }
 
-    /// What [`SocketService::live`](crate::SocketService::live) does not count of this exchange while it is in the kernel: bytes
+    /// What [`SocketService::live`](crate::SocketService::live) and [`PacketService::live`](crate::PacketService::live) do not
+    /// count of this exchange while it is in the kernel: bytes
     /// from `a` to `b`, and from `b` to `a`, that went through the process, or through the kernel when it was there before.
     /// `None` if it is not in the kernel: [`a_to_b_bytes`](Exchange::a_to_b_bytes) and
     /// [`b_to_a_bytes`](Exchange::b_to_a_bytes) are everything then.
     #[must_use]
     pub fn bytes_beside_live(&self) -> Option<(u64, u64)> {
+        if matches!(self.packets, Packets::Placed(_)) {
+            return Some((self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes()));
+        }
         let kernel = self.kernel.as_ref()?;
         Some((
             self.a_to_b.relayed_bytes() + kernel.forwarded_before(0),

@@ -11,25 +11,28 @@ pub(crate) mod hooks;
 pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;
+mod surroundings;
+mod table;
 
 skeleton!("packet.skel.rs");
 
-use crate::socket::{Tenant, Unavailable, waking::Waking};
-use hooks::{Hooks, Interfaces, Settings};
+use crate::socket::waking::{Chore, Waking};
+use crate::socket::{Tenant, Unavailable};
+use hooks::{Changes, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use std::{fmt, io};
+use surroundings::Surroundings;
+use table::Table;
+pub use table::Taken;
 
-/// After its end, a splice stays for so long: for what the peers send again (twice the maximum segment lifetime, as Linux has it).
-const LINGER: Duration = Duration::from_secs(60);
-
-/// So many splices that have ended are looked at whenever another one begins.
-const REAPED_AT_ONCE: usize = 8;
+/// How often places of splices that are over are looked at.
+const CHORE_EVERY: Duration = Duration::from_secs(5);
 
 /// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
@@ -38,10 +41,11 @@ pub struct PacketService(Arc<OnceLock<Arc<PacketEngine>>>);
 
 impl fmt::Debug for PacketService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (splices, splices_max) = self.splices();
+        let taken = self.taken();
         write!(
             formatter,
-            "PacketService({splices} of {splices_max} splices)"
+            "PacketService({} of {} splices)",
+            taken.open, taken.max
         )
     }
 }
@@ -70,27 +74,39 @@ impl PacketService {
         self.0.get().is_some()
     }
 
-    /// Splices that have a place now, and how many can have one.
+    /// How many splices there are, and how many there can be.
     #[must_use]
-    pub fn splices(&self) -> (u32, u32) {
-        self.engine().map_or((0, 0), |engine| {
-            (
-                engine.splices_max - engine.places().free.len() as u32,
-                engine.splices_max,
-            )
-        })
+    pub fn taken(&self) -> Taken {
+        self.engine()
+            .map_or(Taken::default(), |engine| engine.table.taken())
     }
 
     /// The names of the interfaces that its programs are on.
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
-        let hooks = self
-            .engine()
-            .into_iter()
-            .flat_map(|engine| engine.hooks.attached());
-        hooks
-            .map(|attachment| attachment.interface().name.clone())
-            .collect()
+        self.engine()
+            .map_or_else(Vec::new, |engine| engine.surroundings.interfaces())
+    }
+
+    /// The splices whose packets the kernel has, and those that it had: the owner's number, and bytes that were acknowledged while
+    /// they were forwarded, from `a` to `b` and from `b` to `a`.
+    #[must_use]
+    pub fn live(&self) -> Vec<(u64, [u64; 2])> {
+        let Some(engine) = self.engine() else {
+            return Vec::new();
+        };
+        let tenants = (0..).zip(engine.tenants.iter());
+        let live = tenants.filter_map(|(place, tenant)| {
+            let stay = tenant.stays.load(Acquire);
+            // Even: nobody has the place.
+            if stay.is_multiple_of(2) {
+                return None;
+            }
+            let label = tenant.label.load(Relaxed);
+            let bytes = state::read(&engine.table.read(place)?).bytes;
+            (tenant.stays.load(Acquire) == stay).then_some((label, bytes))
+        });
+        live.collect()
     }
 
     /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and
@@ -108,24 +124,12 @@ impl PacketService {
 
 /// The loaded programs and maps.
 pub(crate) struct PacketEngine {
-    flows: MapHandle,
-    splices: MapHandle,
-    command: OwnedFd,
-    splices_max: u32,
-    places: Mutex<Places>,
+    table: Arc<Table>,
     tenants: Arc<[Tenant]>,
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
-    /// The programs' places on the interfaces. Dropped, they are gone.
-    hooks: Hooks,
-}
-
-/// Who has which place.
-struct Places {
-    free: VecDeque<u32>,
-    /// Those whose splice is over, since when.
-    over: VecDeque<(Instant, u32)>,
+    surroundings: Arc<Surroundings>,
 }
 
 impl PacketEngine {
@@ -144,6 +148,8 @@ impl PacketEngine {
             },
             ..Settings::default()
         };
+        // Opened first, so that nothing is missed. Without it, what changes is not followed.
+        let changes = Changes::open().ok();
         let hooks = Hooks::attach(
             loaded.progs.carrick_arriving.as_fd(),
             loaded.progs.carrick_leaving.as_fd(),
@@ -159,7 +165,7 @@ impl PacketEngine {
             };
             return Err(Unavailable::new(why));
         }
-        PacketEngine::take(&loaded, splices_max, hooks)
+        PacketEngine::take(&loaded, splices_max, Surroundings::new(hooks, changes))
             .map_err(|error| crate::socket::explain(&error))
     }
 
@@ -180,32 +186,23 @@ impl PacketEngine {
     fn take(
         loaded: &skeleton::PacketSkel<'_>,
         splices_max: u32,
-        hooks: Hooks,
+        surroundings: Surroundings,
     ) -> libbpf_rs::Result<PacketEngine> {
-        let owned = |program: &libbpf_rs::ProgramMut<'_>| {
-            program
-                .as_fd()
-                .try_clone_to_owned()
-                .map_err(libbpf_rs::Error::from)
-        };
+        let command = loaded.progs.carrick_command.as_fd();
         Ok(PacketEngine {
-            flows: MapHandle::try_from(&loaded.maps.flows)?,
-            splices: MapHandle::try_from(&loaded.maps.splices)?,
-            command: owned(&loaded.progs.carrick_command)?,
-            splices_max,
-            places: Mutex::new(Places {
-                free: (0..splices_max).collect(),
-                over: VecDeque::new(),
-            }),
+            table: Arc::new(Table::new(
+                MapHandle::try_from(&loaded.maps.flows)?,
+                MapHandle::try_from(&loaded.maps.splices)?,
+                command
+                    .try_clone_to_owned()
+                    .map_err(libbpf_rs::Error::from)?,
+                splices_max,
+            )),
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
-            hooks,
+            surroundings: Arc::new(surroundings),
         })
-    }
-
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who tells splices of their end, if there is somebody.
@@ -213,42 +210,23 @@ impl PacketEngine {
         self.waking
             .get_or_init(|| {
                 let events = MapHandle::try_from(&self.events).map_err(io::Error::other)?;
-                Waking::start(events, Arc::clone(&self.tenants))
+                let (table, tenants) = (Arc::clone(&self.table), Arc::clone(&self.tenants));
+                let surroundings = Arc::clone(&self.surroundings);
+                let chore = Chore {
+                    every: CHORE_EVERY,
+                    descriptor: surroundings.descriptor(),
+                    run: Box::new(move || {
+                        table.reap(Duration::ZERO);
+                        if surroundings.follow() {
+                            tenants.iter().for_each(Tenant::wake);
+                        }
+                    }),
+                };
+                Waking::start_with(events, Arc::clone(&self.tenants), Some(chore))
             })
             .as_ref()
             .ok()
             .filter(|waking| waking.is_working())
-    }
-
-    fn take_place(&self) -> Option<u32> {
-        self.reap();
-        self.places().free.pop_front()
-    }
-
-    /// Frees places whose splices have ended long enough ago, and whose connections nobody has any more.
-    fn reap(&self) {
-        for _ in 0..REAPED_AT_ONCE {
-            let mut places = self.places();
-            let Some((since, place)) = places.over.front().copied() else {
-                return;
-            };
-            if since.elapsed() < LINGER && !places.free.is_empty() {
-                return;
-            }
-            places.over.pop_front();
-            drop(places);
-            if splice::is_deserted(self, place) {
-                splice::clear(self, place);
-                self.places().free.push_back(place);
-            } else {
-                self.places().over.push_back((Instant::now(), place));
-            }
-        }
-    }
-
-    /// The splice at `place` is over. Its place is free once its connections are.
-    fn leave_place(&self, place: u32) {
-        self.places().over.push_back((Instant::now(), place));
     }
 }
 

@@ -143,9 +143,9 @@ pub(crate) struct SocketEngine {
 #[derive(Default)]
 pub(crate) struct Tenant {
     /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
-    stays: AtomicU64,
+    pub(crate) stays: AtomicU64,
     /// The owner's number for the splice.
-    label: AtomicU64,
+    pub(crate) label: AtomicU64,
     /// Whether something has happened for which the owner is to be woken, since it began to wait.
     pub(crate) is_woken: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -153,7 +153,7 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     /// Wakes the owner, if it sleeps.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.is_woken.store(true, SeqCst);
         if let Some(waker) = self.waker().take() {
             waker.wake();

@@ -1,5 +1,6 @@
 //! The command line: its words and their help. Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.
 use crate::commands;
+use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,12 +66,23 @@ pub enum Command {
     Check(CheckArgs),
     /// Show what this machine can do: engines, kernel features, limits.
     Doctor,
+    /// Remove what a carrick that was killed has left in the kernel.
+    #[command(
+        long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
+            These are the rules of transparent listeners: nft tables, routing rules and routes of this network namespace. \
+            What belongs to a carrick that runs is left alone, and so is what others have made. Wants root, or CAP_NET_ADMIN.",
+        after_help = "Exit codes: 0 nothing is left over, 1 it could not be removed."
+    )]
+    Clean,
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
     /// Write the man pages, the shell completions, or the reference of the configuration.
     #[command(hide = true, subcommand)]
     Generate(Generate),
+    /// Keep the rules of transparent listeners; carrick starts this itself.
+    #[command(name = KEEP_RULES, hide = true)]
+    KeepRules,
 }
 
 /// `carrick run`
@@ -125,6 +137,8 @@ pub fn main() -> ExitCode {
             Command::Run(arguments) => commands::run::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor => commands::doctor::run(),
+            Command::Clean => commands::clean::run(),
+            Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),
         },

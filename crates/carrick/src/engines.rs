@@ -8,7 +8,7 @@ use carrick_splice::{PacketService, SocketService};
 const COUNT: usize = 2;
 
 /// The kernel's engines, shared by all workers.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Engines {
     /// Bytes from socket to socket.
     pub socket: SocketService,

@@ -10,5 +10,6 @@ pub mod privileges;
 pub mod proxy;
 pub mod run;
 pub mod telemetry;
+pub mod transparent;
 pub mod upstreams;
 pub mod worker;

@@ -3,12 +3,12 @@
 //! Capabilities belong to threads. They are given up while there is one thread only, so that all later ones have none.
 mod account;
 
-use crate::config::plan::Plan;
+use crate::config::plan::{Account, Plan};
 use rustix::thread::{
     CapabilitiesSecureBits as SecureBits, CapabilitySet, CapabilitySets, capabilities,
-    capabilities_secure_bits, clear_ambient_capability_set, no_new_privs,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
-    set_keep_capabilities, set_no_new_privs,
+    capabilities_secure_bits, clear_ambient_capability_set, configure_capability_in_ambient_set,
+    no_new_privs, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs,
 };
 use std::io;
 use std::time::{Duration, Instant};
@@ -29,9 +29,11 @@ const LOCKED: SecureBits = SecureBits::NO_ROOT
     .union(SecureBits::NO_ROOT_LOCKED)
     .union(SecureBits::NO_SETUID_FIXUP)
     .union(SecureBits::NO_SETUID_FIXUP_LOCKED)
-    .union(SecureBits::KEEP_CAPS_LOCKED)
-    .union(SecureBits::NO_CAP_AMBIENT_RAISE)
-    .union(SecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
+    .union(SecureBits::KEEP_CAPS_LOCKED);
+
+/// The same for capabilities that programs would inherit.
+const AMBIENT_LOCKED: SecureBits =
+    SecureBits::NO_CAP_AMBIENT_RAISE.union(SecureBits::NO_CAP_AMBIENT_RAISE_LOCKED);
 
 /// Who the process is and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -118,24 +120,61 @@ impl GivenUp {
 }
 
 /// Becomes the plan's user, if it names one, and gives up every capability but `CAP_NET_BIND_SERVICE` if the plan has a
-/// port that needs it; for this process, and for whatever it could start. To be called when everything that needs
-/// privileges is open, and before threads are started. May wait for threads that are about to end.
+/// port that needs it, and `CAP_NET_RAW` if connections are to have clients' addresses; for this process, and for whatever it
+/// could start. To be called when everything that needs privileges is open, and before threads are started. May wait for
+/// threads that are about to end.
 ///
 /// # Errors
 /// It cannot be done; says which call failed and what to do. The process should end then: it may have done a part.
 pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     wait_until_alone()?;
     let had = capabilities(None)?;
-    let kept = if plan.has_port_below(unprivileged_port_start()) {
-        had.permitted & CapabilitySet::NET_BIND_SERVICE
-    } else {
-        CapabilitySet::empty()
-    };
+    let mut kept = CapabilitySet::empty();
+    if plan.has_port_below(unprivileged_port_start()) {
+        kept |= had.permitted & CapabilitySet::NET_BIND_SERVICE;
+    }
+    if plan.interceptions().any(|one| one.keeps_client) {
+        // For each connection that is to have another machine's address (ip(7), `IP_TRANSPARENT`).
+        kept |= had.permitted & CapabilitySet::NET_RAW;
+    }
+    let changed_user = reduce(plan.account.as_ref(), had, kept, CapabilitySet::empty())?;
+    Ok(GivenUp {
+        capabilities: had.permitted - kept,
+        changed_user,
+        standing: Standing::read()?,
+    })
+}
+
+/// Becomes another user, if one is named, and gives up every capability but `kept`, which programs that are started from now on
+/// have as well. While there is one thread only.
+///
+/// # Errors
+/// As [`give_up`]; and if `kept` is not there.
+pub fn keep_only(account: Option<&Account>, kept: CapabilitySet) -> io::Result<()> {
+    let had = capabilities(None)?;
+    reduce(account, had, kept, kept)?;
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if kept.contains(one) {
+            configure_capability_in_ambient_set(one, true)
+                .map_err(|error| failed("prctl PR_CAP_AMBIENT_RAISE", error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the user is another one now. `inherited` is of `kept`.
+fn reduce(
+    account: Option<&Account>,
+    had: CapabilitySets,
+    kept: CapabilitySet,
+    inherited: CapabilitySet,
+) -> io::Result<bool> {
     set_no_new_privs(true).map_err(|error| failed("prctl PR_SET_NO_NEW_PRIVS", error))?;
     clear_ambient_capability_set()
         .map_err(|error| failed("prctl PR_CAP_AMBIENT_CLEAR_ALL", error))?;
-    let keeps_over_change = had.effective.contains(CapabilitySet::SETPCAP) && lock();
-    let changed_user = match &plan.account {
+    let keeps_over_change = had.effective.contains(CapabilitySet::SETPCAP) && lock(inherited);
+    let changed_user = match account {
         Some(account) => {
             if !keeps_over_change {
                 set_keep_capabilities(true)
@@ -148,12 +187,12 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     let wanted = CapabilitySets {
         effective: kept,
         permitted: kept,
-        inheritable: CapabilitySet::empty(),
+        inheritable: inherited,
     };
     if capabilities(None)? != wanted {
         set_capabilities(None, wanted).map_err(|error| failed("capset", error))?;
     }
-    if !keeps_over_change && plan.account.is_some() {
+    if !keeps_over_change && account.is_some() {
         set_keep_capabilities(false).map_err(|error| failed("prctl PR_SET_KEEPCAPS", error))?;
     }
     if capabilities(None)? != wanted {
@@ -161,22 +200,24 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
             "privileges were to be given up and are there still",
         ));
     }
-    Ok(GivenUp {
-        capabilities: had.permitted - kept,
-        changed_user,
-        standing: Standing::read()?,
-    })
+    Ok(changed_user)
 }
 
-/// Empties the bounding set and locks root's ways to capabilities. More than is needed, as no program can be started that has
-/// more than this one has; so what is not possible here (some containers) does no harm. Whether the locks are set, with which
-/// capabilities outlive a change of the user.
-fn lock() -> bool {
+/// Empties the bounding set, but for `inherited`, and locks root's ways to capabilities. More than is needed, as no program can
+/// be started that has more than this one has; so what is not possible here (some containers) does no harm. Whether the locks are
+/// set, with which capabilities outlive a change of the user.
+fn lock(inherited: CapabilitySet) -> bool {
     // The kernel refuses the first number that it does not know.
     let _ = (0..u64::BITS)
         .map(|number| CapabilitySet::from_bits_retain(1 << number))
+        .filter(|one| !inherited.contains(*one))
         .try_for_each(remove_capability_from_bounding_set);
-    capabilities_secure_bits().is_ok_and(|bits| set_capabilities_secure_bits(bits | LOCKED).is_ok())
+    let locked = if inherited.is_empty() {
+        LOCKED | AMBIENT_LOCKED
+    } else {
+        LOCKED
+    };
+    capabilities_secure_bits().is_ok_and(|bits| set_capabilities_secure_bits(bits | locked).is_ok())
 }
 
 /// Waits until this is the only thread.

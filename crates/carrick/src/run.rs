@@ -10,6 +10,7 @@ use crate::engines::{Engines, Told};
 use crate::privileges::{self, GivenUp};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::transparent::{self, Rules};
 use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
 use crate::worker::live::Live;
@@ -53,6 +54,8 @@ struct Program {
     engines: Engines,
     told: Told,
     given_up: GivenUp,
+    /// Of transparent listeners.
+    rules: Option<Rules>,
 }
 
 /// What is opened with the privileges that carrick is started with.
@@ -62,17 +65,20 @@ struct Opened {
     features: [Feature; 2],
     admin: Option<TcpListener>,
     listeners: Vec<Bound>,
+    rules: Option<Rules>,
     given_up: GivenUp,
 }
 
 impl Opened {
     /// Opens it, and gives up the privileges. No thread may run yet.
     fn open(plan: &Plan) -> io::Result<Self> {
+        transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
         let engines = Engines::default();
         let features = engines.load(plan);
         let admin = Control::bind(plan)?;
         let listeners = worker::bind_all(plan)?;
+        let rules = Rules::install(plan)?;
         let given_up = privileges::give_up(plan)?;
         Ok(Self {
             descriptors,
@@ -80,6 +86,7 @@ impl Opened {
             features,
             admin,
             listeners,
+            rules,
             given_up,
         })
     }
@@ -114,6 +121,7 @@ impl Program {
             features: kernel_features,
             admin,
             listeners,
+            rules,
             given_up,
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
@@ -138,7 +146,7 @@ impl Program {
             metrics.clone(),
             statuses,
             given_up.standing.clone(),
-            engines.socket.clone(),
+            engines.clone(),
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;
@@ -194,6 +202,7 @@ impl Program {
             engines,
             told,
             given_up,
+            rules,
         })
     }
 
@@ -241,6 +250,7 @@ impl Program {
             );
             plan.account.clone_from(&before.plan.account);
         }
+        transparent::check_reload(&before.plan, &plan)?;
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {
             if !before
@@ -249,7 +259,7 @@ impl Program {
                 .iter()
                 .any(|known| known.address == listener.address)
             {
-                worker::bind(listener.address).map_err(|error| self.given_up.explain(&error))?;
+                worker::bind(listener).map_err(|error| self.given_up.explain(&error))?;
             }
         }
         // The workers share it: from now on it is there for them, if it can be had.
@@ -318,6 +328,8 @@ impl Program {
                 },
             }
         }
+        // Connections that stand need the rules to their end.
+        drop(self.rules.take());
         self.control.shutdown();
         self.log.stop();
         tracing::info!("ended");
@@ -439,6 +451,8 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
     if let Some(forward) = plan
         .listeners
         .iter()
+        // Nobody is to connect to a transparent one.
+        .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Forward(_)))
     {
         let proxy = reachable(forward.address);
@@ -447,6 +461,7 @@ fn commands_to_try(plan: &Plan) -> Vec<String> {
     } else if let Some(switch) = plan
         .listeners
         .iter()
+        .filter(|listener| listener.interception.is_none())
         .find(|listener| matches!(listener.mode, Mode::Switch(_)))
     {
         commands.push(format!("curl -i http://{}/", reachable(switch.address)));

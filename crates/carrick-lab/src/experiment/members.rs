@@ -143,6 +143,10 @@ impl Tools {
         let Some(engine) = peer.engine() else {
             return Ok(State::Ready);
         };
+        if peer.is_planned_for(job) {
+            let what = format!("the {engine} engine for `{}`", job.name());
+            return Ok(State::WaitingFor(what));
+        }
         let question = (
             engine,
             variant.map(str::to_owned),

@@ -337,6 +337,12 @@ impl Peer {
         }
     }
 
+    /// Whether it is to do this job one day, and does not yet.
+    #[must_use]
+    pub fn is_planned_for(&self, job: Job) -> bool {
+        self.engine() == Some("packet") && !self.jobs.contains(&job)
+    }
+
     /// Starts the proxy inside the test bed, on the proxy's cores. `None` when there is nothing to start (*routed*).
     ///
     /// # Errors

@@ -118,7 +118,7 @@ impl Played {
     #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
     pub fn kernel_share(&self) -> Option<f64> {
         let (start, end) = (self.start?.carrick?, self.end?.carrick?);
-        let by_kernel = end.socket_engine_bytes - start.socket_engine_bytes;
+        let by_kernel = end.kernel_bytes - start.kernel_bytes;
         let others = end.other_engines_bytes - start.other_engines_bytes;
         (by_kernel + others > 0).then(|| by_kernel as f64 / (by_kernel + others) as f64)
     }

@@ -20,6 +20,9 @@ const PAUSE_PER_SAMPLE: u32 = 4;
 /// `BPF_MAP_TYPE_` `HASH`, `LRU_HASH`, `SOCKMAP`, `SOCKHASH` (linux/bpf.h): maps whose entries come and go.
 const MAP_TYPES: [&str; 4] = ["1", "9", "15", "18"];
 
+/// A pair of connections has one for each.
+const ENTRIES_PER_PAIR: u64 = 2;
+
 /// What a relay has at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holdings {
@@ -47,8 +50,10 @@ pub struct Carrick {
     pub tunnels: u64,
     /// Pipes that are open and not in the pool.
     pub pipes_in_use: u64,
-    /// Bytes that the engine `socket` has moved.
-    pub socket_engine_bytes: u64,
+    /// Pairs of connections that are over, which the engine `packet` knows for another minute, as TCP does (TIME_WAIT).
+    pub packet_splices_over: u64,
+    /// Bytes that the engines `socket` and `packet` have moved.
+    pub kernel_bytes: u64,
     /// Bytes that other engines have moved.
     pub other_engines_bytes: u64,
 }
@@ -123,6 +128,10 @@ impl Holdings {
     #[must_use]
     pub fn left_since(&self, start: &Self) -> Vec<String> {
         let carrick = |of: &Self| of.carrick.unwrap_or_default();
+        let entries = |of: &Self| {
+            let over = ENTRIES_PER_PAIR * carrick(of).packet_splices_over;
+            of.map_entries.unwrap_or(0).saturating_sub(over)
+        };
         [
             (self.sockets, start.sockets, "sockets"),
             (
@@ -130,11 +139,7 @@ impl Holdings {
                 start.other_descriptors,
                 "other descriptors",
             ),
-            (
-                self.map_entries.unwrap_or(0),
-                start.map_entries.unwrap_or(0),
-                "entries of BPF maps",
-            ),
+            (entries(self), entries(start), "entries of BPF maps"),
             (carrick(self).tunnels, carrick(start).tunnels, "tunnels"),
             (
                 carrick(self).pipes_in_use,
@@ -168,7 +173,9 @@ impl Carrick {
             tunnels: sum("carrick_tunnels_open", "")?,
             pipes_in_use: sum("carrick_pipes_open", "")?
                 .saturating_sub(sum("carrick_pipes_pooled", "")?),
-            socket_engine_bytes: engine_bytes("engine=\"socket\"").unwrap_or(0),
+            packet_splices_over: sum("carrick_packet_splices", "state=\"over\"").unwrap_or(0),
+            kernel_bytes: engine_bytes("engine=\"socket\"").unwrap_or(0)
+                + engine_bytes("engine=\"packet\"").unwrap_or(0),
             other_engines_bytes: engine_bytes("engine=\"copy\"")?
                 + engine_bytes("engine=\"pipe\"")?,
         })

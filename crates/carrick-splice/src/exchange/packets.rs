@@ -6,8 +6,10 @@ use crate::packet::command::Answer;
 use crate::packet::splice::PacketSplice;
 use crate::packet::state::Holder;
 use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
+use socket2::SockRef;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -52,10 +54,16 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         placed.splice.listen(cx);
-        let state = placed.splice.state();
+        let (state, is_astray) = (placed.splice.state(), placed.splice.is_astray());
         self.note_forwarded(state.bytes);
         match state.holder {
-            Holder::Process | Holder::Kernel => Poll::Pending,
+            Holder::Process | Holder::Kernel => {
+                if is_astray {
+                    // The local sockets find the way; what they send shows it to the kernel.
+                    self.disarm();
+                }
+                Poll::Pending
+            }
             Holder::Ended => {
                 self.close_silently();
                 Poll::Ready(ExchangeEnd::Closed)
@@ -151,7 +159,7 @@ impl Exchange<'_> {
             self.packets = Packets::No;
             return;
         };
-        self.packets = match PacketSplice::new(engine, sockets) {
+        self.packets = match PacketSplice::new(engine, sockets, self.label) {
             Ok(Some(splice)) => Packets::Placed(Box::new(Placed {
                 splice,
                 look: None,
@@ -203,13 +211,19 @@ impl Exchange<'_> {
             return;
         }
         let answer = placed.splice.disarm();
-        let bytes = placed.splice.state().bytes;
-        self.note_forwarded(bytes);
+        let state = placed.splice.state();
+        self.note_forwarded(state.bytes);
         match answer {
             Ok(Answer::Done) => {
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
                     flow.set_pass_end(true);
                     flow.look_anyway();
+                }
+                for (socket, is_passed) in self.legs.iter().flatten().zip(state.is_passed) {
+                    if is_passed {
+                        // Whoever reads it next finds the end, as if it had come here. It fails only if it is closed.
+                        let _ = SockRef::from(&**socket).shutdown(Shutdown::Read);
+                    }
                 }
             }
             // They have ended, or their local sockets do not come to rest: nobody can go on with them.

@@ -76,23 +76,64 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
 }
 
 /// Runs a tc program on a packet, and gives what it returns.
+pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
+    test_run(program, packet, &[], &mut []).map(|(returned, _)| returned)
+}
+
+/// What a program has made of a packet.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// What it returned.
+    pub(super) verdict: u32,
+    /// The packet afterwards.
+    pub(super) packet: Vec<u8>,
+}
+
+/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing), and its bytes afterwards.
+#[cfg(test)]
+pub(super) fn run_on(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> io::Result<Ran> {
+    let mut after = vec![0; packet.len() + 256];
+    let (verdict, length) = test_run(program, packet, context, &mut after)?;
+    after.truncate(length);
+    Ok(Ran {
+        verdict,
+        packet: after,
+    })
+}
+
+/// What the program returns, and the length of the packet in `after`.
 #[expect(
     unsafe_code,
     reason = "libbpf-rs has it only for programs that cannot be shared between threads"
 )]
-pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
+fn test_run(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    context: &[u8],
+    after: &mut [u8],
+) -> io::Result<(u32, usize)> {
+    let size = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
     let mut options = libbpf_rs::libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as u64,
         data_in: packet.as_ptr().cast(),
-        data_size_in: u32::try_from(packet.len()).map_err(io::Error::other)?,
+        data_size_in: size(packet)?,
         repeat: 1,
         ..Default::default()
     };
+    if !context.is_empty() {
+        options.ctx_in = context.as_ptr().cast();
+        options.ctx_size_in = size(context)?;
+    }
+    if !after.is_empty() {
+        options.data_size_out = size(after)?;
+        options.data_out = after.as_mut_ptr().cast();
+    }
     // SAFETY: the options are those of this version of libbpf, and point to memory that outlives the call.
     let outcome =
         unsafe { libbpf_rs::libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     if outcome < 0 {
         return Err(io::Error::from_raw_os_error(-outcome));
     }
-    Ok(options.retval)
+    Ok((options.retval, options.data_size_out as usize))
 }

@@ -33,6 +33,7 @@ mod foreign;
 mod interface;
 mod netlink;
 mod pins;
+mod route;
 mod tcx;
 
 pub use attachment::Attachment;
@@ -40,6 +41,7 @@ pub use changes::{AsyncChanges, Changed, Changes};
 pub use error::HookError;
 pub use foreign::Foreign;
 pub use interface::{Interface, Interfaces, Unsupported, interfaces};
+pub use route::interface_towards;
 
 use attachment::Hook;
 use clsact::Slot;
@@ -313,13 +315,11 @@ impl Hooks {
     }
 
     fn way(&self, interface: &Interface) -> Way {
-        self.settings.way.unwrap_or_else(|| {
-            let told = tcx::on_hook(interface.index, Direction::Ingress);
-            match told {
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Way::Clsact,
-                _ => Way::Tcx,
-            }
-        })
+        match self.settings.way {
+            Some(way) => way,
+            None if tcx::is_there(interface.index) => Way::Tcx,
+            None => Way::Clsact,
+        }
     }
 
     /// The handle of the filters that are recorded, or a new one.
@@ -389,7 +389,8 @@ impl Hooks {
         )
     }
 
-    /// Takes away what is recorded for interfaces that have vanished, or are not wanted any more.
+    /// Takes away what is recorded for interfaces that have vanished, are not wanted any more, or could not be taken over: one
+    /// direction alone, or programs that nobody knows, are worse than none.
     fn remove_unwanted_records(&self) -> Result<(), HookError> {
         let Some(pins) = &self.pins else {
             return Ok(());

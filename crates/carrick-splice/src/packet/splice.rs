@@ -1,13 +1,12 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
-use super::command::{Answer, Command, ask};
+use super::command::{Answer, Command};
+use super::hooks::interface_towards;
 use super::state::{self, Addresses, Holder, State};
 use super::{PacketEngine, Tenant};
-use libbpf_rs::{MapCore, MapFlags};
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -23,6 +22,9 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
+    /// Of the surroundings, when it was looked where the packets have to go.
+    generation: u32,
+    addresses: [Addresses; 2],
 }
 
 impl PacketSplice {
@@ -30,31 +32,26 @@ impl PacketSplice {
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
+        label: u64,
     ) -> io::Result<Option<PacketSplice>> {
         let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
             Ok((socket.local_addr()?, socket.peer_addr()?))
         };
         let legs = [addresses(sockets[0])?, addresses(sockets[1])?];
-        let Some(place) = engine.take_place() else {
+        let Some(place) = engine.table.take_place() else {
             return Ok(None);
         };
-        let splice = PacketSplice {
+        let mut splice = PacketSplice {
             engine: Arc::clone(engine),
             place,
             was_armed: false,
             is_armed: false,
+            generation: engine.surroundings.generation(),
+            addresses: legs,
         };
-        engine
-            .splices
-            .update(&place.to_ne_bytes(), &state::new(legs), MapFlags::ANY)
-            .map_err(io::Error::other)?;
-        for (side, addresses) in (0..).zip(legs) {
-            let number: u32 = 2 * place + side;
-            engine
-                .flows
-                .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(io::Error::other)?;
-        }
+        splice.tenant().label.store(label, Relaxed);
+        splice.tenant().stays.fetch_add(1, Release);
+        splice.was_armed = engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
     }
@@ -74,12 +71,32 @@ impl PacketSplice {
         self.is_armed
     }
 
+    /// Whether packets have to go another way than when the kernel got them.
+    pub(crate) fn is_astray(&mut self) -> bool {
+        let generation = self.engine.surroundings.generation();
+        if self.generation == generation {
+            return false;
+        }
+        self.generation = generation;
+        let Some(splice) = self.engine.table.read(self.place) else {
+            return true;
+        };
+        let mut ways = self.addresses.iter().zip(state::interfaces(&splice));
+        ways.any(|((own, peer), interface)| {
+            let now = interface_towards(own.ip(), peer.ip());
+            // Whoever cannot be asked may be right.
+            matches!(now, Ok(now) if now != interface)
+        })
+    }
+
     /// Who has the packets, and how many bytes went.
     pub(crate) fn state(&self) -> State {
-        read(&self.engine, self.place).map_or(
+        let splice = self.engine.table.read(self.place);
+        splice.map_or(
             State {
                 holder: Holder::Reset,
                 bytes: [0; 2],
+                is_passed: [false; 2],
             },
             |splice| state::read(&splice),
         )
@@ -120,7 +137,7 @@ impl PacketSplice {
     }
 
     fn ask(&self, command: Command) -> io::Result<Answer> {
-        ask(self.engine.command.as_fd(), self.place, command)
+        self.engine.table.ask(self.place, command)
     }
 
     fn tenant(&self) -> &Tenant {
@@ -131,46 +148,15 @@ impl PacketSplice {
 impl Drop for PacketSplice {
     fn drop(&mut self) {
         self.tenant().waker().take();
+        self.tenant().stays.fetch_add(1, Release);
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
             let _ = self.ask(Command::Disarm { is_forced: true });
         }
         if self.was_armed {
-            self.engine.leave_place(self.place);
+            self.engine.table.leave_place(self.place);
         } else {
-            clear(&self.engine, self.place);
-            self.engine.places().free.push_back(self.place);
+            self.engine.table.give_place_back(self.place);
         }
     }
-}
-
-fn read(engine: &PacketEngine, place: u32) -> Option<Vec<u8>> {
-    let splice = engine.splices.lookup(&place.to_ne_bytes(), MapFlags::LOCK);
-    splice.ok().flatten()
-}
-
-/// Whether no local socket of the splice at `place` exists any more.
-pub(super) fn is_deserted(engine: &PacketEngine, place: u32) -> bool {
-    matches!(
-        ask(engine.command.as_fd(), place, Command::Look),
-        Ok(Answer::NoSocket)
-    )
-}
-
-/// Forgets the splice at `place`.
-pub(super) fn clear(engine: &PacketEngine, place: u32) {
-    if let Some(splice) = read(engine, place) {
-        for (side, key) in (0..).zip(state::keys(&splice)) {
-            let number: u32 = 2 * place + side;
-            // Another splice may have the connection's addresses by now.
-            if matches!(engine.flows.lookup(key, MapFlags::ANY), Ok(Some(value)) if value == number.to_ne_bytes())
-            {
-                let _ = engine.flows.delete(key);
-            }
-        }
-    }
-    let empty = vec![0; state::BYTES];
-    let _ = engine
-        .splices
-        .update(&place.to_ne_bytes(), &empty, MapFlags::ANY);
 }

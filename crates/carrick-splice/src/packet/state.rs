@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(crate) holder: Holder,
     /// Bytes that each receiver has acknowledged while spliced.
     pub(crate) bytes: [u64; 2],
+    /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
+    pub(crate) is_passed: [bool; 2],
 }
 
 /// A connection as the maps know it: our address and the peer's.
@@ -67,6 +69,21 @@ pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
     bytes
 }
 
+/// Lets a connection of a new splice go on as it stood in an earlier one, if that has given it back to the local socket. Whether it
+/// did.
+pub(super) fn continue_leg(splice: &mut [u8], side: usize, earlier: &[u8], at: u32) -> bool {
+    let place = |side: usize| offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+    let start = place((at & 1) as usize);
+    let Some(leg) = earlier.get(start..start + size_of::<packet_leg>()) else {
+        return false;
+    };
+    let is_here = u32_at(earlier, offset_of!(packet_splice, state)) == 1;
+    if is_here {
+        put(splice, place(side), leg);
+    }
+    is_here
+}
+
 /// Bytes of a splice.
 pub(super) const BYTES: usize = size_of::<packet_splice>();
 
@@ -81,11 +98,23 @@ pub(super) fn keys(splice: &[u8]) -> [&[u8]; 2] {
     })
 }
 
+/// The interfaces by which packets go to the peers of both connections.
+pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
+    [0, 1].map(|side| {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        u32_at(splice, leg + offset_of!(packet_leg, ifindex))
+    })
+}
+
 /// Reads a splice.
 pub(super) fn read(splice: &[u8]) -> State {
-    let way = |side: usize| {
-        let way = offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
-        u64_at(splice, way + offset_of!(packet_way, bytes))
+    let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
+    let bytes = |side| u64_at(splice, way(side) + offset_of!(packet_way, bytes));
+    let is_passed = |side| {
+        let field = |at| u32_at(splice, way(side) + at);
+        field(offset_of!(packet_way, has_end)) != 0
+            && field(offset_of!(packet_way, has_moved)) != 0
+            && field(offset_of!(packet_way, start)) == field(offset_of!(packet_way, end_of_stream))
     };
     State {
         holder: match u32_at(splice, offset_of!(packet_splice, state)) {
@@ -94,7 +123,8 @@ pub(super) fn read(splice: &[u8]) -> State {
             4 => Holder::Reset,
             _ => Holder::Process,
         },
-        bytes: [way(0), way(1)],
+        bytes: [bytes(0), bytes(1)],
+        is_passed: [is_passed(0), is_passed(1)],
     }
 }
 

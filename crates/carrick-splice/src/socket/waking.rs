@@ -4,20 +4,32 @@
 use super::Tenant;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// What epoll says when the thread is to end, and when the ring buffer has something.
 const STOP: u64 = u64::MAX;
 const RING: u64 = u64::MAX - 1;
+/// Likewise, that there is a chore.
+const CHORE: u64 = u64::MAX - 2;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 64;
+
+/// Something that the thread does besides.
+pub(crate) struct Chore {
+    /// How often at least; and at most, if nothing calls for it.
+    pub(crate) every: Duration,
+    /// What calls for it by being readable.
+    pub(crate) descriptor: Option<OwnedFd>,
+    pub(crate) run: Box<dyn Fn() + Send>,
+}
 
 /// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
 pub(crate) struct Waking {
@@ -30,6 +42,15 @@ pub(crate) struct Waking {
 impl Waking {
     /// Starts it. `events` is the ring buffer in which the program names the directions whose process is to be woken.
     pub(crate) fn start(events: MapHandle, tenants: Arc<[Tenant]>) -> io::Result<Waking> {
+        Waking::start_with(events, tenants, None)
+    }
+
+    /// Starts it, with something that it does again and again.
+    pub(crate) fn start_with(
+        events: MapHandle,
+        tenants: Arc<[Tenant]>,
+        chore: Option<Chore>,
+    ) -> io::Result<Waking> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_working = Arc::new(AtomicBool::new(true));
@@ -49,7 +70,7 @@ impl Waking {
                         Ok(ring) => {
                             let _ = begun.send(Ok(()));
                             // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
-                            let _ = wake_all(&epoll, &ring, &tenants);
+                            let _ = wake_all(&epoll, &ring, &tenants, chore.as_ref());
                         }
                         Err(error) => drop(begun.send(Err(error))),
                     }
@@ -126,13 +147,40 @@ fn listen<'t>(
 }
 
 /// Waits and wakes until it is told to stop.
-fn wake_all(epoll: &OwnedFd, ring: &RingBuffer<'_>, tenants: &[Tenant]) -> io::Result<()> {
+fn wake_all(
+    epoll: &OwnedFd,
+    ring: &RingBuffer<'_>,
+    tenants: &[Tenant],
+    chore: Option<&Chore>,
+) -> io::Result<()> {
+    let timeout = chore.map(|chore| Timespec {
+        tv_sec: chore.every.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: chore.every.subsec_nanos().into(),
+    });
+    if let Some(descriptor) = chore.and_then(|chore| chore.descriptor.as_ref()) {
+        epoll::add(epoll, descriptor, EventData::new_u64(CHORE), EventFlags::IN)?;
+    }
+    let mut done = Instant::now();
     loop {
         let mut happened = Vec::<Event>::with_capacity(EVENTS);
-        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut happened), None) {
+        match epoll::wait(
+            epoll,
+            rustix::buffer::spare_capacity(&mut happened),
+            timeout.as_ref(),
+        ) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
+        }
+        let is_called_for = happened.iter().any(|event| {
+            let data = event.data;
+            data.u64() == CHORE
+        });
+        if let Some(chore) = chore
+            && (is_called_for || done.elapsed() >= chore.every)
+        {
+            (chore.run)();
+            done = Instant::now();
         }
         for event in &happened {
             // The record is packed: no references to its fields.
@@ -140,6 +188,7 @@ fn wake_all(epoll: &OwnedFd, ring: &RingBuffer<'_>, tenants: &[Tenant]) -> io::R
             match data.u64() {
                 STOP => return Ok(()),
                 RING => ring.consume().map_err(io::Error::other)?,
+                CHORE => {}
                 place => wake(tenants, place),
             }
         }

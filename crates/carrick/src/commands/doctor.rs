@@ -16,7 +16,8 @@ const LAST_RESORT: &str = "engine copy";
 
 /// Prints the table. Fails if not even copying is possible.
 pub fn run() -> ExitCode {
-    let features = carrick_splice::probe::probe();
+    let mut features = carrick_splice::probe::probe();
+    features.extend(crate::transparent::probe());
     let facts = machine::facts(Path::new("/proc/sys"));
     let mut text = render(&features, &facts);
     let interfaces = carrick_splice::probe::interface_facts();

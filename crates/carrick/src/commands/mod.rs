@@ -1,5 +1,6 @@
 //! What the subcommands do, each in a file of its name.
 pub mod check;
+pub mod clean;
 pub mod doctor;
 pub mod generate;
 pub mod run;

@@ -19,6 +19,7 @@ impl Plan {
     pub fn built_in() -> Self {
         let forward = ListenerPlan {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128),
+            interception: None,
             proxy_protocol: false,
             forwarded: Forwarded::Unchanged,
             via: "carrick".to_owned(),

@@ -3,6 +3,7 @@ mod account;
 mod addresses;
 mod listener;
 mod route;
+mod transparent;
 mod upstream;
 
 use super::file::File;
@@ -40,6 +41,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         .collect();
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
+    transparent::check_conflicts(file, &listeners, problems);
     known.report_unused(problems);
     if problems.count_errors() > 0 {
         return None;

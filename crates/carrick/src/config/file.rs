@@ -1,6 +1,8 @@
 //! The configuration as it is written: every value has its place and its kind, nothing is put together yet.
+mod intercept;
 mod upstream;
 
+pub use intercept::Intercept;
 pub use upstream::{Health, Server, Upstream};
 
 use super::keys;
@@ -81,6 +83,9 @@ pub struct Listener {
     pub listen: Setting<String>,
     pub mode: Setting<&'static str>,
     pub proxy_protocol: bool,
+    pub transparent: bool,
+    pub intercept: Setting<Intercept>,
+    pub keep_client_address: bool,
     pub engine: Setting<&'static str>,
     pub allow: Setting<Vec<Spanned<String>>>,
     pub forwarded: Setting<&'static str>,
@@ -120,6 +125,7 @@ pub struct Route {
     /// Where each key that is given has its name.
     pub keys_given: Vec<(&'static str, Range<usize>)>,
     pub upstream: Setting<String>,
+    pub to: Setting<&'static str>,
     pub host: Setting<String>,
     pub path: Setting<String>,
     pub extension: Setting<Vec<Spanned<String>>>,
@@ -219,6 +225,15 @@ impl Listener {
             listen: table.text("listen", problems),
             mode: table.word("mode", problems),
             proxy_protocol: table.switch("proxy_protocol", problems),
+            transparent: table.switch("transparent", problems),
+            intercept: inline(
+                table,
+                "intercept",
+                &keys::INTERCEPT,
+                problems,
+                Intercept::read,
+            ),
+            keep_client_address: table.switch("keep_client_address", problems),
             engine: table.word("engine", problems),
             allow: table.texts("allow", problems),
             forwarded: table.word("forwarded", problems),
@@ -251,6 +266,7 @@ impl Route {
             span: table.span(),
             keys_given: keys_given(table, &keys::ROUTE),
             upstream: table.text("upstream", problems),
+            to: table.word("to", problems),
             host: one_text(table, "host", problems),
             path: one_text(table, "path", problems),
             extension: table.texts("extension", problems),
@@ -349,26 +365,32 @@ fn connect_ports(table: &Section<'_>, problems: &mut Problems) -> Setting<Connec
         DeValue::String(text) if text == "all" => given(ConnectPorts::All),
         DeValue::String(text) if text == "none" => given(ConnectPorts::None),
         DeValue::Array(items) if items.is_empty() => given(ConnectPorts::None),
-        DeValue::Array(items) => {
-            let mut ports = Vec::with_capacity(items.len());
-            for item in items.iter() {
-                match integer(item.get_ref()).and_then(|port| u16::try_from(port).ok()) {
-                    Some(port) if port > 0 => ports.push(port),
-                    _ => {
-                        problems.error(
-                            item.span(),
-                            "this is not a port",
-                            "a number from 1 to 65535",
-                        );
-                    }
-                }
-            }
-            if ports.len() < items.len() {
-                Setting::Wrong
-            } else {
-                given(ConnectPorts::These(ports))
-            }
-        }
+        DeValue::Array(items) => match ports(items.iter(), problems) {
+            Some(ports) => given(ConnectPorts::These(ports)),
+            None => Setting::Wrong,
+        },
         _ => wrong_kind(value, KEY, WHAT, problems),
     }
+}
+
+/// A list of ports; `None` if one of them is none.
+fn ports<'v>(
+    items: impl ExactSizeIterator<Item = &'v Spanned<DeValue<'v>>>,
+    problems: &mut Problems,
+) -> Option<Vec<u16>> {
+    let count = items.len();
+    let mut ports = Vec::with_capacity(count);
+    for item in items {
+        match integer(item.get_ref()).and_then(|port| u16::try_from(port).ok()) {
+            Some(port) if port > 0 => ports.push(port),
+            _ => {
+                problems.error(
+                    item.span(),
+                    "this is not a port",
+                    "a number from 1 to 65535",
+                );
+            }
+        }
+    }
+    (ports.len() == count).then_some(ports)
 }

@@ -4,7 +4,7 @@ mod listener;
 mod markdown;
 mod upstream;
 
-pub use listener::{HEADER, LISTENER, PARENT, ROUTE};
+pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
 
@@ -404,8 +404,8 @@ pub static LOG: Table = Table {
 
 /// All tables, in the order of the documentation.
 pub static TABLES: &[&Table] = &[
-    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &PARENT,
-    &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
+    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &INTERCEPT,
+    &PARENT, &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
 ];
 
 impl Table {

@@ -4,7 +4,9 @@ use carrick_logic::balance;
 use carrick_logic::http1::{Forwarded, HeadLimits};
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
-use std::net::SocketAddr;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +33,7 @@ pub struct Plan {
 }
 
 /// `[process]`: a user of this machine, as it was found there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Its name, or its number if it has none.
     pub user: String,
@@ -113,19 +115,69 @@ pub enum LogFormat {
 pub struct ListenerPlan {
     /// The address that is bound.
     pub address: SocketAddr,
+    /// What is intercepted for it; `None`: clients connect to its address.
+    pub interception: Option<Interception>,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
     /// What is told to upstreams about the client.
     pub forwarded: Forwarded,
     /// The name in `Via`; empty: none.
     pub via: String,
-    /// Networks, ports and names; for switch and tunnel only `clients` is used.
+    /// Networks, ports and names; for switch and tunnel `clients` is used, and the rest only for what goes to its original destination.
     pub access: Access,
     /// The job.
     pub mode: Mode,
 }
 
+/// `transparent = true` and what belongs to it: whose connections come to the listener, and by which rules in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interception {
+    /// The listener.
+    pub listener: SocketAddr,
+    /// Ports of the destinations; at least one.
+    pub ports: Vec<u16>,
+    /// Where packets come in; empty: everywhere.
+    pub interfaces: Vec<String>,
+    /// Clients; empty: all.
+    pub from: Vec<IpNet>,
+    /// Destinations; empty: all.
+    pub to: Vec<IpNet>,
+    /// Clients and destinations that are left alone.
+    pub except: Vec<IpNet>,
+    /// The mark of the packets.
+    pub mark: u32,
+    /// Their routing table.
+    pub table: u32,
+    /// Whether connections to servers have the client's address.
+    pub keeps_client: bool,
+}
+
+impl Interception {
+    /// Whether IPv4 is intercepted.
+    #[must_use]
+    pub fn takes_v4(&self) -> bool {
+        match self.listener.ip() {
+            IpAddr::V4(_) => true,
+            // `[::]` takes both.
+            IpAddr::V6(address) => address.is_unspecified(),
+        }
+    }
+
+    /// Whether IPv6 is intercepted.
+    #[must_use]
+    pub fn takes_v6(&self) -> bool {
+        self.listener.is_ipv6()
+    }
+}
+
 impl Plan {
+    /// What is intercepted for all listeners.
+    pub fn interceptions(&self) -> impl Iterator<Item = &Interception> {
+        self.listeners
+            .iter()
+            .filter_map(|listener| listener.interception.as_ref())
+    }
+
     /// Whether a listener or admin is on a port below `port`; port 0 is the kernel's choice, which is a high one.
     #[must_use]
     pub fn has_port_below(&self, port: u16) -> bool {
@@ -200,8 +252,8 @@ pub struct ParentPlan {
 pub struct RoutePlan {
     /// When it is taken.
     pub conditions: Conditions,
-    /// Index into [`Plan::upstreams`].
-    pub upstream: usize,
+    /// Index into [`Plan::upstreams`]; `None`: the connection's original destination.
+    pub upstream: Option<usize>,
     /// The engine: the route's own, else that of `[splice]`.
     pub engine: Choice,
 }

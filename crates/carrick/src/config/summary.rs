@@ -42,8 +42,8 @@ pub fn account(plan: &Plan) -> Option<String> {
 fn listener(listener: &ListenerPlan) -> String {
     let (job, details) = match &listener.mode {
         Mode::Forward(forward) => ("forward proxy", self::forward(listener, forward)),
-        Mode::Switch(routes) => ("switch", count(routes.len(), "route")),
-        Mode::Tunnel(routes) => ("tunnel", count(routes.len(), "route")),
+        Mode::Switch(routes) => ("switch", self::routes(listener, routes.len())),
+        Mode::Tunnel(routes) => ("tunnel", self::routes(listener, routes.len())),
     };
     let clients = if listener.access.clients.is_empty() {
         String::new()
@@ -55,14 +55,40 @@ fn listener(listener: &ListenerPlan) -> String {
     } else {
         ""
     };
-    format!("{job} on {}: {details}{clients}{header}", listener.address)
+    let transparent = match &listener.interception {
+        Some(interception) => format!(
+            ", transparent for port {}{}",
+            join(&interception.ports),
+            if interception.keeps_client {
+                " with the client's address"
+            } else {
+                ""
+            }
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{job} on {}: {details}{clients}{header}{transparent}",
+        listener.address
+    )
+}
+
+/// A transparent listener has one more than the file: what meets none goes where it wanted to go.
+fn routes(listener: &ListenerPlan, length: usize) -> String {
+    match (&listener.interception, length.saturating_sub(1)) {
+        (None, _) => count(length, "route"),
+        (Some(_), 0) => "to original destinations".to_owned(),
+        (Some(_), written) => {
+            format!("{}, else to original destinations", count(written, "route"))
+        }
+    }
 }
 
 fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {
-    let ports = match listener.access.connect_ports[..] {
-        [] => "CONNECT to any port".to_owned(),
-        [0] => "no CONNECT".to_owned(),
-        ref ports => format!("CONNECT to {}", join(ports)),
+    let ports = if listener.interception.is_some() {
+        "to original destinations".to_owned()
+    } else {
+        connect(listener)
     };
     let users = forward.users.as_ref().map_or(String::new(), |users| {
         format!(", {}", count(users.count(), "user"))
@@ -73,6 +99,14 @@ fn forward(listener: &ListenerPlan, forward: &ForwardPlan) -> String {
         ""
     };
     format!("{ports}{users}{parent}")
+}
+
+fn connect(listener: &ListenerPlan) -> String {
+    match listener.access.connect_ports[..] {
+        [] => "CONNECT to any port".to_owned(),
+        [0] => "no CONNECT".to_owned(),
+        ref ports => format!("CONNECT to {}", join(ports)),
+    }
 }
 
 fn join(items: &[impl Display]) -> String {

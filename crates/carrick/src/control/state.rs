@@ -1,11 +1,11 @@
 //! What the control thread knows of the program, and what it counts itself.
 use crate::config::plan::Plan;
+use crate::engines::Engines;
 use crate::privileges::Standing;
 use crate::telemetry::access_log::LogState;
 use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
-use carrick_splice::SocketService;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,8 +55,8 @@ pub struct ControlState {
     pub engines: ArcSwap<Vec<EngineStatus>>,
     /// Who the program is.
     pub standing: Standing,
-    /// The socket engine, which tells of the splices that it has.
-    pub socket: SocketService,
+    /// The kernel's engines, which tell of the splices that they have.
+    pub kernel: Engines,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -76,7 +76,7 @@ impl ControlState {
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
         standing: Standing,
-        socket: SocketService,
+        kernel: Engines,
         log: Arc<LogState>,
     ) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl ControlState {
             workers,
             engines: ArcSwap::from_pointee(engines),
             standing,
-            socket,
+            kernel,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),

@@ -4,13 +4,13 @@ use crate::config::plan::{
     HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, Plan, ServerAddress, ServerPlan,
     Timeouts, UpstreamPlan,
 };
+use crate::engines::Engines;
 use crate::privileges::Standing;
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::UpstreamState;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::HeadLimits;
-use carrick_splice::SocketService;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         workers,
         engines,
         Standing::read().unwrap(),
-        SocketService::default(),
+        Engines::default(),
         log_state,
     ))
 }

@@ -1,5 +1,5 @@
 //! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
-use super::{session, tunnel};
+use super::{original, session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
@@ -7,7 +7,7 @@ use crate::worker::deadline::{Deadline, Timer};
 use crate::worker::io::read_some;
 use crate::worker::live::WorkerLive;
 use carrick_logic::proxy_protocol::{self, Header};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -24,10 +24,23 @@ pub struct Client {
     pub stream: Rc<TcpStream>,
     /// The client's address: of the connection, or of the PROXY header.
     pub address: SocketAddr,
+    /// Where it wanted to go, if it was intercepted.
+    pub original: Option<SocketAddr>,
     /// The connection's timer.
     pub timer: Timer,
     /// Whether the connection is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
+}
+
+impl Client {
+    /// The address that connections to servers are to have; `None`: this machine's.
+    #[must_use]
+    pub fn source(&self) -> Option<IpAddr> {
+        let interception = self.listener.interception.as_ref();
+        interception
+            .filter(|interception| interception.keeps_client)
+            .map(|_| self.address.ip())
+    }
 }
 
 /// Serves a client's connection to its end.
@@ -47,6 +60,7 @@ pub async fn serve(
         listener,
         stream,
         address: peer,
+        original: None,
         timer: Timer::default(),
         is_last: false,
     };
@@ -67,6 +81,15 @@ pub async fn serve(
             session::refuse_client(&mut client).await;
         }
         return;
+    }
+    if client.listener.interception.is_some() {
+        match original::destination(&client) {
+            Some(destination) => {
+                client.worker.metrics.intercepted.add(1);
+                client.original = Some(destination);
+            }
+            None => return original::refuse(client).await,
+        }
     }
     match client.listener.mode {
         Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,

@@ -1,8 +1,9 @@
 //! Where a request goes: to a server of an upstream, to the origin that it names, to a parent proxy; or why it is refused.
 use super::arrival::Client;
+use super::original;
 use super::reply::Reply;
 use super::upstream::group::Group;
-use crate::config::plan::{ForwardPlan, HashOn, Mode, RoutePlan, ServerAddress};
+use crate::config::plan::{ForwardPlan, HashOn, Mode, ParentPlan, RoutePlan, ServerAddress};
 use crate::worker::scratch::Scratch;
 use carrick_logic::access::{Denied, Literal, parse_ip_literal};
 use carrick_logic::credentials;
@@ -88,13 +89,7 @@ fn last_hop(method: Method) -> Reply {
 
 fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
     if head.method == Method::Connect {
-        let mut reply = Reply::new(
-            405,
-            "connect_to_switch",
-            "CONNECT is for forward proxies; this is not one.",
-        );
-        reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
-        return Decision::Reply(reply);
+        return Decision::Reply(no_connect());
     }
     let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head)
         .and_then(|index| routes.get(index));
@@ -105,21 +100,56 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
             "No route of this server matches the request.",
         ));
     };
-    let Some(group) = client.live.groups.get(route.upstream) else {
+    let Some(index) = route.upstream else {
+        return to_original(client, route.engine, bytes, head);
+    };
+    let Some(group) = client.live.groups.get(index) else {
         return Decision::Reply(Reply::new(
             503,
             "no_upstream",
             "The route's upstream does not exist.",
         ));
     };
+    if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+        return to_original(client, route.engine, bytes, head);
+    }
     Decision::Relay(Destination {
         place: Place::Group {
             group: Rc::clone(group),
-            index: route.upstream,
+            index,
         },
         engine: route.engine,
         form: TargetForm::Origin,
     })
+}
+
+fn no_connect() -> Reply {
+    let mut reply = Reply::new(
+        405,
+        "connect_to_switch",
+        "CONNECT is for forward proxies; this is not one.",
+    );
+    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply
+}
+
+/// Where the client's connection wanted to go; whatever the request calls it.
+fn to_original(client: &Client, engine: Choice, bytes: &[u8], head: &RequestHead) -> Decision {
+    let Some(destination) = client.original else {
+        return Decision::Reply(Reply::new(
+            500,
+            "internal",
+            "this connection was not intercepted",
+        ));
+    };
+    match original::place(client, destination, Some(head.host.of(bytes))) {
+        Ok(place) => Decision::Relay(Destination {
+            place,
+            engine,
+            form: TargetForm::Origin,
+        }),
+        Err(denied) => Decision::Reply(refused(denied)),
+    }
 }
 
 /// What is hashed to choose a server, if the upstream's balancer hashes.
@@ -182,6 +212,22 @@ async fn authenticate(
 
 fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead) -> Decision {
     let connect = head.method == Method::Connect;
+    if client.original.is_some() {
+        if connect {
+            return Decision::Reply(no_connect());
+        }
+        let host = head.host.of(bytes);
+        // A parent wants a whole URL, for which a host is needed.
+        let parent = parent_for(plan, host)
+            .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
+        return match parent {
+            Some(parent) => match client.listener.access.check_name(host, 0, false) {
+                Ok(()) => Decision::Relay(through(client, parent, plan.engine)),
+                Err(denied) => Decision::Reply(refused(denied)),
+            },
+            None => to_original(client, plan.engine, bytes, head),
+        };
+    }
     let default_port = match head.target {
         Target::Absolute { .. } => 80,
         Target::Authority { .. } => 443,
@@ -202,46 +248,56 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     if let Err(denied) = client.listener.access.check_name(host, port, connect) {
         return Decision::Reply(refused(denied));
     }
-    let parent = plan.parent.as_ref().filter(|parent| {
-        parent.destinations.is_empty()
-            || parent
-                .destinations
-                .iter()
-                .any(|pattern| pattern.matches(host))
-    });
-    let server = match (parse_ip_literal(host), parent) {
-        (_, Some(parent)) => parent.proxy.clone(),
-        (Literal::Ip(ip), None) => ServerAddress::Ip(SocketAddr::new(ip, port)),
-        (_, None) => ServerAddress::Name {
+    // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
+    if let Some(parent) = parent_for(plan, host) {
+        return Decision::Relay(through(client, parent, plan.engine));
+    }
+    let server = match parse_ip_literal(host) {
+        Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),
+        _ => ServerAddress::Name {
             host: host_text.to_ascii_lowercase(),
             port,
         },
     };
     let destination = Destination {
         place: Place::Origin {
-            key: idle_key(&server, parent.is_some()),
+            key: server.to_string().into_bytes().into(),
             server,
-            parent: parent.is_some(),
+            parent: false,
         },
         engine: plan.engine,
-        form: if parent.is_some() {
-            TargetForm::Absolute
-        } else {
-            TargetForm::Origin
-        },
+        form: TargetForm::Origin,
     };
-    // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
-    if connect && parent.is_none() {
+    if connect {
         Decision::Tunnel(destination)
     } else {
         Decision::Relay(destination)
     }
 }
 
-/// The key of a destination's idle connections; a parent's are apart, since they were opened without regard to the destination rules.
-fn idle_key(server: &ServerAddress, parent: bool) -> Box<[u8]> {
-    let prefix = if parent { "parent " } else { "" };
-    format!("{prefix}{server}").into_bytes().into()
+/// The parent that a request for this host goes through, if any.
+fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> {
+    plan.parent.as_ref().filter(|parent| {
+        parent.destinations.is_empty()
+            || parent
+                .destinations
+                .iter()
+                .any(|pattern| pattern.matches(host))
+    })
+}
+
+/// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
+fn through(client: &Client, parent: &ParentPlan, engine: Choice) -> Destination {
+    let server = parent.proxy.clone();
+    Destination {
+        place: Place::Origin {
+            key: original::idle_key(client, &format!("parent {server}")),
+            server,
+            parent: true,
+        },
+        engine,
+        form: TargetForm::Absolute,
+    }
 }
 
 fn refused(denied: Denied) -> Reply {

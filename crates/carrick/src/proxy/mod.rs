@@ -6,6 +6,7 @@
 //! | `session` | HTTP/1 on one client connection: request after request |
 //! | `head` | reads a request's head, with its limits |
 //! | `decide` | forward and switch: where a request goes, or why it is refused |
+//! | `original` | where a client that was intercepted wanted to go |
 //! | `upstream` | connections to servers |
 //! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
@@ -14,7 +15,7 @@
 mod arrival;
 mod decide;
 mod head;
-
+mod original;
 mod relay;
 mod reply;
 mod request_body;

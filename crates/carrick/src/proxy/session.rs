@@ -74,9 +74,13 @@ pub async fn refuse_client(client: &mut Client) {
         "Your address, {}, is not among those that may use this listener.",
         client.address.ip()
     );
-    let reply = Reply::new(403, "client_not_allowed", detail);
+    refuse(client, &Reply::new(403, "client_not_allowed", detail)).await;
+}
+
+/// Answers a client before it has said anything, and closes its connection.
+pub async fn refuse(client: &mut Client, reply: &Reply) {
     let mut trace = Trace::new();
-    let is_sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
+    let is_sent = reply::send(client, reply, Asked::NOTHING, &mut trace).await;
     trace.finish(client, &[], None);
     if is_sent {
         reply::close_gently(client).await;

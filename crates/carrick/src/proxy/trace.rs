@@ -157,6 +157,7 @@ impl Trace {
                 .and_then(|index| plan.upstreams.get(index))
                 .map(|upstream| upstream.name.as_str()),
             server: self.server,
+            destination: client.original,
             engine: self.engine.map(engine_name),
             connect: self.connect,
             first_byte: self.first_byte,

@@ -1,9 +1,11 @@
 //! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
 use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
+use super::original;
 use super::reply::{self, Asked};
 use super::session::{Next, unreachable_reply};
 use super::trace::{Trace, target_text};
+use super::upstream::Unreachable;
 use super::upstream::checkout::{Checkout, Wanted, checkout};
 use crate::config::plan::{HashOn, Mode, RoutePlan};
 use crate::telemetry::metrics::{Job, Limit};
@@ -325,9 +327,10 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     } else {
         (None, "TCP")
     };
-    let target = sni
-        .clone()
-        .unwrap_or_else(|| listener.address.to_string().into_bytes());
+    let target = sni.clone().unwrap_or_else(|| {
+        let place = client.original.unwrap_or(listener.address);
+        place.to_string().into_bytes()
+    });
     let Some(route) = routes
         .iter()
         .find(|route| route.conditions.match_tunnel(sni.as_deref()))
@@ -359,16 +362,19 @@ async fn tunnel_to(
     first: Vec<u8>,
     trace: &mut Trace,
 ) -> Next {
-    let Some(group) = client.live.groups.get(route.upstream) else {
-        return Next::Reset;
-    };
-    let place = Place::Group {
-        group: Rc::clone(group),
-        index: route.upstream,
+    let place = match place(client, route, sni) {
+        Ok(place) => place,
+        Err(unreachable) => return not_reached(client, None, &unreachable, trace),
     };
     let mut address = [0; 16];
-    let plan = &group.state.plan;
-    let key = (plan.balance == balance::Method::Hash).then(|| match plan.hash_on {
+    let plan = match &place {
+        Place::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
+        Place::Origin { .. } => None,
+    };
+    let hashed = plan
+        .as_ref()
+        .filter(|plan| plan.balance == balance::Method::Hash);
+    let key = hashed.map(|plan| match plan.hash_on {
         HashOn::Host => sni.unwrap_or_default(),
         HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
             client_key(client.address, &mut address)
@@ -388,11 +394,8 @@ async fn tunnel_to(
         match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
             Ok(checkout) => checkout,
             Err(unreachable) => {
-                let reply = unreachable_reply(&unreachable);
-                client.worker.metrics.refusals.count(reply.label);
-                tracing::debug!(upstream = %plan.name, "{unreachable}");
-                (trace.status, trace.ended) = (reply.status, reply.label);
-                return Next::Reset;
+                let name = plan.as_ref().map(|plan| plan.name.as_str());
+                return not_reached(client, name, &unreachable, trace);
             }
         };
     checkout.answered(&destination.place);
@@ -409,6 +412,35 @@ async fn tunnel_to(
         trace,
     )
     .await
+}
+
+/// Where a route leads.
+fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<Place, Unreachable> {
+    if let Some(index) = route.upstream {
+        let group = client.live.groups.get(index);
+        let group = group.ok_or(Unreachable::NoServer)?;
+        if !original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+            return Ok(Place::Group {
+                group: Rc::clone(group),
+                index,
+            });
+        }
+    }
+    let destination = client.original.ok_or(Unreachable::NoServer)?;
+    Ok(original::place(client, destination, sni)?)
+}
+
+fn not_reached(
+    client: &Client,
+    upstream: Option<&str>,
+    unreachable: &Unreachable,
+    trace: &mut Trace,
+) -> Next {
+    let reply = unreachable_reply(unreachable);
+    client.worker.metrics.refusals.count(reply.label);
+    tracing::debug!(upstream, "{unreachable}");
+    (trace.status, trace.ended) = (reply.status, reply.label);
+    Next::Reset
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.

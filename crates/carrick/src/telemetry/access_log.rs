@@ -57,6 +57,8 @@ pub struct Record<'a> {
     pub upstream: Option<&'a str>,
     /// The address of the server that was used last.
     pub server: Option<SocketAddr>,
+    /// Where a client that was intercepted wanted to go.
+    pub destination: Option<SocketAddr>,
     /// The engine that moved the body.
     pub engine: Option<&'static str>,
     /// How long connecting took; `None`: no connection was opened.

@@ -61,6 +61,7 @@ metrics! {
     REFUSALS = Counter "carrick_refusals" "Requests and responses that were refused, by reason.";
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
+    INTERCEPTED = Counter "carrick_intercepted_connections" "Connections from clients to others that came in by transparent listeners.";
     CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Connections from clients that are open now, by worker.";
     CLIENT_BYTES = Counter "carrick_client_bytes" "Body and tunnel bytes received from and sent to clients.";
     UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Body and tunnel bytes received from and sent to upstreams.";
@@ -93,12 +94,13 @@ metrics! {
     TUNNEL_RETRANSMISSIONS = Counter "carrick_tunnel_retransmissions" "Segments that were sent again on the connections of tunnels, by leg; counted at the tunnel's end.";
     TUNNELS_BY_ENGINE = Gauge "carrick_tunnels_by_engine" "Tunnels that stand now, by the engine that moves most of their bytes; socket while the kernel has both connections.";
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices that are in the kernel now.";
+    PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
     SOCKET_SPLICE_BYTES = Gauge "carrick_socket_splice_bytes" "Bytes that the kernel has handed on for the tunnels that it has now, by direction.";
     SOCKET_BACKLOG_BYTES = Gauge "carrick_socket_backlog_bytes" "Of these bytes: those that the receivers' TCP does not have yet, by direction.";
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices.";
+    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 
     DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";

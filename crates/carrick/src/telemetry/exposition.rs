@@ -136,6 +136,7 @@ impl Writer<'_, '_> {
         self.counter(&declared::CLIENT_CONNECTIONS, |worker| {
             &worker.connections_accepted
         })?;
+        self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
         let open = state.workers.iter().enumerate();
         let open = open
             .map(|(index, worker)| ([("worker", index.to_string())], worker.connections_open()));
@@ -315,7 +316,8 @@ impl Writer<'_, '_> {
                 "pipes",
                 plan.limits.pipes.saturating_mul(state.workers.len()),
             ),
-            ("socket_splices", state.socket.splices().1 as usize),
+            ("socket_splices", state.kernel.socket.splices().1 as usize),
+            ("packet_splices", state.kernel.packet.taken().max as usize),
         ];
         self.gauges(
             &declared::LIMIT,

@@ -47,6 +47,8 @@ impl From<&crate::config::plan::Mode> for Job {
 pub struct WorkerMetrics {
     /// Client connections accepted.
     pub connections_accepted: Counter,
+    /// Client connections that were intercepted.
+    pub intercepted: Counter,
     /// Client connections closed; accepted less closed are open.
     pub connections_closed: Counter,
     /// What is counted for each job apart; see [`WorkerMetrics::job`].

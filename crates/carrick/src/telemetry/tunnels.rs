@@ -180,12 +180,14 @@ impl Listed {
 
     /// Adds what the kernel tells. The tunnel may go to the kernel or leave it meanwhile: what was read before the kernel was
     /// asked, with what the kernel says, is never too much; nor is what the worker knows afterwards. So the larger one is it.
-    fn with(self, splice: Option<LiveSplice>) -> Seen {
+    fn with(self, splice: Option<LiveSplice>, forwarded: Option<[u64; 2]>) -> Seen {
         let tunnel = &self.tunnel;
         let bytes = [0, 1].map(|side| {
-            let live = splice.as_ref().map_or(0, |splice| {
-                self.beside_live_bytes[side] + splice.directions[side].forwarded_bytes
-            });
+            let handed_on = |splice: &LiveSplice| splice.directions[side].forwarded_bytes;
+            let live = forwarded
+                .map(|bytes| bytes[side])
+                .or(splice.as_ref().map(handed_on))
+                .map_or(0, |bytes| self.beside_live_bytes[side] + bytes);
             let known = tunnel.ways[side].moved_bytes.load(Relaxed);
             tunnel.about.bytes_before[side] + live.max(known)
         });
@@ -222,15 +224,17 @@ impl View {
                 tunnels.map(move |tunnel| Listed::new(worker, tunnel))
             })
             .collect();
-        let (splices, unseen) = match state.socket.live() {
+        let (splices, unseen) = match state.kernel.socket.live() {
             Ok(splices) => (splices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let by_label = splices.into_iter().map(|splice| (splice.label, splice));
         let mut by_label: HashMap<u64, LiveSplice> = by_label.collect();
+        let forwarded: HashMap<u64, [u64; 2]> = state.kernel.packet.live().into_iter().collect();
         let tunnels = listed.into_iter().map(|listed| {
-            let splice = by_label.remove(&listed.tunnel.about.label);
-            listed.with(splice)
+            let label = listed.tunnel.about.label;
+            let splice = by_label.remove(&label);
+            listed.with(splice, forwarded.get(&label).copied())
         });
         Self {
             tunnels: tunnels.collect(),

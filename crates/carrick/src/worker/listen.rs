@@ -42,12 +42,35 @@ impl Accepting {
     }
 }
 
-/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it.
+/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it, and
+/// the right to other machines' addresses if it is transparent.
 ///
 /// # Errors
 /// Says which call failed on which address, and what can be done.
-pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    bind_socket(address, Sharing::Workers)
+pub fn bind(listener: &ListenerPlan) -> io::Result<std::net::TcpListener> {
+    bind_at(listener, listener.address)
+}
+
+/// As [`bind`], at `address` in the place of the listener's, which leaves the port to the kernel.
+fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = bind_socket(address, Sharing::Workers)?;
+    if listener.interception.is_some() {
+        let kernel = SockRef::from(&socket);
+        let is_v4 = address.is_ipv4();
+        let set = if is_v4 {
+            kernel.set_ip_transparent_v4(true)
+        } else {
+            kernel.set_ip_transparent_v6(true)
+        };
+        set.map_err(|error| {
+            let option = if is_v4 { "IP_TRANSPARENT" } else { "IPV6_TRANSPARENT" };
+            io::Error::new(
+                error.kind(),
+                format!("cannot listen on {}: setsockopt {option}: {error} (`transparent` needs CAP_NET_ADMIN)", address),
+            )
+        })?;
+    }
+    Ok(socket)
 }
 
 /// With whom a listening socket may share its address.
@@ -114,7 +137,7 @@ pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
         // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before.
         drop(bind_socket(address, Sharing::Nobody)?);
         for bound in &mut workers {
-            let socket = bind(address)?;
+            let socket = bind_at(listener, address)?;
             address = socket.local_addr()?;
             bound.insert(listener.address, socket);
         }
@@ -145,7 +168,7 @@ pub(super) fn adjust(
         }
         let socket = match bound.remove(&address) {
             Some(socket) => socket,
-            None => bind(address)?,
+            None => bind(listener)?,
         };
         let deferred = client_speaks_first(listener);
         if deferred {

@@ -20,5 +20,6 @@ mod support;
 mod switching;
 mod tidiness;
 mod torture;
+mod transparent;
 mod tunnels;
 mod upstreams;

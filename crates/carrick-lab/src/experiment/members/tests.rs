@@ -39,10 +39,16 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
     let found = states(all, "rosu-2002", "gets").unwrap();
     assert_eq!(found["carrick-copy"], State::Ready);
     assert_eq!(found["carrick-socket"], waits("the socket engine"));
-    assert_eq!(found["carrick-packet"], waits("the packet engine"));
+    assert_eq!(
+        found["carrick-packet"],
+        waits("the packet engine for `forward`")
+    );
     let found = states("\"packet\"", "rosu-2002", "gets").unwrap();
     assert_eq!(found["carrick-socket"], State::Ready);
-    assert_eq!(found["carrick-packet"], waits("the packet engine"));
+    assert_eq!(
+        found["carrick-packet"],
+        waits("the packet engine for `forward`")
+    );
 
     let found = states(all, "kthread-2003", "streams").unwrap();
     assert_eq!(found["carrick-copy"], waits("the cache"));

@@ -46,7 +46,8 @@ fn carricks_metrics_are_understood() {
     let expected = Carrick {
         tunnels: 3,
         pipes_in_use: 3,
-        socket_engine_bytes: 40,
+        packet_splices_over: 0,
+        kernel_bytes: 40,
         other_engines_bytes: 30,
     };
     assert_eq!(Carrick::parse(metrics), Some(expected));

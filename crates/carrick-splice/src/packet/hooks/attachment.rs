@@ -62,7 +62,7 @@ impl Attachment {
     pub(super) fn stands(&self) -> bool {
         self.hooks.iter().all(|hook| match hook {
             Hook::Link(link, _) => tcx::standing(link.as_fd())
-                .is_ok_and(|standing| standing.interface == self.interface.index),
+                .map_or(true, |standing| standing.interface == self.interface.index),
             Hook::Filter(filter) => filter.stands().unwrap_or(true),
         })
     }

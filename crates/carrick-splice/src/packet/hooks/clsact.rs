@@ -5,7 +5,8 @@
 //! namespace, as interfaces do. What has a handle of ours, the name of a program of ours, and a free slot, was left behind.
 
 use super::filters::{self, Filter};
-use super::{Direction, HookError, Place, on, tcx};
+use super::tcx::quietly;
+use super::{Direction, HookError, Place, on};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -263,12 +264,4 @@ const fn point(direction: Direction) -> libbpf_rs::TcAttachPoint {
         Direction::Ingress => TC_INGRESS,
         Direction::Egress => TC_EGRESS,
     }
-}
-
-/// Calls libbpf without what it prints on standard error; errors say that as well.
-fn quietly<T>(call: impl FnOnce() -> libbpf_rs::Result<T>) -> io::Result<T> {
-    let printed = libbpf_rs::set_print(None);
-    let outcome = call().map_err(tcx::as_io);
-    libbpf_rs::set_print(printed);
-    outcome
 }

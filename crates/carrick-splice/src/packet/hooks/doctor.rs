@@ -7,15 +7,12 @@ use super::clsact;
 use super::filters;
 use super::foreign::{self, Foreign};
 use super::pins;
-use super::{Direction, Interface, Interfaces, Way, tcx};
+use super::{Interface, Interfaces, Way, tcx};
 use libbpf_rs::ProgramType;
 use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::io;
 use std::path::Path;
-
-/// tcx exists since then.
-const TCX_SINCE: (u32, u32) = (6, 6);
 
 /// An interface, as the packet engine would use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,11 +87,10 @@ fn fact(interface: &Interface) -> InterfaceFact {
         fact.usable = Err(unsupported.to_string());
         return fact;
     }
-    let (way, is_seen) = match tcx::on_hook(interface.index, Direction::Ingress) {
-        Ok(_) => (Way::Tcx, true),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (Way::Clsact, true),
-        Err(_) if release() >= Some(TCX_SINCE) => (Way::Tcx, false),
-        Err(_) => (Way::Clsact, false),
+    let way = if tcx::is_there(interface.index) {
+        Way::Tcx
+    } else {
+        Way::Clsact
     };
     fact.usable = Ok(way);
     if way == Way::Clsact
@@ -125,20 +121,12 @@ fn fact(interface: &Interface) -> InterfaceFact {
                 })
                 .map(|one| one.to_string()),
         ),
-        Err(_) if !is_seen => fact
+        Err(error) if error.is_permission() => fact
             .notes
             .push("programs of others cannot be seen without CAP_NET_ADMIN".to_owned()),
         Err(error) => fact.notes.push(error.to_string()),
     }
     fact
-}
-
-/// The kernel's version: major, minor.
-fn release() -> Option<(u32, u32)> {
-    let name = rustix::system::uname();
-    let text = name.release().to_string_lossy();
-    let mut numbers = text.split(|character: char| !character.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// What of this machine is in the way of IP-level splices. What cannot be looked at without privileges is told, too.

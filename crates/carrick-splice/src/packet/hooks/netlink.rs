@@ -14,6 +14,7 @@ const HEADER_BYTES: usize = 16;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 /// The upper bits of an attribute's type are flags.
@@ -71,13 +72,38 @@ pub(super) fn dump(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Mes
     ))
 }
 
+/// What the kernel answers to one question.
+pub(super) fn ask(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+    let answer = exchange(family, kind, NLM_F_REQUEST | NLM_F_ACK, body)?;
+    Ok(answer.unwrap_or_default())
+}
+
+/// Appends an attribute.
+pub(super) fn put_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = 4 + value.len();
+    body.extend_from_slice(&(length as u16).to_ne_bytes());
+    body.extend_from_slice(&kind.to_ne_bytes());
+    body.extend_from_slice(value);
+    body.resize(body.len() + align(length) - length, 0);
+}
+
 /// `None`: it changed meanwhile.
 fn try_dump(family: Family, kind: u16, body: &[u8]) -> io::Result<Option<Vec<Message>>> {
+    exchange(family, kind, NLM_F_REQUEST | NLM_F_DUMP, body)
+}
+
+/// Sends a request, and takes all that comes until its end. `None`: it changed meanwhile.
+fn exchange(
+    family: Family,
+    kind: u16,
+    flags: u16,
+    body: &[u8],
+) -> io::Result<Option<Vec<Message>>> {
     let socket = open(family, 0, SocketFlags::empty())?;
     let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
     request.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
     request.extend_from_slice(&kind.to_ne_bytes());
-    request.extend_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend_from_slice(&flags.to_ne_bytes());
     request.extend_from_slice(&[0; 8]);
     request.extend_from_slice(body);
     retry_on_intr(|| rustix::net::send(&socket, &request, SendFlags::empty()))?;

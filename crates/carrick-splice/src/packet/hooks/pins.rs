@@ -120,8 +120,10 @@ impl Pins {
             Ok(()) => {
                 let namespace = fs::metadata(NAMESPACE)
                     .map_err(|error| HookError::new("stat(2)", NAMESPACE, &error))?;
-                // Of a process that was killed just then; if it is a link, it is on a hook.
-                remove(&folder.join(NEW))?;
+                // Of a process that was killed just then; if it is a link, it is on a hook. See `remove` for why it is opened.
+                let new = folder.join(NEW);
+                let _link = tcx::open_pinned(&new);
+                remove(&new)?;
                 Ok(Pins {
                     folder: folder.to_owned(),
                     namespace: namespace.ino(),

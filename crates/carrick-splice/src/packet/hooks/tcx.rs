@@ -12,6 +12,9 @@ use std::path::Path;
 /// The kernel's own limit for a hook (`BPF_MPROG_MAX`, include/linux/bpf_mprog.h).
 const PROGRAMS_MAX: usize = 64;
 
+/// Linux 6.6 is the first with it.
+const SINCE: (u32, u32) = (6, 6);
+
 /// A program on a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OnHook {
@@ -92,7 +95,7 @@ pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 
 /// Opens the link that has a name; `None` if something else has it.
 pub(super) fn open_pinned(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let link = libbpf_rs::Link::open(path).map_err(as_io)?;
+    let link = quietly(|| libbpf_rs::Link::open(path))?;
     let link = link.as_fd().try_clone_to_owned()?;
     // Asked for a link's information, the kernel would give that of a map or program as well.
     let told = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", link.as_raw_fd()))?;
@@ -153,6 +156,31 @@ pub(super) fn on_hook(interface: u32, direction: Direction) -> io::Result<Vec<On
         .collect())
 }
 
+/// Whether the kernel has tcx: by asking it, or, where that is not allowed, by its version.
+pub(super) fn is_there(interface: u32) -> bool {
+    match on_hook(interface, Direction::Ingress) {
+        Ok(_) => true,
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => false,
+        Err(_) => release() >= Some(SINCE),
+    }
+}
+
+/// The kernel's version: major, minor.
+fn release() -> Option<(u32, u32)> {
+    let name = rustix::system::uname();
+    let text = name.release().to_string_lossy();
+    let mut numbers = text.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Calls libbpf without what it prints on standard error; errors say that as well.
+pub(super) fn quietly<T>(call: impl FnOnce() -> libbpf_rs::Result<T>) -> io::Result<T> {
+    let printed = libbpf_rs::set_print(None);
+    let outcome = call().map_err(as_io);
+    libbpf_rs::set_print(printed);
+    outcome
+}
+
 /// libbpf returns a negative error number (libbpf 1.0 and later).
 fn succeeded(outcome: i32) -> io::Result<()> {
     if outcome < 0 {
@@ -163,7 +191,7 @@ fn succeeded(outcome: i32) -> io::Result<()> {
 }
 
 /// The kernel's error in one of libbpf-rs, which hides its number, but prints it.
-pub(super) fn as_io(error: libbpf_rs::Error) -> io::Error {
+fn as_io(error: libbpf_rs::Error) -> io::Error {
     let text = format!("{error:#}");
     let number = text
         .rsplit_once("(os error ")

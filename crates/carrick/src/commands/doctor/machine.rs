@@ -24,6 +24,18 @@ const BACKLOG_WANTED: u64 = 4096;
 /// Ports for connections to one server address: fewer run out under load.
 const PORTS_WANTED: u64 = 20_000;
 
+/// What is kept where the configuration needs it.
+const KEPT: [(CapabilitySet, &str); 2] = [
+    (
+        CapabilitySet::NET_BIND_SERVICE,
+        ", but CAP_NET_BIND_SERVICE where the configuration has a port that needs it",
+    ),
+    (
+        CapabilitySet::NET_RAW,
+        ", but CAP_NET_RAW where it says `keep_client_address`",
+    ),
+];
+
 /// More capabilities are counted, not named.
 const CAPABILITIES_SHOWN_MAX: usize = 4;
 
@@ -81,6 +93,8 @@ pub fn facts(sysctl: &Path) -> Vec<Fact> {
             &read("net.ipv4.tcp_wmem"),
             "send buffers: least, default, most",
         ),
+        number(&read("net.ipv4.ip_forward"), forwarding),
+        number(&read("net.ipv6.conf.all.forwarding"), forwarding),
         number(&read("net.ipv6.bindv6only"), |only| {
             (only == 1).then_some("listening on [::] does not take IPv4 here")
         }),
@@ -122,14 +136,15 @@ pub fn capabilities(sets: Option<rustix::thread::CapabilitySets>) -> Fact {
         let wanted = names(ENGINE).join(", ");
         format!("too few for the engine `socket` ({wanted})")
     };
-    let kept = if has.is_empty() {
-        ""
-    } else if has.contains(CapabilitySet::NET_BIND_SERVICE) {
-        "; given up by `carrick run` once it listens, but CAP_NET_BIND_SERVICE where the configuration has a port that needs it"
-    } else {
-        "; given up by `carrick run` once it listens"
-    };
-    let meaning = engine + kept;
+    let mut meaning = engine;
+    if !has.is_empty() {
+        meaning += "; given up by `carrick run` once it listens";
+    }
+    for (one, reason) in KEPT {
+        if has.contains(one) {
+            meaning += reason;
+        }
+    }
     Fact {
         name,
         value,
@@ -161,6 +176,10 @@ fn open_files() -> Fact {
         ),
         meaning,
     }
+}
+
+fn forwarding(on: u64) -> Option<&'static str> {
+    (on == 0).then_some("no router: what a transparent listener does not intercept goes nowhere")
 }
 
 fn number(setting: &Setting, judge: impl FnOnce(u64) -> Option<&'static str>) -> Fact {

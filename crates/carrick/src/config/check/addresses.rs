@@ -62,7 +62,7 @@ pub fn check_loops(
             Mode::Switch(routes) | Mode::Tunnel(routes) => {
                 let used = routes
                     .iter()
-                    .filter_map(|route| upstreams.get(route.upstream)?.as_ref());
+                    .filter_map(|route| upstreams.get(route.upstream?)?.as_ref());
                 used.flat_map(|upstream| upstream.servers.iter().map(|server| &server.address))
                     .collect()
             }
@@ -113,7 +113,7 @@ fn leads_to(next: SocketAddr, listener: SocketAddr) -> bool {
 }
 
 /// Whether the same client connection could go to both. Port 0 is a different port each time.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     if one.port() != other.port() || one.port() == 0 {
         return false;
     }

@@ -2,7 +2,7 @@
 use super::addresses::note_privileged_port;
 use super::route::{self, Kind};
 use super::upstream::Known;
-use super::{engine, path};
+use super::{engine, path, transparent};
 use crate::config::file::{self, ConnectPorts};
 use crate::config::plan::{ForwardPlan, ListenerPlan, Mode, ParentPlan};
 use crate::config::problem::Problems;
@@ -25,6 +25,8 @@ const CONNECT_PORTS_DEFAULT: [u16; 1] = [443];
 const PARENT_PORT: u16 = 3128;
 /// Keys that mean something in some modes only.
 const FORWARD_ONLY: [&str; 4] = ["connect_ports", "deny_to", "users", "parent"];
+/// Of these, what means something in every mode with `transparent`.
+const TRANSPARENT_TOO: [&str; 1] = ["deny_to"];
 const NOT_FORWARD: [&str; 1] = ["route"];
 const NOT_TUNNEL: [&str; 2] = ["forwarded", "via"];
 
@@ -69,12 +71,15 @@ pub fn check(
         }
     };
     let is_forward = matches!(mode, Some(Mode::Forward(_)));
+    let interception = transparent::check(written, address, problems);
     let access = access(written, address, clients?, is_forward, problems);
     report_open_proxy(written, address, is_forward, problems);
     Some(ListenerPlan {
         address: address?,
+        interception: interception?,
         proxy_protocol: written.proxy_protocol,
-        forwarded: forwarded(written, is_forward),
+        // What is the upstream's to know is none of a stranger's business.
+        forwarded: forwarded(written, is_forward || written.transparent),
         via: via(written, problems),
         access,
         mode: mode?,
@@ -110,6 +115,7 @@ fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problem
                 "\"switch\" and \"tunnel\" listeners",
             ),
             "tunnel" if NOT_TUNNEL.contains(key) => (true, "\"forward\" and \"switch\" listeners"),
+            _ if written.transparent && TRANSPARENT_TOO.contains(key) => (false, ""),
             _ => (FORWARD_ONLY.contains(key), "\"forward\" listeners"),
         };
         if is_misplaced {
@@ -137,8 +143,16 @@ fn clients(written: &file::Listener, problems: &mut Problems) -> Option<Vec<IpNe
             .help("name the networks of the clients; [\"0.0.0.0/0\", \"::/0\"] is everybody");
         return None;
     }
-    let mut networks = Vec::with_capacity(list.get_ref().len());
-    for text in list.get_ref() {
+    networks(list.get_ref(), problems)
+}
+
+/// The networks of a list; `None` if one of them is wrong.
+pub(super) fn networks(
+    list: &[toml::Spanned<String>],
+    problems: &mut Problems,
+) -> Option<Vec<IpNet>> {
+    let mut networks = Vec::with_capacity(list.len());
+    for text in list {
         match values::network(text.get_ref()) {
             Ok(network) => networks.push(network),
             Err(help) => {
@@ -148,11 +162,7 @@ fn clients(written: &file::Listener, problems: &mut Problems) -> Option<Vec<IpNe
             }
         }
     }
-    if networks.len() == list.get_ref().len() {
-        Some(networks)
-    } else {
-        None
-    }
+    (networks.len() == list.len()).then_some(networks)
 }
 
 fn access(
@@ -166,7 +176,7 @@ fn access(
         clients,
         ..Access::default()
     };
-    if !is_forward {
+    if !is_forward && !written.transparent {
         return access;
     }
     access.connect_ports = match written.connect_ports.given().map(toml::Spanned::get_ref) {
@@ -176,15 +186,14 @@ fn access(
         Some(ConnectPorts::None) => vec![0],
         Some(ConnectPorts::These(ports)) => ports.clone(),
     };
+    let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
     match written.deny_to.given() {
         Some(list) => {
             for text in list.get_ref() {
                 deny(text, &mut access, problems);
             }
         }
-        None if address.is_some_and(|address| !address.ip().to_canonical().is_loopback()) => {
-            access.deny_networks = own_networks()
-        }
+        None if is_public || written.transparent => access.deny_networks = own_networks(),
         None => {}
     }
     access
@@ -235,7 +244,9 @@ fn report_open_proxy(
     problems: &mut Problems,
 ) {
     let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
-    if !is_forward || !is_public || !written.users.is_absent() {
+    // Nobody can name a destination to a transparent one.
+    let is_closed = written.transparent || !written.users.is_absent();
+    if !is_forward || !is_public || is_closed {
         return;
     }
     if written.allow.is_absent() {
@@ -326,13 +337,13 @@ fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan>
     })
 }
 
-fn forwarded(written: &file::Listener, is_forward: bool) -> Forwarded {
+fn forwarded(written: &file::Listener, is_to_strangers: bool) -> Forwarded {
     match written.forwarded.given().map(|word| *word.get_ref()) {
         Some("x-forwarded") => Forwarded::XForwarded,
         Some("forwarded") => Forwarded::Standard,
         Some("off") => Forwarded::Remove,
         Some(_) => Forwarded::Unchanged,
-        None if is_forward => Forwarded::Unchanged,
+        None if is_to_strangers => Forwarded::Unchanged,
         None => Forwarded::XForwarded,
     }
 }

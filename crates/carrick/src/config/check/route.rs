@@ -1,6 +1,6 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
-use super::engine;
 use super::upstream::Known;
+use super::{engine, transparent};
 use crate::config::file;
 use crate::config::plan::RoutePlan;
 use crate::config::problem::Problems;
@@ -28,7 +28,10 @@ pub fn check_all(
     known: &Known<'_>,
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
-    if written.routes.is_empty() && !written.keys_given.iter().any(|(key, _)| *key == "route") {
+    if written.routes.is_empty()
+        && !written.transparent
+        && !written.keys_given.iter().any(|(key, _)| *key == "route")
+    {
         problems
             .error(written.span.clone(), "the listener has no routes", "")
             .help("add [[listener.route]] with `upstream = \"NAME\"`");
@@ -39,7 +42,7 @@ pub fn check_all(
         .iter()
         .map(|route| {
             let conditions = conditions(route, kind, problems);
-            let upstream = known.find(&route.upstream, route.span.clone(), problems);
+            let upstream = transparent::destination(written, route, known, problems);
             Some(RoutePlan {
                 conditions: conditions?,
                 upstream: upstream?,
@@ -48,8 +51,19 @@ pub fn check_all(
         })
         .collect();
     report_unreachable(&written.routes, &routes, problems);
-    report_gap(written, &routes, kind, problems);
-    routes.into_iter().collect()
+    let mut routes: Vec<RoutePlan> = if written.transparent {
+        routes.into_iter().collect::<Option<_>>()?
+    } else {
+        report_gap(written, &routes, kind, problems);
+        return routes.into_iter().collect();
+    };
+    // What meets none of them goes where it wanted to go.
+    routes.push(RoutePlan {
+        conditions: Conditions::default(),
+        upstream: None,
+        engine: default,
+    });
+    Some(routes)
 }
 
 fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {

@@ -27,6 +27,24 @@ pub static LISTENER: Table = Table {
             about: "Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can connect can claim any address, so let only your balancers in",
         },
         Key {
+            name: "transparent",
+            form: Form::Switch { default: false },
+            about: "Clients do not know of the proxy: their connections to others, as `intercept` says, come in here, and go to their original destination unless a route says otherwise. Wants CAP_NET_ADMIN",
+        },
+        Key {
+            name: "intercept",
+            form: Form::Other {
+                what: "`{ ports, … }`",
+                default: "required with `transparent`",
+            },
+            about: "What is intercepted. Only with `transparent`",
+        },
+        Key {
+            name: "keep_client_address",
+            form: Form::Switch { default: false },
+            about: "Servers see the client's address, not carrick's; their answers must pass this machine. Only with `transparent`. Wants CAP_NET_RAW, and keeps it",
+        },
+        Key {
             name: "engine",
             form: Form::OneOf {
                 words: ENGINES,
@@ -46,7 +64,7 @@ pub static LISTENER: Table = Table {
             name: "forwarded",
             form: Form::OneOf {
                 words: &["x-forwarded", "forwarded", "off", "unchanged"],
-                default: "switch: x-forwarded; forward: unchanged",
+                default: "switch: x-forwarded; forward, and with `transparent`: unchanged",
             },
             about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` passes on what the client sent. Not for `tunnel`",
         },
@@ -62,7 +80,7 @@ pub static LISTENER: Table = Table {
             name: "route",
             form: Form::Other {
                 what: "`[[listener.route]]`",
-                default: "required",
+                default: "required, but not with `transparent`",
             },
             about: "Where requests go. Only for `switch` and `tunnel`",
         },
@@ -80,7 +98,7 @@ pub static LISTENER: Table = Table {
                 what: "networks, addresses, names or `*.suffix`",
                 default: "on loopback none, else loopback and link-local networks",
             },
-            about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`",
+            about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`, and with `transparent`: there for what goes to its original destination",
         },
         Key {
             name: "users",
@@ -97,6 +115,69 @@ pub static LISTENER: Table = Table {
                 default: NONE,
             },
             about: "Another proxy that requests go through. Only for `forward`",
+        },
+    ],
+};
+
+/// `intercept = { … }`
+pub static INTERCEPT: Table = Table {
+    title: "intercept = { }",
+    keys: &[
+        Key {
+            name: "ports",
+            form: Form::Other {
+                what: "a list of ports",
+                default: REQUIRED,
+            },
+            about: "Ports of the servers that clients connect to",
+        },
+        Key {
+            name: "interfaces",
+            form: Form::Texts {
+                what: "names; `eth*` is all that begin so",
+                default: "all",
+            },
+            about: "Where the clients' packets come in",
+        },
+        Key {
+            name: "from",
+            form: Form::Texts {
+                what: "networks or addresses",
+                default: "all",
+            },
+            about: "Clients; others are not intercepted, and routed as if there were no proxy",
+        },
+        Key {
+            name: "to",
+            form: Form::Texts {
+                what: "networks or addresses",
+                default: "all but this machine's own",
+            },
+            about: "Destinations that are intercepted",
+        },
+        Key {
+            name: "except",
+            form: Form::Texts {
+                what: "networks or addresses",
+                default: NONE,
+            },
+            about: "Addresses that are left alone, as clients and as destinations",
+        },
+        Key {
+            name: "mark",
+            form: Form::Other {
+                what: "number, 1 to 4294967295",
+                default: "100000 and the listener's port",
+            },
+            about: "The mark of intercepted packets in this machine, which no other program may use",
+        },
+        Key {
+            name: "table",
+            form: Form::Other {
+                what: "number, 256 to 4294967295",
+                default: "100000 and the listener's port",
+            },
+            about: "The routing table that such packets are looked up in, which no other program may use",
         },
     ],
 };
@@ -132,9 +213,17 @@ pub static ROUTE: Table = Table {
             name: "upstream",
             form: Form::Text {
                 what: "a name",
-                default: REQUIRED,
+                default: "required without `to`",
             },
             about: "The `[upstream.NAME]` that requests go to",
+        },
+        Key {
+            name: "to",
+            form: Form::OneOf {
+                words: &["original"],
+                default: "the `upstream`",
+            },
+            about: "`original`: where the client wanted to go. In place of `upstream`, only with `transparent`",
         },
         Key {
             name: "host",

@@ -31,7 +31,7 @@ pub(super) struct Splices {
 impl Splices {
     /// At most `listed_max` of the tunnels are listed.
     pub(super) fn of(state: &ControlState, listed_max: usize) -> Self {
-        let (in_kernel, limit) = state.socket.splices();
+        let (in_kernel, limit) = state.kernel.socket.splices();
         let view = View::of(state);
         let by_engine = ENGINES.map(engine_name).into_iter();
         let tunnels = by_engine.zip(view.count_by_engine()).collect();

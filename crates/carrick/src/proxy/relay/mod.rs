@@ -8,6 +8,7 @@ mod wait;
 
 use super::arrival::Client;
 use super::decide::{Destination, Place, hash_key};
+use super::original;
 use super::request_body::Means;
 use super::response_body::Passed;
 use super::trace::Trace;
@@ -146,13 +147,15 @@ pub async fn relay(
 fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
     let head = &scratch.request_head;
     scratch.out.clear();
+    let original = client.original.filter(|_| head.host.is_empty());
+    let original = original.map(original::host).unwrap_or_default();
     let default_host = match &destination.place {
         Place::Group { group, .. } => group
             .state
             .servers
             .first()
             .map_or("", |server| &server.label),
-        Place::Origin { .. } => "",
+        Place::Origin { .. } => &original,
     };
     let how = RequestRewrite {
         form: destination.form,

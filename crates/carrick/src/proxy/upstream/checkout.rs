@@ -4,8 +4,10 @@ use super::{Unreachable, Upstream, dial::dial};
 use crate::config::plan::ProxyVersion;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
+use crate::proxy::original;
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstreams::ServerState;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use rustix::net::{RecvFlags, recv};
 use std::time::{Duration, Instant};
@@ -84,10 +86,11 @@ pub async fn checkout(
                 let Some(state) = group.state.servers.get(server) else {
                     return Err(last);
                 };
-                let idle = if wanted.reuse {
-                    group.take_idle(server)
-                } else {
-                    None
+                let idle = match (wanted.reuse, client.source()) {
+                    (true, None) => group.take_idle(server),
+                    // Those with a client's address are that client's alone.
+                    (true, Some(_)) => client.worker.origins.take(&own_key(client, state)),
+                    (false, _) => None,
                 };
                 let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream))
                 {
@@ -149,7 +152,15 @@ impl Checkout {
         let now = Instant::now();
         match (place, self.server) {
             (Place::Group { group, .. }, Some(server)) => {
-                group.put_idle(server, self.upstream, now)
+                let own = client.source().and(group.state.servers.get(server));
+                match own {
+                    Some(state) if group.state.plan.keepalive > 0 => {
+                        let key = own_key(client, state);
+                        client.worker.origins.put(&key, self.upstream, now);
+                    }
+                    Some(_) => {}
+                    None => group.put_idle(server, self.upstream, now),
+                }
             }
             (Place::Origin { key, .. }, _) => client.worker.origins.put(key, self.upstream, now),
             (Place::Group { .. }, None) => {}
@@ -174,6 +185,11 @@ impl Checkout {
     }
 }
 
+/// The key of idle connections to a server that have the client's address.
+fn own_key(client: &Client, server: &ServerState) -> Box<[u8]> {
+    original::idle_key(client, &format!("server {}", server.address))
+}
+
 fn reused(client: &Client, upstream: Upstream) -> Upstream {
     client.worker.metrics.upstream_connections_reused.add(1);
     upstream
@@ -188,7 +204,7 @@ async fn timed_dial(
     let begun = Instant::now();
     let limit: Duration = client.live.plan().timeouts.connect;
     // Boxed: most requests find a connection that is open already.
-    let result = Box::pin(dial(&client.worker, server, access, limit)).await;
+    let result = Box::pin(dial(&client.worker, server, access, client.source(), limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
         client
             .worker

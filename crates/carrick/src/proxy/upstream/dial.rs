@@ -5,6 +5,9 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use carrick_logic::access::Access;
 use carrick_logic::eyeballs;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use socket2::SockRef;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,24 +17,26 @@ use tokio::task::JoinSet;
 /// Connects to a server by address or name, within `limit`, resolution included.
 ///
 /// # Errors
-/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
+/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried. `source`, where given, is the
+/// address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
 pub async fn dial(
     worker: &Worker,
     server: &ServerAddress,
     access: Option<&Access>,
+    source: Option<IpAddr>,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
     let connecting = async {
         match server {
             ServerAddress::Ip(address) => {
                 check(access, address.ip())?;
-                connect(*address)
+                connect(*address, source)
                     .await
                     .map_err(|error| refused(*address, error))
             }
             ServerAddress::Name { host, port } => {
                 let addresses = worker.resolver.resolve(host).await?;
-                race(&addresses, *port, access).await
+                race(&addresses, *port, access, source).await
             }
         }
     };
@@ -61,6 +66,7 @@ async fn race(
     addresses: &[IpAddr],
     port: u16,
     access: Option<&Access>,
+    source: Option<IpAddr>,
 ) -> Result<Upstream, Unreachable> {
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
@@ -71,14 +77,16 @@ async fn race(
         }
     }
     if let [only] = waiting.as_slice() {
-        return connect(*only).await.map_err(|error| refused(*only, error));
+        return connect(*only, source)
+            .await
+            .map_err(|error| refused(*only, error));
     }
     let mut waiting = waiting.into_iter();
     let mut attempts = JoinSet::new();
     loop {
         let more = match waiting.next() {
             Some(address) => {
-                attempts.spawn_local(async move { (address, connect(address).await) });
+                attempts.spawn_local(async move { (address, connect(address, source).await) });
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),
@@ -104,13 +112,49 @@ fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
     }
 }
 
-async fn connect(address: SocketAddr) -> io::Result<Upstream> {
+async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Upstream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
     socket.set_nodelay(true)?;
+    if let Some(source) = source {
+        take_address(&socket, address, source)?;
+    }
     let stream: TcpStream = socket.connect(address).await?;
     Ok(Upstream::new(stream, address))
+}
+
+/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`), and leaves its port to the kernel until it connects:
+/// so the ports of one client's connections need only differ for each server.
+fn take_address(socket: &TcpSocket, server: SocketAddr, source: IpAddr) -> io::Result<()> {
+    let failed = |call: &str, error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("keep_client_address: cannot connect as {source}: {call}: {error}"),
+        )
+    };
+    let kernel = SockRef::from(socket);
+    match (source, server) {
+        (IpAddr::V4(_), SocketAddr::V4(_)) => kernel
+            .set_ip_transparent_v4(true)
+            .map_err(|error| failed("setsockopt IP_TRANSPARENT", error))?,
+        (IpAddr::V6(_), SocketAddr::V6(_)) => kernel
+            .set_ip_transparent_v6(true)
+            .map_err(|error| failed("setsockopt IPV6_TRANSPARENT", error))?,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "keep_client_address: the client's address, {source}, is of another family"
+                ),
+            ));
+        }
+    }
+    setsockopt(socket, IpBindAddressNoPort, &true)
+        .map_err(|error| failed("setsockopt IP_BIND_ADDRESS_NO_PORT", error.into()))?;
+    socket
+        .bind(SocketAddr::new(source, 0))
+        .map_err(|error| failed("bind", error))
 }

@@ -77,6 +77,10 @@ fn combined_extras(out: &mut Vec<u8>, record: &Record<'_>) {
     } else {
         b" reused=0"
     });
+    if let Some(destination) = &record.destination {
+        out.extend_from_slice(b" destination=");
+        display(out, destination);
+    }
     out.extend_from_slice(b" ended=");
     token(out, record.ended.as_bytes());
 }
@@ -169,6 +173,12 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_key(out, "reused");
     out.extend_from_slice(if record.reused { b"true" } else { b"false" });
+    if let Some(destination) = &record.destination {
+        json_key(out, "destination");
+        out.push(b'"');
+        display(out, destination);
+        out.push(b'"');
+    }
     if let Some([client, upstream]) = record.paths {
         json_seconds(out, "client_rtt", client.rtt);
         json_seconds(out, "upstream_rtt", upstream.rtt);

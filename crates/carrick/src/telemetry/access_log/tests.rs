@@ -31,6 +31,7 @@ fn record() -> Record<'static> {
         job: Job::Switch,
         upstream: Some("images"),
         server: Some(SocketAddr::from(([10, 0, 0, 11], 80))),
+        destination: None,
         engine: Some("pipe"),
         connect: Some(Duration::from_micros(213)),
         first_byte: Some(Duration::from_micros(1_502)),
@@ -281,6 +282,23 @@ fn long_fields_are_cut() {
         })
         .contains("...")
     );
+}
+
+#[test]
+fn where_a_client_wanted_to_go_is_told_only_if_it_was_intercepted() {
+    let intercepted = Record {
+        destination: Some("[2001:db8::5]:80".parse().unwrap()),
+        ..record()
+    };
+    assert!(
+        combined(&intercepted)
+            .trim_end()
+            .ends_with(" reused=0 destination=[2001:db8::5]:80 ended=complete")
+    );
+    let read: serde_json::Value = serde_json::from_str(&json(&intercepted)).unwrap();
+    assert_eq!(read["destination"], "[2001:db8::5]:80");
+    assert!(!json(&record()).contains("destination"));
+    assert!(!combined(&record()).contains("destination"));
 }
 
 #[test]

@@ -30,7 +30,15 @@ impl Writer<'_, '_> {
         )?;
         self.gauge(
             &declared::SOCKET_SPLICES,
-            u64::from(state.socket.splices().0),
+            u64::from(state.kernel.socket.splices().0),
+        )?;
+        let taken = state.kernel.packet.taken();
+        self.gauges(
+            &declared::PACKET_SPLICES,
+            [
+                ([("state", "open")], u64::from(taken.open)),
+                ([("state", "over")], u64::from(taken.over)),
+            ],
         )?;
         // What is not known is not told: zero would be a lie.
         if view.unseen.is_some() {

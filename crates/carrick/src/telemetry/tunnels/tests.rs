@@ -37,7 +37,7 @@ fn noted(tunnel: &Tunnel, side: usize, moved: u64, beside_live: u64, engine: Eng
 }
 
 fn seen(tunnel: &Arc<Tunnel>, splice: Option<LiveSplice>) -> Seen {
-    Listed::new(0, Arc::clone(tunnel)).with(splice)
+    Listed::new(0, Arc::clone(tunnel)).with(splice, None)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn bytes_are_never_too_many() {
     // The kernel has moved 100; then the tunnel leaves it, another 10 go through the process, and it is there again.
     let splice = splice([100, 0]);
     noted(&tunnel, 0, 115, 115, Engine::Socket);
-    assert_eq!(before.with(Some(splice)).bytes[0], 10 + 115);
+    assert_eq!(before.with(Some(splice), None).bytes[0], 10 + 115);
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn man_pages_are_written_for_every_command() {
         names,
         [
             "carrick-check.1",
+            "carrick-clean.1",
             "carrick-doctor.1",
             "carrick-lab-bench-report.1",
             "carrick-lab-bench.1",
@@ -217,7 +218,14 @@ fn completions_are_written_for_every_shell() {
 
 #[test]
 fn the_shipped_files_pass() {
-    for name in ["built-in", "complete", "forward", "switch", "tunnel"] {
+    for name in [
+        "built-in",
+        "complete",
+        "forward",
+        "switch",
+        "transparent",
+        "tunnel",
+    ] {
         let output = carrick(&[
             "check",
             "-c",

@@ -32,7 +32,14 @@ fn every_shipped_file_is_right() {
     names.sort();
     assert_eq!(
         names,
-        ["built-in", "complete", "forward", "switch", "tunnel"]
+        [
+            "built-in",
+            "complete",
+            "forward",
+            "switch",
+            "transparent",
+            "tunnel"
+        ]
     );
 }
 

@@ -4,6 +4,7 @@ use carrick::config::keys::TABLES;
 use std::collections::BTreeSet;
 
 const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
+const TRANSPARENT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\ntransparent = true\n[listener.intercept]\n";
 const SWITCH: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\n";
 const UPSTREAM: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n[upstream.u]\n";
 
@@ -88,6 +89,72 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "proxy_protocol",
         FORWARD,
         "proxy_protocol = true",
+    ),
+    (
+        "[[listener]]",
+        "transparent",
+        FORWARD,
+        "intercept = { ports = [80] }\ntransparent = true",
+    ),
+    (
+        "[[listener]]",
+        "intercept",
+        FORWARD,
+        "transparent = true\nintercept = { ports = [80] }",
+    ),
+    (
+        "[[listener]]",
+        "keep_client_address",
+        FORWARD,
+        "transparent = true\nintercept = { ports = [80] }\nkeep_client_address = true",
+    ),
+    (
+        "intercept = { }",
+        "ports",
+        TRANSPARENT,
+        "mark = 1\nports = [80]",
+    ),
+    (
+        "intercept = { }",
+        "interfaces",
+        TRANSPARENT,
+        "ports = [80]\ninterfaces = \"lo\"",
+    ),
+    (
+        "intercept = { }",
+        "from",
+        TRANSPARENT,
+        "ports = [80]\nfrom = \"10.0.0.0/8\"",
+    ),
+    (
+        "intercept = { }",
+        "to",
+        TRANSPARENT,
+        "ports = [80]\nto = \"10.0.0.0/8\"",
+    ),
+    (
+        "intercept = { }",
+        "except",
+        TRANSPARENT,
+        "ports = [80]\nexcept = \"10.0.0.0/8\"",
+    ),
+    (
+        "intercept = { }",
+        "mark",
+        TRANSPARENT,
+        "ports = [80]\nmark = 1",
+    ),
+    (
+        "intercept = { }",
+        "table",
+        TRANSPARENT,
+        "ports = [80]\ntable = 1000",
+    ),
+    (
+        "[[listener.route]]",
+        "to",
+        "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\ntransparent = true\nintercept = { ports = [80] }\n[[listener.route]]\n",
+        "path = \"/a\"\nto = \"original\"",
     ),
     ("[[listener]]", "engine", FORWARD, "engine = \"copy\""),
     ("[[listener]]", "allow", FORWARD, "allow = [\"::1\"]"),

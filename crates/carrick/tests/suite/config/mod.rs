@@ -6,6 +6,7 @@ mod keys;
 mod mistakes;
 mod rows;
 mod torn;
+mod transparent;
 
 use carrick::config::problem::render;
 use carrick::config::{self, Loaded, Rejected};

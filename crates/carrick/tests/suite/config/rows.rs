@@ -84,11 +84,7 @@ const ROWS: &[(&str, &str, &str)] = &[
         r#"method = "PURGE""#,
         r#""PURGE""#,
     ),
-    (
-        r#"upstream = "images""#,
-        r#"upstream = "tls-b""#,
-        "upstream: 4,",
-    ),
+    (r#"upstream = "images""#, r#"upstream = "tls-b""#, ""),
     (r#"engine = "pipe""#, r#"engine = "copy""#, "engine: Copy"),
     ("cgi = true", "cgi = false", "false,"),
     (r#"upstream = "dynamic""#, r#"upstream = "tls-a""#, ""),

@@ -104,6 +104,25 @@ fn programs_of_others_are_named_and_those_of_carrick_are_not() {
 }
 
 #[test]
+fn a_program_that_sees_packets_first_is_told() {
+    inside("doctor::a_program_that_sees_packets_first_is_told", || {
+        interfaces();
+        let theirs = Programs::load();
+        let xdp = libbpf_rs::Xdp::new(theirs.fd("foreign_xdp"));
+        xdp.attach(index("v0").cast_signed(), libbpf_rs::XdpFlags::NONE)
+            .expect("attached");
+        let [note] = &fact("v0").notes[..] else {
+            panic!("{:?}", fact("v0"));
+        };
+        assert!(
+            note.starts_with("XDP program ") && !note.contains("program 0"),
+            "{note}"
+        );
+        assert_eq!(fact("v1").notes, [""; 0]);
+    });
+}
+
+#[test]
 fn where_nothing_is_in_the_way_nothing_is_told() {
     inside(
         "doctor::where_nothing_is_in_the_way_nothing_is_told",

@@ -104,7 +104,7 @@ fn an_upgrade_loses_no_packet() {
                     drop(old.attach(pinned(&folder, way)));
                 }
             });
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            wait_for(|| old.seen().ingress + new.seen().ingress >= PACKETS);
             let (one, other) = (old.seen(), new.seen());
             assert_eq!(one.ingress + other.ingress, PACKETS, "{way}");
             assert_eq!(one.egress + other.egress, PACKETS, "{way}");
@@ -177,6 +177,31 @@ fn what_is_recorded_follows_the_interfaces_and_the_settings() {
                 programs.seen_of(5, 5, 0, 0);
                 Hooks::remove_pinned(&folder).expect("removed");
                 remove_interfaces();
+            }
+        },
+    );
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_removed_in_both_directions() {
+    inside(
+        "pinning::what_cannot_be_taken_over_is_removed_in_both_directions",
+        || {
+            let folder = bpffs().join("hooks");
+            interfaces();
+            let programs = Programs::load();
+            // What is no program.
+            let file = fs::File::open("/dev/null").expect("a file");
+            for way in WAYS {
+                drop(programs.attach(pinned(&folder, way)));
+                let hooks = Hooks::attach(
+                    programs.fd("carrick_in"),
+                    file.as_fd(),
+                    pinned(&folder, way),
+                );
+                assert_eq!(hooks.expect("refusals").refused().len(), 3);
+                assert_eq!(files(&folder), [""; 0]);
+                programs.seen_of(3, 0, 0, 0);
             }
         },
     );

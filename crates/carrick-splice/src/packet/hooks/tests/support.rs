@@ -87,6 +87,15 @@ pub fn interfaces() {
     run("ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:01 dev v1");
 }
 
+/// Waits until it holds, and a moment longer: what should not be seen would come about then.
+pub fn wait_for(holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+}
+
 /// The number of an interface.
 pub fn index(name: &str) -> u32 {
     crate::packet::hooks::interfaces()
@@ -178,12 +187,7 @@ impl Programs {
             egress: before.egress + egress,
             foreign: before.foreign + foreign,
         };
-        let begin = Instant::now();
-        while self.seen() != expected && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // What should not be seen would come about now.
-        std::thread::sleep(Duration::from_millis(20));
+        wait_for(|| self.seen() == expected);
         assert_eq!(self.seen(), expected, "{packets} packets were sent");
     }
 }

@@ -1,0 +1,184 @@
+//! The maps of the packet engine, and who has which place in them.
+
+use super::command::{Answer, Command, ask};
+use super::state;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After its end, a splice stays for so long: for what the peers send again (twice the maximum segment lifetime, as Linux has it).
+const LINGER: Duration = Duration::from_secs(60);
+
+/// So many places whose splices are over are looked at at once.
+const REAPED_AT_ONCE: usize = 64;
+
+/// The maps.
+pub(super) struct Table {
+    flows: MapHandle,
+    splices: MapHandle,
+    command: OwnedFd,
+    places_max: u32,
+    places: Mutex<Places>,
+}
+
+struct Places {
+    free: VecDeque<u32>,
+    /// Those whose splice is over, and when to look whether its connections are.
+    over: VecDeque<(Instant, u32)>,
+}
+
+/// How many places there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Of splices that may have packets to forward.
+    pub open: u32,
+    /// Of splices that are over, for what the peers may send again, or whose connections go on by themselves.
+    pub over: u32,
+    /// There are no more than these.
+    pub max: u32,
+}
+
+impl Table {
+    pub(super) fn new(
+        flows: MapHandle,
+        splices: MapHandle,
+        command: OwnedFd,
+        places_max: u32,
+    ) -> Table {
+        Table {
+            flows,
+            splices,
+            command,
+            places_max,
+            places: Mutex::new(Places {
+                free: (0..places_max).collect(),
+                over: VecDeque::new(),
+            }),
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn taken(&self) -> Taken {
+        let places = self.places();
+        let over = u32::try_from(places.over.len()).unwrap_or(u32::MAX);
+        let free = u32::try_from(places.free.len()).unwrap_or(u32::MAX);
+        Taken {
+            open: self.places_max - free - over,
+            over,
+            max: self.places_max,
+        }
+    }
+
+    /// A place for two connections; `None` if there is none.
+    pub(super) fn take_place(&self) -> Option<u32> {
+        let place = self.places().free.pop_front();
+        place.or_else(|| {
+            self.reap(LINGER);
+            self.places().free.pop_front()
+        })
+    }
+
+    /// Writes both connections to their place. A connection that has come back from an earlier splice keeps its offsets: whether
+    /// there is one.
+    pub(super) fn fill(&self, place: u32, legs: [state::Addresses; 2]) -> io::Result<bool> {
+        let mut splice = state::new(legs);
+        let mut is_continued = false;
+        for (side, addresses) in (0..).zip(legs) {
+            let Some(number) = self.number(&state::key(addresses)) else {
+                continue;
+            };
+            if let Some(earlier) = self.read(number / 2) {
+                is_continued |= state::continue_leg(&mut splice, side, &earlier, number % 2);
+            }
+        }
+        self.splices
+            .update(&place.to_ne_bytes(), &splice, MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        for (side, addresses) in (0..).zip(legs) {
+            let number: u32 = 2 * place + side;
+            self.flows
+                .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
+                .map_err(io::Error::other)?;
+        }
+        Ok(is_continued)
+    }
+
+    /// Twice the place of a connection, and its side.
+    fn number(&self, key: &[u8]) -> Option<u32> {
+        let number = self.flows.lookup(key, MapFlags::ANY).ok().flatten()?;
+        Some(u32::from_ne_bytes(*number.first_chunk()?))
+    }
+
+    /// What stands at a place.
+    pub(super) fn read(&self, place: u32) -> Option<Vec<u8>> {
+        let splice = self.splices.lookup(&place.to_ne_bytes(), MapFlags::LOCK);
+        splice.ok().flatten()
+    }
+
+    pub(super) fn ask(&self, place: u32, command: Command) -> io::Result<Answer> {
+        ask(self.command.as_fd(), place, command)
+    }
+
+    /// The splice at `place` is over. The place is free again once nobody can miss it.
+    pub(super) fn leave_place(&self, place: u32) {
+        self.places()
+            .over
+            .push_back((Instant::now() + LINGER, place));
+    }
+
+    /// The splice at `place` has never been one: the place is free.
+    pub(super) fn give_place_back(&self, place: u32) {
+        self.clear(place);
+        self.places().free.push_back(place);
+    }
+
+    /// Frees places whose splices are over for long enough, at the latest for `early` from now, and whose connections nobody has
+    /// any more.
+    pub(super) fn reap(&self, early: Duration) {
+        for _ in 0..REAPED_AT_ONCE {
+            let mut places = self.places();
+            match places.over.front() {
+                Some((when, _)) if *when <= Instant::now() + early => {}
+                _ => return,
+            }
+            let Some((_, place)) = places.over.pop_front() else {
+                return;
+            };
+            drop(places);
+            if self.keys(place).next().is_none()
+                || matches!(self.ask(place, Command::Look), Ok(Answer::NoSocket))
+            {
+                self.give_place_back(place);
+            } else {
+                // A connection goes on without the engine: with other numbers than its peer's as long as it lives.
+                self.leave_place(place);
+            }
+        }
+    }
+
+    /// The keys of the connections that are at `place`, and of no later splice.
+    fn keys(&self, place: u32) -> impl Iterator<Item = Vec<u8>> {
+        let splice = self.read(place).unwrap_or_default();
+        let keys = state::keys(&splice).map(<[u8]>::to_vec);
+        (2 * place..)
+            .zip(keys)
+            .filter(|(number, key)| self.number(key) == Some(*number))
+            .map(|(_, key)| key)
+    }
+
+    fn clear(&self, place: u32) {
+        for key in self.keys(place) {
+            let _ = self.flows.delete(&key);
+        }
+        // Cannot fail: the place exists.
+        let _ = self
+            .splices
+            .update(&place.to_ne_bytes(), &vec![0; state::BYTES], MapFlags::ANY);
+    }
+}

@@ -1,0 +1,218 @@
+//! Packets that are none of a splice, or that cannot be read.
+
+use super::lab::*;
+use super::spliced::{C, spliced, up};
+use super::wire::*;
+
+const UNSPEC: u32 = u32::MAX;
+const REDIRECT: u32 = 7;
+/// Where IPv4 begins, and TCP behind it.
+const IP: usize = 14;
+const TCP: usize = 34;
+
+/// Whether the packet goes its way unchanged, at both hooks, and the splice is as before.
+#[track_caller]
+fn untouched(lab: &Lab, what: &str, frame: &[u8]) {
+    for hook in [Arriving, Leaving] {
+        let before = spliced(lab);
+        lab.set(&before);
+        let ran = lab.run(hook, frame, &[]);
+        assert_eq!((ran.verdict, &ran.packet[..]), (UNSPEC, frame), "{what}");
+        assert_eq!(
+            format!("{:?}", lab.splice()),
+            format!("{before:?}"),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_whole_tcp_is_left_alone() {
+    let Some(lab) = Lab::v4() else { return };
+    let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+    let frame = packet.bytes();
+    let changed = |at: usize, value: u8| {
+        let mut frame = frame.clone();
+        frame[at] = value;
+        frame
+    };
+    for (what, frame) in [
+        ("the first fragment", changed(IP + 6, 0x20)),
+        ("another fragment", changed(IP + 7, 0x10)),
+        ("UDP", changed(IP + 9, 17)),
+        ("a version that is none", changed(IP, 0x65)),
+        ("an IP header too short", changed(IP, 0x44)),
+        ("a TCP header too short", changed(TCP + 12, 0x40)),
+        ("a TCP header longer than the packet", {
+            let mut frame = up(&lab, |_| {}).0.bytes();
+            frame[TCP + 12] = 0xf0;
+            frame
+        }),
+        ("less than IP says", frame[..frame.len() - 1].to_vec()),
+        ("IP says less than TCP has", {
+            let mut frame = frame.clone();
+            frame[IP + 2..IP + 4].copy_from_slice(&39_u16.to_be_bytes());
+            frame
+        }),
+        ("no TCP header", frame[..TCP].to_vec()),
+        ("half a TCP header", frame[..TCP + 10].to_vec()),
+        ("another protocol", changed(12, 0x86)),
+    ] {
+        untouched(&lab, what, &frame);
+    }
+    // VLAN 5 inside of the frame.
+    let mut tagged = frame.clone();
+    tagged.splice(12..12, [0x81, 0x00, 0, 5]);
+    let ran = lab.run(Arriving, &tagged, &[]);
+    assert_eq!(ran.verdict, UNSPEC, "VLAN");
+}
+
+#[test]
+fn what_is_not_whole_tcp_over_ipv6_is_left_alone() {
+    let Some(lab) = Lab::v6() else { return };
+    let frame = up(&lab, |packet| packet.payload = vec![1; 40]).0.bytes();
+    // Hop-by-hop options, a fragment, UDP.
+    for next in [0, 44, 17] {
+        let mut frame = frame.clone();
+        frame[IP + 6] = next;
+        untouched(&lab, &format!("next header {next}"), &frame);
+    }
+    untouched(&lab, "less than IP says", &frame[..frame.len() - 1]);
+}
+
+#[test]
+fn other_connections_are_left_alone() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let (packet, _) = up(&lab, |packet| packet.payload = vec![1; 40]);
+        for (what, packet) in [
+            (
+                "another port",
+                packet.with(|packet| packet.source.set_port(1)),
+            ),
+            ("ours", packet.with(|packet| packet.destination.set_port(1))),
+            (
+                "another host",
+                packet.with(|packet| packet.source.set_ip("192.0.2.7".parse().unwrap())),
+            ),
+            (
+                "backwards at the wrong hook",
+                packet.with(|packet| {
+                    (packet.source, packet.destination) = (packet.destination, packet.destination);
+                }),
+            ),
+        ] {
+            if packet.source.is_ipv4() == packet.destination.is_ipv4() {
+                untouched(&lab, what, &packet.bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn options_that_are_garbage_stop_nothing() {
+    let Some(lab) = Lab::v4() else { return };
+    for options in [
+        vec![8, 0, 0, 0],
+        vec![5, 1, 0, 0],
+        vec![5, 255, 0, 0],
+        vec![8, 10, 0, 0],
+        vec![1; 40],
+        vec![1, 1, 1, 8],
+        vec![0, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 0],
+        vec![3; 8],
+        vec![254; 40],
+    ] {
+        let (packet, forwarded) = up(&lab, |packet| {
+            packet.options.clone_from(&options);
+            packet.payload = vec![9; 5];
+        });
+        let what = format!("{options:?}");
+        lab.check(
+            &what,
+            &spliced(&lab),
+            (Arriving, &packet),
+            Forwarded(forwarded),
+            |splice| {
+                splice.ways[CLIENT].end = C + 5;
+                splice.ways[CLIENT].packets = 1;
+            },
+        );
+    }
+}
+
+#[test]
+fn ethernet_padding_is_no_data() {
+    let Some(lab) = Lab::v4() else { return };
+    let (packet, forwarded) = up(&lab, |_| {});
+    lab.set(&spliced(&lab));
+    let mut frame = packet.bytes();
+    frame.resize(60, 0xee);
+    let ran = lab.run(Arriving, &frame, &[]);
+    let mut expected = forwarded.bytes();
+    expected.resize(60, 0xee);
+    assert_eq!((ran.verdict, ran.packet), (REDIRECT, expected));
+    assert_eq!(lab.splice().ways[CLIENT].end, C);
+}
+
+/// `struct __sk_buff` of linux/bpf.h, with the few fields that a test run takes.
+fn context(fields: &[(usize, u32)]) -> Vec<u8> {
+    let mut context = vec![0; 192];
+    for (at, value) in fields {
+        context[*at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    context
+}
+
+const MARK: usize = 8;
+const GSO_SEGS: usize = 164;
+const GSO_SIZE: usize = 176;
+/// Ours, by packet.bpf.c.
+const OWN_MARK: u32 = 0x6361_7272;
+
+#[test]
+fn what_was_forwarded_is_not_looked_at_again() {
+    let Some(lab) = Lab::v4() else { return };
+    let frame = up(&lab, |packet| packet.payload = vec![1; 40]).0.bytes();
+    for hook in [Arriving, Leaving] {
+        let before = spliced(&lab);
+        lab.set(&before);
+        let ran = lab.run(hook, &frame, &context(&[(MARK, OWN_MARK)]));
+        assert_eq!((ran.verdict, ran.packet), (UNSPEC, frame.clone()));
+        assert_eq!(format!("{:?}", lab.splice()), format!("{before:?}"));
+    }
+    // Any other mark is somebody's who has nothing to do with this.
+    lab.set(&spliced(&lab));
+    let ran = lab.run(Arriving, &frame, &context(&[(MARK, 1)]));
+    assert_eq!(ran.verdict, REDIRECT);
+}
+
+#[test]
+fn large_packets_go_whole() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        for tells_length in [true, false] {
+            let (packet, forwarded) = up(&lab, |packet| packet.payload = vec![4; 3000]);
+            let at = if packet.source.is_ipv4() {
+                IP + 2
+            } else {
+                IP + 4
+            };
+            let frame = |packet: &Packet| {
+                let mut frame = packet.bytes();
+                // Larger ones than 64 KB have no length (BIG TCP); the sum over the IPv4 header stays what it was by the change.
+                if !tells_length {
+                    frame[at..at + 2].copy_from_slice(&[0, 0]);
+                }
+                frame
+            };
+            lab.set(&spliced(&lab));
+            let ran = lab.run(
+                Arriving,
+                &frame(&packet),
+                &context(&[(GSO_SEGS, 3), (GSO_SIZE, 1000)]),
+            );
+            assert_eq!(ran.verdict, REDIRECT);
+            assert_eq!(ran.packet, frame(&forwarded), "{tells_length}");
+            assert_eq!(lab.splice().ways[CLIENT].end, C + 3000);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The programs in the kernel, on no interface: what they make of a packet.
+
+use super::wire::{ACK, Packet};
+use crate::packet::PacketEngine;
+use crate::packet::command::{Ran, run_on};
+use crate::packet::skeleton::types::{flow, packet_splice};
+use crate::packet::state::key;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// `enum packet_state`.
+pub const PROCESS: u32 = 1;
+pub const SPLICED: u32 = 2;
+pub const ENDED: u32 = 3;
+pub const RESET: u32 = 4;
+
+/// The client's connection, and the server's.
+pub const CLIENT: usize = 0;
+pub const SERVER: usize = 1;
+
+/// Where a packet is met.
+#[derive(Debug, Clone, Copy)]
+pub enum Hook {
+    Arriving,
+    Leaving,
+}
+pub use Hook::{Arriving, Leaving};
+
+/// What is to become of it.
+#[derive(Debug, Clone)]
+pub enum Fate {
+    /// It goes its way, as this.
+    Passed(Packet),
+    /// It goes to the other peer, as this.
+    Forwarded(Packet),
+    Dropped,
+}
+pub use Fate::{Dropped, Forwarded, Passed};
+
+/// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
+const UNSPEC: u32 = u32::MAX;
+const SHOT: u32 = 2;
+const REDIRECT: u32 = 7;
+
+/// The loaded programs and a splice at place 0, whose connections have these addresses: ours, the peer's.
+pub struct Lab {
+    flows: MapHandle,
+    splices: MapHandle,
+    programs: [OwnedFd; 2],
+    pub addresses: [(SocketAddr, SocketAddr); 2],
+}
+
+impl Lab {
+    /// `None` without root.
+    pub fn v4() -> Option<Lab> {
+        Lab::new([
+            ("198.51.100.1:80", "192.0.2.9:40000"),
+            ("198.51.100.2:50000", "203.0.113.5:8000"),
+        ])
+    }
+
+    /// The same for IPv6.
+    pub fn v6() -> Option<Lab> {
+        Lab::new([
+            ("[2001:db8:1::1]:80", "[2001:db8:ffff::9]:40000"),
+            ("[2001:db8:2::1]:50000", "[2001:db8:abcd::5]:8000"),
+        ])
+    }
+
+    fn new(addresses: [(&str, &str); 2]) -> Option<Lab> {
+        let parse = |text: &str| text.parse().unwrap();
+        Lab::between(addresses.map(|(own, peer)| (parse(own), parse(peer))))
+    }
+
+    pub fn between(addresses: [(SocketAddr, SocketAddr); 2]) -> Option<Lab> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: the packet engine needs root");
+            return None;
+        }
+        let mut object = MaybeUninit::uninit();
+        let loaded = PacketEngine::load_maps(&mut object, 4).unwrap();
+        let owned =
+            |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
+        let lab = Lab {
+            flows: MapHandle::try_from(&loaded.maps.flows).unwrap(),
+            splices: MapHandle::try_from(&loaded.maps.splices).unwrap(),
+            programs: [
+                owned(&loaded.progs.carrick_arriving),
+                owned(&loaded.progs.carrick_leaving),
+            ],
+            addresses,
+        };
+        lab.know_flows();
+        Some(lab)
+    }
+
+    /// Makes both connections known (again).
+    pub fn know_flows(&self) {
+        for (number, addresses) in (0_u32..).zip(self.addresses) {
+            let number = number.to_ne_bytes();
+            self.flows
+                .update(&key(addresses), &number, MapFlags::ANY)
+                .unwrap();
+        }
+    }
+
+    /// Whether the connection of a side is known.
+    pub fn knows(&self, side: usize) -> bool {
+        let flow = self.flows.lookup(&key(self.addresses[side]), MapFlags::ANY);
+        flow.unwrap().is_some()
+    }
+
+    pub fn set(&self, splice: &packet_splice) {
+        self.splices
+            .update(&0_u32.to_ne_bytes(), as_bytes(splice), MapFlags::ANY)
+            .unwrap();
+    }
+
+    pub fn splice(&self) -> packet_splice {
+        let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        from_bytes(&bytes.unwrap().unwrap())
+    }
+
+    pub fn run(&self, hook: Hook, frame: &[u8], context: &[u8]) -> Ran {
+        run_on(self.programs[hook as usize].as_fd(), frame, context).unwrap()
+    }
+
+    /// Shows a packet to a program, while the splice is `before`; then the splice is to have changed like this, and nothing else.
+    #[track_caller]
+    pub fn check(
+        &self,
+        what: &str,
+        before: &packet_splice,
+        (hook, packet): (Hook, &Packet),
+        fate: Fate,
+        change: impl FnOnce(&mut packet_splice),
+    ) -> packet_splice {
+        self.set(before);
+        let ran = self.run(hook, &packet.bytes(), &[]);
+        let (verdict, expected) = match &fate {
+            Passed(packet) => (UNSPEC, Some(packet)),
+            Forwarded(packet) => (REDIRECT, Some(packet)),
+            Dropped => (SHOT, None),
+        };
+        assert_eq!(ran.verdict, verdict, "the verdict: {what}");
+        if let Some(expected) = expected {
+            assert_frame(&ran.packet, &expected.bytes(), what);
+        }
+        let mut after = self.splice();
+        let mut expected = *before;
+        change(&mut expected);
+        assert_eq!(after.seen_ns != 0, matches!(fate, Forwarded(_)), "{what}");
+        after.seen_ns = 0;
+        assert_eq!(format!("{after:#?}"), format!("{expected:#?}"), "{what}");
+        after
+    }
+
+    /// A packet from a peer, and the same as it goes to the other peer while nothing has to be translated but addresses.
+    pub fn peer_packet(&self, side: usize) -> (Packet, Packet) {
+        let (own, peer) = self.addresses[side];
+        let (other_own, other_peer) = self.addresses[1 - side];
+        let packet = Packet {
+            source: peer,
+            destination: own,
+            seq: 0,
+            ack: 0,
+            flags: ACK,
+            window: 1000,
+            urgent: 0,
+            options: Vec::new(),
+            payload: Vec::new(),
+            tos: 0,
+            ip_options: Vec::new(),
+        };
+        let forwarded = packet.with(|packet| {
+            packet.source = other_own;
+            packet.destination = other_peer;
+        });
+        (packet, forwarded)
+    }
+
+    /// A packet from the local socket to its peer.
+    pub fn local_packet(&self, side: usize) -> Packet {
+        let (own, peer) = self.addresses[side];
+        self.peer_packet(side).0.with(|packet| {
+            packet.source = own;
+            packet.destination = peer;
+        })
+    }
+
+    /// A splice that belongs to the local sockets.
+    pub fn in_process(&self) -> packet_splice {
+        let mut splice = packet_splice {
+            state: PROCESS,
+            ..packet_splice::default()
+        };
+        for (leg, addresses) in splice.legs.iter_mut().zip(self.addresses) {
+            leg.flow = from_bytes::<flow>(&key(addresses));
+            leg.is_ipv6 = u8::from(addresses.0.is_ipv6());
+            leg.ifindex = 1;
+            leg.was_received = 1;
+        }
+        splice
+    }
+}
+
+/// The first difference, with its place.
+#[track_caller]
+fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
+    let parting = frame.iter().zip(expected).position(|(a, b)| a != b);
+    assert!(
+        frame == expected,
+        "{what}: byte {parting:?} differs\n   is {frame:02x?}\n want {expected:02x?}"
+    );
+}
+
+/// Types that the kernel and the process share: plain numbers without gaps.
+trait Plain: Default {}
+impl Plain for packet_splice {}
+impl Plain for flow {}
+
+#[expect(unsafe_code, reason = "the generated types have no conversion")]
+fn as_bytes<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: plain numbers without gaps may be seen as bytes.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+#[expect(unsafe_code, reason = "the generated types have no conversion")]
+fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
+    assert_eq!(bytes.len(), size_of::<T>());
+    // SAFETY: every pattern of bits is a value of plain numbers, and there are enough bytes.
+    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
+}

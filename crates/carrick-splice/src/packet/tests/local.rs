@@ -1,0 +1,216 @@
+//! What the local sockets say while their packets go past them, and what they are told.
+
+use super::lab::*;
+use super::spliced::{C, DOWN, S, UP, spliced, up};
+use super::wire::*;
+use std::net::{TcpListener, TcpStream};
+
+/// A packet of the local socket of the client's leg: where it was when the splice began.
+fn own(lab: &Lab, change: impl FnOnce(&mut Packet)) -> Packet {
+    lab.local_packet(CLIENT).with(|packet| {
+        (packet.seq, packet.ack) = (S.wrapping_add(DOWN), C);
+        change(packet);
+    })
+}
+
+#[test]
+fn local_ends_and_resets_stay_here_while_spliced() {
+    let Some(lab) = Lab::v4() else { return };
+    for state in [SPLICED, ENDED, RESET] {
+        for flags in [RST, RST | ACK, FIN | ACK, FIN | ACK | PSH] {
+            let mut before = spliced(&lab);
+            before.state = state;
+            let packet = own(&lab, |packet| packet.flags = flags);
+            lab.check("end", &before, (Leaving, &packet), Dropped, |_| {});
+        }
+    }
+    for state in [ENDED, RESET] {
+        let mut before = spliced(&lab);
+        before.state = state;
+        let packet = own(&lab, |packet| packet.payload = vec![1; 9]);
+        lab.check(
+            "data after the end",
+            &before,
+            (Leaving, &packet),
+            Dropped,
+            |_| {},
+        );
+    }
+}
+
+#[test]
+fn a_local_end_leaves_with_leave() {
+    let Some(lab) = Lab::v4() else { return };
+    let mut before = spliced(&lab);
+    before.legs[CLIENT].may_end = 1;
+    let packet = own(&lab, |packet| {
+        packet.flags = FIN | ACK;
+        packet.payload = vec![1; 9];
+    });
+    let after = lab.check(
+        "FIN",
+        &before,
+        (Leaving, &packet),
+        Passed(packet.clone()),
+        |splice| {
+            let way = &mut splice.ways[SERVER];
+            (way.end, way.end_of_stream, way.has_end) = (S + 10, S + 10, 1);
+            way.start = S + 10;
+            splice.legs[CLIENT].local_end = S.wrapping_add(DOWN) + 10;
+        },
+    );
+    let packet = own(&lab, |packet| packet.flags = RST | ACK);
+    lab.check("RST has none", &after, (Leaving, &packet), Dropped, |_| {});
+}
+
+#[test]
+fn local_data_leaves_and_is_acknowledged_along_the_way() {
+    let Some(lab) = Lab::v4() else { return };
+    let before = spliced(&lab);
+    let packet = own(&lab, |packet| packet.payload = vec![1; 100]);
+    let after = lab.check(
+        "data",
+        &before,
+        (Leaving, &packet),
+        Passed(packet.clone()),
+        |splice| {
+            // The process counts them, not the kernel.
+            (splice.ways[SERVER].end, splice.ways[SERVER].start) = (S + 100, S + 100);
+            splice.legs[CLIENT].local_end = S.wrapping_add(DOWN) + 100;
+        },
+    );
+    // No local socket is there to be told.
+    let (packet, forwarded) = up(&lab, |packet| packet.ack += 60);
+    lab.check(
+        "ACK of a part",
+        &after,
+        (Arriving, &packet),
+        Forwarded(forwarded),
+        |splice| {
+            splice.ways[CLIENT].packets = 1;
+            splice.ways[SERVER].acked = S + 60;
+            splice.legs[CLIENT].local_acked = S.wrapping_add(DOWN) + 60;
+        },
+    );
+}
+
+#[test]
+fn a_local_acknowledgement_leaves_until_others_do() {
+    let Some(lab) = Lab::v4() else { return };
+    let mut before = spliced(&lab);
+    let packet = own(&lab, |packet| packet.ack = C + 500);
+    // For what had passed the hook before the splice began. The sender may send as far as it says.
+    lab.check(
+        "new",
+        &before,
+        (Leaving, &packet),
+        Passed(packet.clone()),
+        |_| {},
+    );
+    let wide = packet.with(|packet| packet.window = 65_535);
+    lab.check(
+        "wider",
+        &before,
+        (Leaving, &wide),
+        Passed(wide.clone()),
+        |splice| {
+            splice.ways[CLIENT].window_end = C + 500 + 65_535;
+        },
+    );
+    let sack = packet.with(|packet| packet.options = sack(&[(C + 600, C + 700)]));
+    lab.check("with SACK", &before, (Leaving, &sack), Dropped, |_| {});
+    let older = packet.with(|packet| packet.ack = C - 1);
+    lab.check("old", &before, (Leaving, &older), Dropped, |_| {});
+    // Later, of whatever number: after 2 GB an old one looks new.
+    before.ways[CLIENT].has_moved = 1;
+    for ahead in [0, 1000, 1 << 30, 3 << 30] {
+        before.ways[CLIENT].acked = C.wrapping_add(ahead);
+        before.ways[CLIENT].start = C.wrapping_add(ahead);
+        lab.check("later", &before, (Leaving, &packet), Dropped, |_| {});
+    }
+}
+
+#[test]
+fn before_the_splice_a_leaving_packet_shows_the_interface() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        let mut before = lab.in_process();
+        for side in [CLIENT, SERVER] {
+            (before.legs[side].ifindex, before.legs[side].was_received) = (0, 0);
+            let packet = lab.local_packet(side);
+            lab.check(
+                "out",
+                &before,
+                (Leaving, &packet),
+                Passed(packet.clone()),
+                |splice| {
+                    splice.legs[side].ifindex = 1;
+                },
+            );
+            let (packet, _) = lab.peer_packet(side);
+            lab.check(
+                "in",
+                &before,
+                (Arriving, &packet),
+                Passed(packet.clone()),
+                |splice| {
+                    splice.legs[side].was_received = 1;
+                },
+            );
+        }
+    }
+}
+
+/// Both ends of a connection on loopback, in a namespace of this thread's own, so that nobody sees its packets.
+fn connection(v6: bool) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(if v6 { "[::1]:0" } else { "127.0.0.1:0" }).unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+#[test]
+fn the_local_socket_gets_its_acknowledgement_beside() {
+    for v6 in [false, true] {
+        let (near, far) = connection(v6);
+        let (near2, far2) = connection(v6);
+        let addresses =
+            [&far, &far2].map(|own| (own.local_addr().unwrap(), own.peer_addr().unwrap()));
+        let Some(lab) = Lab::between(addresses) else {
+            return;
+        };
+        let mut before = spliced(&lab);
+        // 100 bytes of the local socket have not been acknowledged yet.
+        before.ways[SERVER].acked = S - 100;
+        before.legs[CLIENT].local_acked = before.legs[CLIENT].local_end - 100;
+        for (seq, payload, flags) in [(0, 0, ACK), (0, 333, ACK | PSH), (0, 10, FIN | ACK)] {
+            let (packet, forwarded) = up(&lab, |packet| {
+                packet.seq += seq;
+                packet.flags = flags;
+                packet.payload = vec![5; payload];
+                packet.options = timestamps(1, 2);
+            });
+            let forwarded = forwarded.with(|packet| {
+                packet.options = timestamps(1 + 77, 2 + 9);
+            });
+            let end = C + payload as u32 + u32::from(flags & FIN != 0);
+            lab.check(
+                "copied",
+                &before,
+                (Arriving, &packet),
+                Forwarded(forwarded),
+                |splice| {
+                    splice.legs[CLIENT].local_acked = splice.legs[CLIENT].local_end;
+                    splice.legs[SERVER].has_tsval = 1;
+                    splice.legs[SERVER].last_tsval = 78;
+                    splice.ways[SERVER].acked = S;
+                    let way = &mut splice.ways[CLIENT];
+                    (way.end, way.packets) = (end, 1);
+                    if flags & FIN != 0 {
+                        (way.has_end, way.end_of_stream) = (1, end);
+                    }
+                },
+            );
+        }
+        assert_eq!(UP, 4096);
+        drop((near, near2));
+    }
+}

@@ -1,0 +1,419 @@
+//! A client, a proxy and a server in network namespaces of their own, and what they say.
+
+use crate::support::*;
+use carrick_splice::{
+    Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, PacketService, PoolLimits,
+    Reason, SocketService, Splicer,
+};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub const PROXY_PORT: u16 = 8080;
+pub const SERVER_PORT: u16 = 8000;
+
+/// The proxy's address for the client, and the server's.
+pub const V4: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 78, 1, 1)),
+    IpAddr::V4(Ipv4Addr::new(10, 78, 2, 2)),
+];
+pub const V6: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd78, 1, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd78, 2, 0, 0, 0, 0, 0, 2)),
+];
+
+/// By then, an exchange between two who have greeted each other has surely given its packets to the kernel.
+pub const ARMED: Duration = Duration::from_millis(100);
+
+/// So many bytes each way are a greeting. (The engine has to see packets of both connections both ways, and some acknowledgements
+/// come late.)
+pub const GREETING: u64 = 3;
+
+/// Three hosts. They go when this is dropped.
+pub struct Bed {
+    names: [String; 3],
+}
+
+/// The host that is meant.
+#[derive(Clone, Copy)]
+pub enum Host {
+    Client,
+    Proxy,
+    Server,
+}
+
+/// Interfaces: the client's, the proxy's towards it; the proxy's towards the server, the server's.
+pub const INTERFACES: [(Host, &str); 4] = [
+    (Host::Client, "c"),
+    (Host::Proxy, "pc"),
+    (Host::Proxy, "ps"),
+    (Host::Server, "s"),
+];
+
+impl Bed {
+    /// `None` without root.
+    pub fn new(test: &str) -> Option<Bed> {
+        let bed = Bed::bare(test)?;
+        for ((host, interface), (network, own)) in
+            INTERFACES.into_iter().zip([(1, 2), (1, 1), (2, 1), (2, 2)])
+        {
+            bed.address(host, interface, network, own);
+        }
+        Some(bed)
+    }
+
+    /// Interfaces without addresses.
+    pub fn bare(test: &str) -> Option<Bed> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: {test}: the packet engine needs root");
+            return None;
+        }
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let stem = format!("cpk{}x{number}", std::process::id());
+        let bed = Bed {
+            names: ["c", "p", "s"].map(|host| format!("{stem}{host}")),
+        };
+        let [client, proxy, server] = &bed.names;
+        for name in &bed.names {
+            command("ip", &format!("netns add {name}"));
+            command("ip", &format!("-n {name} link set lo up"));
+        }
+        for (outer, name, inner) in [("c", client, "pc"), ("s", server, "ps")] {
+            command(
+                "ip",
+                &format!("link add {outer} netns {name} type veth peer name {inner} netns {proxy}"),
+            );
+        }
+        for (host, interface) in INTERFACES {
+            bed.ip(host, &format!("link set {interface} up"));
+        }
+        Some(bed)
+    }
+
+    /// Gives an interface host `own` of a network.
+    pub fn address(&self, host: Host, interface: &str, network: u8, own: u8) {
+        self.ip(
+            host,
+            &format!("addr add 10.78.{network}.{own}/24 dev {interface}"),
+        );
+        self.ip(
+            host,
+            &format!("addr add fd78:{network}::{own}/64 dev {interface} nodad"),
+        );
+    }
+
+    /// `ip` on this host.
+    pub fn ip(&self, host: Host, arguments: &str) {
+        command(
+            "ip",
+            &format!("-n {} {arguments}", self.names[host as usize]),
+        );
+    }
+
+    /// Whether `ip` can do this on this host.
+    pub fn can(&self, host: Host, arguments: &str) -> bool {
+        let name = &self.names[host as usize];
+        let output = Command::new("ip")
+            .args(["-n", name])
+            .args(arguments.split(' '))
+            .output();
+        output.unwrap().status.success()
+    }
+
+    /// Any program on this host.
+    pub fn run(&self, host: Host, line: &str) {
+        command(
+            "ip",
+            &format!("netns exec {} {line}", self.names[host as usize]),
+        );
+    }
+
+    /// What a file says there.
+    pub fn read(&self, host: Host, path: &str) -> String {
+        let name = &self.names[host as usize];
+        let output = Command::new("ip")
+            .args(["netns", "exec", name, "cat", path])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{path}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Moves an interface from the proxy to the server.
+    pub fn give_to_server(&self, interface: &str) {
+        let server = self.names[Host::Server as usize].clone();
+        self.ip(Host::Proxy, &format!("link set {interface} netns {server}"));
+    }
+
+    /// Sets `net.ipv4.NAME` on this host.
+    pub fn set(&self, host: Host, setting: &str, value: u32) {
+        self.run(host, &format!("sysctl -qw net.ipv4.{setting}={value}"));
+    }
+
+    /// Runs `what` in a thread of its own on this host.
+    pub fn on<T: Send + 'static>(
+        &self,
+        host: Host,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let path = format!("/run/netns/{}", self.names[host as usize]);
+        std::thread::spawn(move || {
+            let file = std::fs::File::open(path).unwrap();
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            what()
+        })
+    }
+
+    /// A server that does the same with each of `count` connections, one thread for each, and what comes of it.
+    pub fn serve<T: Send + 'static>(
+        &self,
+        address: IpAddr,
+        count: usize,
+        what: impl Fn(TcpStream) -> T + Send + Sync + 'static,
+    ) -> JoinHandle<Vec<T>> {
+        let (ready, is_ready) = mpsc::channel();
+        let serving = self.on(Host::Server, move || {
+            let listener = TcpListener::bind((address, SERVER_PORT)).unwrap();
+            ready.send(()).unwrap();
+            std::thread::scope(|scope| {
+                let what = &what;
+                let threads: Vec<_> = (0..count)
+                    .map(|_| {
+                        let (stream, _) = listener.accept().unwrap();
+                        stream.set_read_timeout(Some(HANG)).unwrap();
+                        stream.set_nodelay(true).unwrap();
+                        scope.spawn(move || what(stream))
+                    })
+                    .collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .collect()
+            })
+        });
+        is_ready.recv().unwrap();
+        serving
+    }
+
+    /// A proxy that does the same with each of `count` pairs of connections, all at the same time.
+    pub fn proxy<T: Send + 'static, F: Future<Output = T> + 'static>(
+        &self,
+        [own, server]: [IpAddr; 2],
+        (count, places): (usize, u32),
+        join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream) -> F + Send + 'static,
+    ) -> JoinHandle<Vec<T>> {
+        let (ready, is_ready) = mpsc::channel();
+        let proxying = self.on(Host::Proxy, move || {
+            let service = PacketService::default();
+            service.load(places, &[]).unwrap();
+            on_worker(async move {
+                let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))
+                    .await
+                    .unwrap();
+                ready.send(()).unwrap();
+                let mut tasks = Vec::new();
+                for _ in 0..count {
+                    let (client, _) = listener.accept().await.unwrap();
+                    let server = tokio::net::TcpStream::connect((server, SERVER_PORT))
+                        .await
+                        .unwrap();
+                    client.set_nodelay(true).unwrap();
+                    server.set_nodelay(true).unwrap();
+                    let splicer = Splicer::with_engines(
+                        PoolLimits::default(),
+                        Arc::new(Counters::default()),
+                        SocketService::default(),
+                        service.clone(),
+                    );
+                    tasks.push(tokio::task::spawn_local(join(splicer, client, server)));
+                }
+                let mut told = Vec::new();
+                for task in tasks {
+                    told.push(task.await.unwrap());
+                }
+                told
+            })
+        });
+        is_ready.recv().unwrap();
+        proxying
+    }
+
+    /// A proxy of tunnels by the packet engine, until they end.
+    pub fn tunnels(&self, addresses: [IpAddr; 2], count: usize) -> JoinHandle<Vec<Told>> {
+        self.tunnels_of(addresses, (count, 128), Duration::from_secs(3600))
+    }
+
+    /// Until they end, or are idle for so long.
+    pub fn tunnels_of(
+        &self,
+        addresses: [IpAddr; 2],
+        count: (usize, u32),
+        idle: Duration,
+    ) -> JoinHandle<Vec<Told>> {
+        self.proxy(
+            addresses,
+            count,
+            move |splicer, client, server| async move {
+                let order = ExchangeOrder {
+                    idle,
+                    ..ExchangeOrder::new(Choice::Packet)
+                };
+                let mut exchange = splicer.exchange(client, server, order);
+                let end = exchange.run().await;
+                Told::of(&splicer, &exchange, end)
+            },
+        )
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for name in &self.names {
+            command("ip", &format!("netns del {name}"));
+        }
+    }
+}
+
+/// What the proxy says of one exchange.
+#[derive(Debug)]
+pub struct Told {
+    pub end: ExchangeEnd,
+    pub bytes: (u64, u64),
+    pub engines: (Engine, Engine),
+    /// Bytes that the kernel has forwarded.
+    pub by_kernel: u64,
+    pub reasons: Vec<&'static str>,
+}
+
+impl Told {
+    pub fn of(splicer: &Splicer, exchange: &Exchange<'_>, end: ExchangeEnd) -> Told {
+        let counted = |reason: &Reason| splicer.counters().reason(*reason).get() > 0;
+        Told {
+            end,
+            bytes: (exchange.a_to_b_bytes(), exchange.b_to_a_bytes()),
+            engines: exchange.engines(),
+            by_kernel: splicer.counters().packet_bytes.get(),
+            reasons: Reason::ALL
+                .into_iter()
+                .filter(counted)
+                .map(Reason::name)
+                .collect(),
+        }
+    }
+
+    /// Both sides have closed; so many bytes went each way; and most of them in the kernel.
+    #[track_caller]
+    pub fn assert_closed(&self, bytes: (u64, u64)) {
+        assert!(matches!(self.end, ExchangeEnd::Closed), "{self:?}");
+        assert_eq!(self.bytes, bytes, "{self:?}");
+        assert!(self.by_kernel > (bytes.0 + bytes.1) / 2, "{self:?}");
+    }
+}
+
+fn command(program: &str, arguments: &str) {
+    let output = Command::new(program)
+        .args(arguments.split(' '))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments}: {said}");
+}
+
+/// From the client to the proxy.
+pub fn connect(address: IpAddr) -> TcpStream {
+    let address = SocketAddr::new(address, PROXY_PORT);
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    stream.set_write_timeout(Some(HANG)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Answers each question with as many bytes as it asks for, until the end. How many bytes came.
+pub fn answer(mut stream: TcpStream) -> u64 {
+    let mut sum = 0;
+    loop {
+        let mut head = [0; 16];
+        match stream.read(&mut head[..1]) {
+            Ok(0) => return sum,
+            Ok(_) => stream.read_exact(&mut head[1..]).unwrap(),
+            Err(error) => panic!("{error}"),
+        }
+        let asked = u64::from_le_bytes(*head.first_chunk().unwrap()) as usize;
+        let wanted = u64::from_le_bytes(*head[8..].first_chunk().unwrap()) as usize;
+        let mut body = vec![0; asked];
+        stream.read_exact(&mut body).unwrap();
+        assert_same(&body, &sample(asked as u64, asked), "question");
+        stream
+            .write_all(&sample(wanted as u64 + 1, wanted))
+            .unwrap();
+        sum += 16 + asked as u64;
+    }
+}
+
+/// Asks, and checks the answer. The bytes that went each way.
+pub fn ask(stream: &mut TcpStream, bytes: usize, answer_bytes: usize) -> (u64, u64) {
+    let mut question = (bytes as u64).to_le_bytes().to_vec();
+    question.extend((answer_bytes as u64).to_le_bytes());
+    question.extend(sample(bytes as u64, bytes));
+    stream.write_all(&question).unwrap();
+    let mut answer = vec![0; answer_bytes];
+    stream.read_exact(&mut answer).unwrap();
+    assert_same(
+        &answer,
+        &sample(answer_bytes as u64 + 1, answer_bytes),
+        "answer",
+    );
+    (16 + bytes as u64, answer_bytes as u64)
+}
+
+/// Says something and hears something, some times, and rests until the kernel has the packets.
+pub fn greet(stream: &mut TcpStream) {
+    for _ in 0..GREETING {
+        stream.write_all(&[1]).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    std::thread::sleep(ARMED);
+}
+
+/// The other side of it.
+pub fn greet_back(stream: &mut TcpStream) {
+    for _ in 0..GREETING {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&[1]).unwrap();
+    }
+    std::thread::sleep(ARMED);
+}
+
+/// Asks so many times, after a greeting and a rest so that the kernel gets the packets, and closes.
+pub fn ask_and_close(address: IpAddr, rounds: usize) -> (u64, u64) {
+    let mut stream = connect(address);
+    let mut sum = (0, 0);
+    for round in 0..GREETING as usize + rounds {
+        if round == GREETING as usize {
+            std::thread::sleep(ARMED);
+        }
+        let bytes = ask(&mut stream, round * 7 % 5000, round * 1001 % 300_000);
+        sum = (sum.0 + bytes.0, sum.1 + bytes.1);
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    sum
+}
+
+/// Reads until the other side ends or resets the connection; it must do one of them. What came, and whether it was a reset.
+pub fn read_to_any_end(stream: &mut TcpStream) -> (Vec<u8>, bool) {
+    let mut arrived = Vec::new();
+    match stream.read_to_end(&mut arrived) {
+        Ok(_) => (arrived, false),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => (arrived, true),
+        Err(error) => panic!("neither an end nor a reset: {error}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Interfaces of other kinds, and with less help by the hardware.
+
+use super::bed::*;
+
+fn tunnel_on(bed: &Bed) {
+    for addresses in [V4, V6] {
+        let serving = bed.serve(addresses[1], 1, answer);
+        let proxying = bed.tunnels(addresses, 1);
+        let asking = bed.on(Host::Client, move || ask_and_close(addresses[0], 60));
+        let sent = asking.join().unwrap();
+        serving.join().unwrap();
+        proxying.join().unwrap()[0].assert_closed(sent);
+    }
+}
+
+/// Turns features of all interfaces on or off.
+fn features(bed: &Bed, features: &str) {
+    for (host, interface) in INTERFACES {
+        bed.run(host, &format!("ethtool -K {interface} {features}"));
+    }
+}
+
+fn has_ethtool(test: &str) -> bool {
+    let is_there = std::process::Command::new("ethtool")
+        .arg("--version")
+        .output();
+    if is_there.is_err() {
+        eprintln!("SKIPPED: {test}: it needs ethtool");
+    }
+    is_there.is_ok()
+}
+
+#[test]
+fn segments_are_cut_and_summed_up_by_hand() {
+    let test = "segments_are_cut_and_summed_up_by_hand";
+    let Some(bed) = Bed::new(test) else { return };
+    if !has_ethtool(test) {
+        return;
+    }
+    // Every packet is a segment, and its checksum is looked at.
+    features(&bed, "tso off gso off gro off tx off rx off");
+    tunnel_on(&bed);
+}
+
+#[test]
+fn segments_are_put_together() {
+    let test = "segments_are_put_together";
+    let Some(bed) = Bed::new(test) else { return };
+    if !has_ethtool(test) {
+        return;
+    }
+    features(&bed, "tso off gso off gro on");
+    tunnel_on(&bed);
+}
+
+#[test]
+fn checksums_without_large_packets() {
+    let test = "checksums_without_large_packets";
+    let Some(bed) = Bed::new(test) else { return };
+    if !has_ethtool(test) {
+        return;
+    }
+    features(&bed, "tx off gro on");
+    tunnel_on(&bed);
+}
+
+#[test]
+fn by_a_vlan() {
+    let Some(bed) = Bed::bare("by_a_vlan") else {
+        return;
+    };
+    if !bed.can(Host::Proxy, "link add link ps name v8 type vlan id 8") {
+        eprintln!("SKIPPED: by_a_vlan: this kernel has no VLANs");
+        return;
+    }
+    bed.address(Host::Client, "c", 1, 2);
+    bed.address(Host::Proxy, "pc", 1, 1);
+    for (host, interface, own) in [(Host::Proxy, "ps", 1), (Host::Server, "s", 2)] {
+        bed.ip(
+            host,
+            &format!("link add link {interface} name v7 type vlan id 7"),
+        );
+        bed.ip(host, "link set v7 up");
+        bed.address(host, "v7", 2, own);
+    }
+    tunnel_on(&bed);
+}
+
+#[test]
+fn by_a_bridge() {
+    let Some(bed) = Bed::bare("by_a_bridge") else {
+        return;
+    };
+    bed.address(Host::Client, "c", 1, 2);
+    bed.ip(Host::Proxy, "link add br7 type bridge");
+    bed.ip(Host::Proxy, "link set br7 up");
+    bed.ip(Host::Proxy, "link set pc master br7");
+    bed.address(Host::Proxy, "br7", 1, 1);
+    bed.address(Host::Proxy, "ps", 2, 1);
+    bed.address(Host::Server, "s", 2, 2);
+    tunnel_on(&bed);
+}
+
+#[test]
+fn by_a_router_on_the_way() {
+    let Some(bed) = Bed::bare("by_a_router_on_the_way") else {
+        return;
+    };
+    bed.address(Host::Client, "c", 1, 2);
+    bed.address(Host::Proxy, "pc", 1, 1);
+    // The server's address is behind its interface's.
+    bed.address(Host::Proxy, "ps", 3, 1);
+    bed.address(Host::Server, "s", 3, 2);
+    bed.address(Host::Server, "lo", 2, 2);
+    bed.ip(Host::Proxy, "route add 10.78.2.0/24 via 10.78.3.2");
+    bed.ip(Host::Proxy, "route add fd78:2::/64 via fd78:3::2");
+    tunnel_on(&bed);
+}

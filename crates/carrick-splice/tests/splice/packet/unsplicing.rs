@@ -1,0 +1,219 @@
+//! Connections that come back from the kernel, and go on: by hand, by another engine, or by the kernel again.
+
+use super::bed::*;
+use crate::support::*;
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, HandOver};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+fn is_clean(hand_over: &HandOver) -> bool {
+    hand_over.unsent.is_empty() && hand_over.surplus.is_empty() && hand_over.prefix_unsent == 0
+}
+
+#[test]
+fn at_rest_they_come_back_and_go_on() {
+    const ENGINES: [Choice; 6] = [
+        Choice::Packet,
+        Choice::Copy,
+        Choice::Packet,
+        Choice::Packet,
+        Choice::Pipe,
+        Choice::Packet,
+    ];
+    for addresses in [V4, V6] {
+        let Some(bed) = Bed::new("at_rest_they_come_back_and_go_on") else {
+            return;
+        };
+        let next = Arc::new(Notify::new());
+        let serving = bed.serve(addresses[1], 1, answer);
+        let asked = Arc::clone(&next);
+        let proxying = bed.proxy(addresses, (1, 8), move |splicer, mut client, mut server| {
+            let next = Arc::clone(&next);
+            async move {
+                let mut by_kernel = Vec::new();
+                for choice in ENGINES {
+                    let before = splicer.counters().packet_bytes.get();
+                    let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(choice));
+                    tokio::select! {
+                        end = exchange.run() => panic!("{choice:?}: {end:?}"),
+                        () = next.notified() => {}
+                    }
+                    let (up, down, [a, b]) = exchange.unsplice_own();
+                    assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
+                    (client, server) = (a.unwrap(), b.unwrap());
+                    by_kernel.push(splicer.counters().packet_bytes.get() - before);
+                }
+                let mut exchange =
+                    splicer.exchange(client, server, ExchangeOrder::new(Choice::Copy));
+                assert!(matches!(exchange.run().await, ExchangeEnd::Closed));
+                by_kernel
+            }
+        });
+        let asking = bed.on(Host::Client, move || {
+            let mut stream = connect(addresses[0]);
+            for round in 0..ENGINES.len() {
+                for _ in 0..GREETING {
+                    ask(&mut stream, 50 + round, 60);
+                }
+                std::thread::sleep(ARMED);
+                ask(&mut stream, 20_000 + round, 700_000 + round);
+                ask(&mut stream, 0, 1);
+                // So that everything is acknowledged and nothing is on its way.
+                std::thread::sleep(ARMED);
+                asked.notify_one();
+                std::thread::sleep(ARMED);
+            }
+            ask(&mut stream, 1000, 2000);
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        });
+        asking.join().unwrap();
+        serving.join().unwrap();
+        let by_kernel = proxying.join().unwrap().remove(0);
+        for (choice, bytes) in ENGINES.iter().zip(by_kernel) {
+            let wanted = if *choice == Choice::Packet {
+                720_000
+            } else {
+                0
+            };
+            assert!(bytes >= wanted, "{choice:?}: {bytes}");
+            assert_eq!(bytes == 0, wanted == 0, "{choice:?}: {bytes}");
+        }
+    }
+}
+
+/// Sends all bytes in pieces, while it reads to the end.
+fn talk(stream: TcpStream, bytes: &[u8], seed: u64) -> Vec<u8> {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = stream;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut random = Random::new(seed);
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let piece = 1 + random.magnitude(rest.len());
+                writer.write_all(&rest[..piece]).unwrap();
+                rest = &rest[piece..];
+                if random.below(8) == 0 {
+                    std::thread::sleep(Duration::from_millis(random.below(8) as u64));
+                }
+            }
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut arrived = Vec::new();
+        reader.read_to_end(&mut arrived).unwrap();
+        arrived
+    })
+}
+
+/// An end that an earlier splice has passed on already cannot be passed on again when both sides have closed.
+fn is_closed(end: &ExchangeEnd) -> bool {
+    match end {
+        ExchangeEnd::Closed => true,
+        ExchangeEnd::Idle => false,
+        ExchangeEnd::Fault { fault, .. } => {
+            fault.call == "shutdown" && fault.source.kind() == std::io::ErrorKind::NotConnected
+        }
+    }
+}
+
+/// One seed: what both sides say, while the proxy takes the connections back at random moments and goes on by any engine.
+async fn join_and_take_back(
+    splicer: carrick_splice::Splicer,
+    mut client: tokio::net::TcpStream,
+    mut server: tokio::net::TcpStream,
+    seed: u64,
+) -> u64 {
+    let mut random = Random::new(seed ^ 0x5ea1);
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let mut rounds = 1 + random.below(5);
+    loop {
+        let choice = if random.below(3) == 0 {
+            Choice::Copy
+        } else {
+            Choice::Packet
+        };
+        let mut exchange = splicer.exchange(
+            client,
+            server,
+            ExchangeOrder {
+                choice,
+                a_prefix: &up,
+                b_prefix: &down,
+                ..ExchangeOrder::default()
+            },
+        );
+        let patience = Duration::from_micros(random.magnitude(60_000) as u64);
+        let end = if rounds == 0 {
+            Some(exchange.run().await)
+        } else {
+            tokio::time::timeout(patience, exchange.run()).await.ok()
+        };
+        if let Some(end) = end {
+            assert!(is_closed(&end), "{end:?}, seed {seed}");
+            return splicer.counters().packet_bytes.get();
+        }
+        rounds -= 1;
+        let (up_left, down_left, [a, b]) = exchange.unsplice_own();
+        up = [&up[up.len() - up_left.prefix_unsent..], &up_left.unsent].concat();
+        down = [
+            &down[down.len() - down_left.prefix_unsent..],
+            &down_left.unsent,
+        ]
+        .concat();
+        (client, server) = (a.unwrap(), b.unwrap());
+    }
+}
+
+#[test]
+fn in_the_midst_of_everything_they_come_back_whole() {
+    const AT_ONCE: u64 = 8;
+    let seeds = seeds("CARRICK_TORTURE_SEEDS", 24);
+    let mut by_kernel = 0;
+    for first in (0..seeds).step_by(AT_ONCE as usize) {
+        let Some(bed) = Bed::new("in_the_midst_of_everything_they_come_back_whole") else {
+            return;
+        };
+        let said = |seed: u64, side: u64| {
+            let mut random = Random::new(seed * 2 + side);
+            let bytes = 1 + random.magnitude(2_000_000);
+            sample(seed * 2 + side, bytes)
+        };
+        let serving = bed.serve(V4[1], AT_ONCE as usize, move |mut stream| {
+            // The proxy connects in the order in which clients come; this tells who it is.
+            let mut name = [0; 8];
+            stream.read_exact(&mut name).unwrap();
+            let seed = u64::from_le_bytes(name);
+            let arrived = talk(stream, &said(seed, 1), seed + 1);
+            assert_same(&arrived, &said(seed, 0), &format!("seed {seed}, up"));
+        });
+        let proxying = bed.proxy(
+            V4,
+            (AT_ONCE as usize, 64),
+            move |splicer, client, server| async move {
+                let mut name = [0; 8];
+                client.peek(&mut name).await.unwrap();
+                join_and_take_back(splicer, client, server, u64::from_le_bytes(name)).await
+            },
+        );
+        let clients: Vec<_> = (first..first + AT_ONCE)
+            .map(|seed| {
+                bed.on(Host::Client, move || {
+                    let mut stream = connect(V4[0]);
+                    stream.write_all(&seed.to_le_bytes()).unwrap();
+                    let arrived = talk(stream, &said(seed, 0), seed);
+                    assert_same(&arrived, &said(seed, 1), &format!("seed {seed}, down"));
+                })
+            })
+            .collect();
+        clients
+            .into_iter()
+            .for_each(|client| client.join().unwrap());
+        serving.join().unwrap();
+        by_kernel += proxying.join().unwrap().into_iter().sum::<u64>();
+    }
+    assert!(by_kernel > 0);
+}

@@ -1,0 +1,115 @@
+//! The keeper: makes the rules, waits until carrick is gone, and removes them. The only part of carrick that has a privilege
+//! after the start: `CAP_NET_ADMIN` and no other, in a process that reads nothing after its task but the end of a pipe.
+use super::claim::Claim;
+use super::rules::{self, Family};
+use super::tools::{IP, NFT};
+use super::{READY, Task, claim, leftovers};
+use crate::config::plan::Interception;
+use crate::privileges;
+use nix::sys::signal::{SigSet, Signal};
+use rustix::thread::CapabilitySet;
+use std::io::{self, BufRead, Write};
+
+/// Does the keeper's work, to its end.
+///
+/// # Errors
+/// Not all rules could be removed; or there was no task.
+pub fn keep() -> io::Result<()> {
+    // What ends carrick must not end its keeper first: systemd and terminals send these to both.
+    let signals: SigSet = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ]
+    .into_iter()
+    .collect();
+    signals.thread_block()?;
+    let mut input = io::stdin().lock();
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let task: Task = serde_json::from_str(&line).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "carrick starts this command itself, for transparent listeners; it is of no use to others",
+        )
+    })?;
+    let made = begin(&task);
+    if made.is_err() {
+        // As far as it came. What is wrong with that as well is a consequence.
+        let _ = remove(&task.interceptions);
+    }
+    let answer = match &made {
+        Ok(()) => READY.to_owned(),
+        Err(error) => serde_json::to_string(&error.to_string())?,
+    };
+    let mut output = io::stdout().lock();
+    // If carrick is gone already, its rules go as well.
+    let _ = writeln!(output, "{answer}").and_then(|()| output.flush());
+    if made.is_err() {
+        return Ok(());
+    }
+    let _ = io::copy(&mut input, &mut io::sink());
+    remove(&task.interceptions)
+}
+
+fn begin(task: &Task) -> io::Result<()> {
+    privileges::keep_only(task.account.as_ref(), CapabilitySet::NET_ADMIN)?;
+    for made in leftovers::find()? {
+        if is_own(&task.interceptions, made.key()) {
+            made.remove()?;
+        } else if let Some(_claim) = Claim::try_take(made.key())? {
+            // Held while it is removed, so that nobody makes it anew meanwhile.
+            made.remove()?;
+        }
+    }
+    for interception in &task.interceptions {
+        leftovers::check_foreign(interception)?;
+        install(interception)?;
+    }
+    Ok(())
+}
+
+fn is_own(interceptions: &[Interception], key: claim::Key) -> bool {
+    interceptions
+        .iter()
+        .any(|interception| claim::keys(interception).contains(&key))
+}
+
+/// First where marked packets go, then what marks them.
+fn install(interception: &Interception) -> io::Result<()> {
+    let explain = |error: io::Error, advice: &str| {
+        io::Error::new(
+            error.kind(),
+            format!(
+                "cannot make the rules for the transparent listener {}: {error}{advice}",
+                interception.listener
+            ),
+        )
+    };
+    for family in Family::ALL {
+        if family.is_in(interception) {
+            let text = rules::ip_install(interception, leftovers::first_rule(family)?);
+            IP.run(&[family.option(), "-batch", "-"], &text)
+                .map_err(|error| {
+                    explain(
+                        error,
+                        " (is the interface lo up, and this family of addresses switched on?)",
+                    )
+                })?;
+        }
+    }
+    NFT.run(&["-f", "-"], &rules::nft_install(interception))
+        .map_err(|error| explain(error, " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? `carrick doctor` tells)"))?;
+    Ok(())
+}
+
+/// First what marks packets, then where they go. Goes on after a failure; the first one is told.
+fn remove(interceptions: &[Interception]) -> io::Result<()> {
+    let made = leftovers::find()?;
+    let own = made
+        .iter()
+        .filter(|made| is_own(interceptions, made.key()))
+        .map(leftovers::Made::remove);
+    own.fold(Ok(()), Result::and)
+}

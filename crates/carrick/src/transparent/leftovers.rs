@@ -1,0 +1,246 @@
+//! What carricks have made in this network namespace: found by the names and numbers that only carrick gives.
+use super::claim::Key;
+use super::rules::{self, Family, PROTOCOL};
+use super::tools::{IP, NFT};
+use crate::config::plan::Interception;
+use serde::Deserialize;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// Something that a carrick has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// An nft table.
+    Table {
+        /// Of the listener.
+        port: u16,
+    },
+    /// A routing rule.
+    Rule {
+        /// Of which addresses.
+        family: Family,
+        /// The rule's place.
+        priority: u32,
+        /// The mark that it is for.
+        mark: u32,
+    },
+    /// The route of a routing table.
+    Route {
+        /// Of which addresses.
+        family: Family,
+        /// The table.
+        table: u32,
+    },
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table { port } => write!(out, "nft table inet {}", rules::table_name(*port)),
+            Self::Rule {
+                family,
+                priority,
+                mark,
+            } => write!(
+                out,
+                "rule of `ip {} rule` with priority {priority} for the mark {mark}",
+                family.option()
+            ),
+            Self::Route { family, table } => write!(
+                out,
+                "route of `ip {} route` in the routing table {table}",
+                family.option()
+            ),
+        }
+    }
+}
+
+impl Made {
+    /// Who has claimed this lives.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Table { port } => Key::Port(*port),
+            Self::Rule { mark, .. } => Key::Mark(*mark),
+            Self::Route { table, .. } => Key::Table(*table),
+        }
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// The tool is missing, or refuses.
+    pub fn remove(&self) -> io::Result<()> {
+        match self {
+            Self::Table { port } => {
+                NFT.run(&["-f", "-"], &rules::nft_remove(&rules::table_name(*port)))
+            }
+            Self::Rule {
+                family,
+                priority,
+                mark,
+            } => IP.run(
+                &[family.option(), "-batch", "-"],
+                &format!("rule del priority {priority} fwmark {mark} protocol {PROTOCOL}\n"),
+            ),
+            Self::Route { family, table } => IP.run(
+                &[family.option(), "-batch", "-"],
+                &format!("route del local default dev lo table {table} protocol {PROTOCOL}\n"),
+            ),
+        }
+        .map(|_| ())
+    }
+}
+
+/// A line of `ip -j rule` or `ip -j route`, as far as it matters.
+#[derive(Debug, Deserialize)]
+struct Line {
+    #[serde(default)]
+    priority: u32,
+    #[serde(default)]
+    table: String,
+    #[serde(default)]
+    protocol: String,
+    #[serde(default)]
+    fwmark: String,
+}
+
+impl Line {
+    fn is_ours(&self) -> bool {
+        self.protocol == PROTOCOL.to_string()
+    }
+
+    fn table(&self) -> Option<u32> {
+        self.table.parse().ok()
+    }
+
+    fn mark(&self) -> Option<u32> {
+        u32::from_str_radix(self.fwmark.strip_prefix("0x")?, 16).ok()
+    }
+}
+
+/// Everything that carricks have made here, in the order in which it is to be removed: first what intercepts.
+///
+/// # Errors
+/// A tool is missing (`NotFound`), or refuses to tell.
+pub fn find() -> io::Result<Vec<Made>> {
+    let mut made: Vec<Made> = tables()?;
+    for family in Family::ALL {
+        for line in list(family, &["rule", "show"])? {
+            if let (true, Some(mark)) = (line.is_ours(), line.mark()) {
+                made.push(Made::Rule {
+                    family,
+                    priority: line.priority,
+                    mark,
+                });
+            }
+        }
+        for line in list(family, &["route", "show", "table", "all"])? {
+            if let (true, Some(table)) = (line.is_ours(), line.table()) {
+                made.push(Made::Route { family, table });
+            }
+        }
+    }
+    Ok(made)
+}
+
+/// The nft tables of carricks.
+fn tables() -> io::Result<Vec<Made>> {
+    let mut made = Vec::new();
+    for line in NFT.run(&["list", "tables", "inet"], "")?.lines() {
+        let name = line.rsplit(' ').next().unwrap_or_default();
+        let port = name
+            .strip_prefix(rules::TABLE_PREFIX)
+            .and_then(|port| port.parse().ok());
+        if let Some(port) = port
+            && is_carricks(name)?
+        {
+            made.push(Made::Table { port });
+        }
+    }
+    Ok(made)
+}
+
+/// Whether carrick has made an nft table, which is there.
+fn is_carricks(name: &str) -> io::Result<bool> {
+    let text = NFT.run(&["list", "table", "inet", name], "")?;
+    Ok(text.contains(&format!("comment \"{}\"", rules::COMMENT)))
+}
+
+fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
+    if family == Family::V6 && !Path::new("/proc/net/if_inet6").exists() {
+        // The kernel has no IPv6, about which `ip` would complain.
+        return Ok(Vec::new());
+    }
+    // Numbers in the place of names, with everything that the kernel tells.
+    let mut arguments = vec![family.option(), "-N", "-d", "-j"];
+    arguments.extend(what);
+    let text = IP.run(&arguments, "")?;
+    // Without a line, older versions print nothing at all.
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(&text).map_err(|error| {
+        io::Error::other(format!(
+            "`ip {}` prints something else than was expected: {error}",
+            arguments.join(" ")
+        ))
+    })
+}
+
+/// The priority of the first rule of `ip rule` after that for this machine's own addresses, which is always the very first.
+///
+/// # Errors
+/// There is no room for carrick's rules before it; or the tool refuses to tell.
+pub fn first_rule(family: Family) -> io::Result<u32> {
+    /// That for the table `main`, as the kernel makes it.
+    const MAIN: u32 = 32_766;
+    let rules = list(family, &["rule", "show"])?.into_iter();
+    let first = rules
+        .map(|line| line.priority)
+        .filter(|priority| *priority > 0);
+    let first = first.min().unwrap_or(MAIN);
+    if first > rules::RULES {
+        return Ok(first);
+    }
+    Err(io::Error::other(format!(
+        "carrick has no room before the rule with priority {first} of `ip {} rule`: give that one a higher number",
+        family.option()
+    )))
+}
+
+/// Checks that an interception shares nothing with rules that carrick did not make.
+///
+/// # Errors
+/// It does: says what, and what to choose otherwise.
+pub fn check_foreign(interception: &Interception) -> io::Result<()> {
+    let name = rules::table_name(interception.listener.port());
+    let names = NFT.run(&["list", "tables", "inet"], "")?;
+    if names
+        .lines()
+        .any(|line| line.rsplit(' ').next() == Some(&name))
+    {
+        return Err(io::Error::other(format!(
+            "there is an nft table inet {name} that carrick did not make: rename it, or let the transparent listener have another port"
+        )));
+    }
+    for family in Family::ALL {
+        let mut rules = list(family, &["rule", "show"])?.into_iter();
+        if rules.any(|line| line.mark() == Some(interception.mark)) {
+            return Err(io::Error::other(format!(
+                "another program has a rule for the mark {} (`ip {} rule`): choose another `mark` in `intercept`",
+                interception.mark,
+                family.option()
+            )));
+        }
+        let mut routes = list(family, &["route", "show", "table", "all"])?.into_iter();
+        if routes.any(|line| line.table() == Some(interception.table)) {
+            return Err(io::Error::other(format!(
+                "another program has routes in the routing table {0} (`ip {1} route show table {0}`): choose another `table` in `intercept`",
+                interception.table,
+                family.option()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Whether this machine can be transparent, for `carrick doctor`.
+use super::tools::{IP, NFT, Tool};
+use carrick_splice::probe::Feature;
+use rustix::thread::{CapabilitySet, capabilities};
+
+/// Rules of each kind that carrick makes. Only checked, never made.
+const TRIAL: &str = "table inet carrick-trial {
+  chain prerouting {
+    type filter hook prerouting priority mangle; policy accept;
+    socket transparent 1 socket wildcard 0 meta mark set 1 accept
+    fib daddr type local return
+    meta nfproto ipv4 tcp dport 80 tproxy ip to :1 meta mark set 1 accept
+    meta nfproto ipv6 tcp dport 80 tproxy ip6 to :1 meta mark set 1 accept
+  }
+}
+";
+
+/// The tools, and the kernel's TPROXY.
+#[must_use]
+pub fn probe() -> Vec<Feature> {
+    let tool = |name: &'static str, tool: Tool| Feature {
+        name,
+        usable: tool
+            .version()
+            .map(|version| format!("for transparent listeners: {version}"))
+            .map_err(|error| error.to_string()),
+    };
+    vec![
+        tool("nft", NFT),
+        tool("ip", IP),
+        Feature {
+            name: "TPROXY",
+            usable: tproxy(),
+        },
+    ]
+}
+
+fn tproxy() -> Result<String, String> {
+    let has = capabilities(None).map_err(|error| error.to_string())?;
+    if !has.effective.contains(CapabilitySet::NET_ADMIN) {
+        return Err(
+            "transparent listeners need CAP_NET_ADMIN (start as root, or grant it)".to_owned(),
+        );
+    }
+    match NFT.run(&["-c", "-f", "-"], TRIAL) {
+        Ok(_) => Ok("the kernel takes the rules of transparent listeners".to_owned()),
+        Err(error) => Err(format!(
+            "the kernel does not take the rules (modules nft_tproxy, nft_socket, nft_fib_inet): {error}"
+        )),
+    }
+}

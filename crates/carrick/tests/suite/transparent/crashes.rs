@@ -1,0 +1,145 @@
+//! What is left when carrick is killed, and who takes it away.
+use super::*;
+use crate::support::wait_for;
+use rustix::process::{Signal, kill_process};
+
+/// Kills carrick and its keeper, so that nobody is left to clean up.
+fn kill_both(bed: &Bed, carrick: super::bed::Running) {
+    for keeper in bed.keepers() {
+        kill_process(keeper, Signal::KILL).expect("it is there");
+    }
+    carrick.kill();
+}
+
+#[test]
+fn rules_are_gone_after_the_end_and_also_after_a_kill() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let carrick = bed.carrick(SWITCH);
+    let during = bed.rules();
+    assert!(
+        during.contains("table inet carrick-8080") && during.contains("lookup 108080"),
+        "{during}"
+    );
+    assert_eq!(bed.keepers().len(), 1);
+    // Signals that a terminal or systemd sends to all of them do not end the keeper first.
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        kill_process(bed.keepers()[0], signal).expect("it is there");
+    }
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    carrick.stop();
+    assert_eq!(bed.rules(), before);
+    assert!(bed.keepers().is_empty());
+    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
+
+    bed.carrick(SWITCH).kill();
+    // The next one may come while the keeper of the last one is still at work.
+    bed.carrick(SWITCH).kill();
+    wait_for("the keeper's end", || {
+        bed.keepers().is_empty().then_some(())
+    });
+    assert_eq!(bed.rules(), before);
+    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
+}
+
+#[test]
+fn what_a_killed_carrick_and_keeper_leave_goes_at_the_next_start() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    kill_both(&bed, bed.carrick(SWITCH));
+    assert_ne!(bed.rules(), before, "something is left");
+    // With other rules, so that none of the old ones is made again.
+    let other = SWITCH
+        .replace("8080", "8090")
+        .replace("ports = [80]", "ports = [8000]");
+    let carrick = bed.carrick(&other);
+    assert!(!bed.rules().contains("8080"), "{}", bed.rules());
+    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
+    assert!(bed.curl("http://10.2.0.2:8000/").contains(VIA));
+    kill_both(&bed, carrick);
+    // And with the same.
+    let carrick = bed.carrick(&other);
+    assert_eq!(bed.rules().matches("table inet").count(), 1);
+    assert_eq!(
+        bed.rules().matches("lookup 108090").count(),
+        2,
+        "{}",
+        bed.rules()
+    );
+    assert!(bed.curl("http://10.2.0.2:8000/").contains(VIA));
+    carrick.stop();
+    assert_eq!(bed.rules(), before);
+}
+
+#[test]
+fn clean_removes_what_is_left_and_nothing_else() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let (code, said) = bed.command(&["clean"]);
+    assert_eq!((code, said.as_str()), (Some(0), "nothing was left over\n"));
+    let other = SWITCH
+        .replace("8080", "8090")
+        .replace("ports = [80]", "ports = [8000]");
+    let alive = bed.carrick(&other);
+    let with_one = bed.rules();
+    let keepers_before = bed.keepers();
+    let dead = bed.carrick(SWITCH);
+    for keeper in bed
+        .keepers()
+        .iter()
+        .filter(|keeper| !keepers_before.contains(keeper))
+    {
+        kill_process(*keeper, Signal::KILL).expect("it is there");
+    }
+    dead.kill();
+    let (code, said) = bed.command(&["clean"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(bed.rules(), with_one);
+    for part in [
+        "removed: nft table inet carrick-8080\n",
+        "removed: rule of `ip -4 rule` with priority ",
+        "removed: route of `ip -6 route` in the routing table 108080\n",
+        "left alone, a running carrick has it: nft table inet carrick-8090\n",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert!(bed.curl("http://10.2.0.2:8000/").contains(VIA));
+    drop(alive);
+    assert_eq!(bed.rules(), before);
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    // The last step before the first client: a log that cannot be opened.
+    let program = crate::support::carrick::PROGRAM;
+    let text = format!("[process]\nuser = \"nobody\"\n{SWITCH}");
+    let said = bed.try_carrick(&[program], &text).err().expect("no start");
+    assert!(said.contains("cannot open the access log"), "{said}");
+    assert_eq!(bed.rules(), before);
+    assert!(bed.keepers().is_empty());
+}
+
+#[test]
+fn a_carrick_whose_keeper_was_killed_goes_on_and_says_what_is_left() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let carrick = bed.carrick(SWITCH);
+    kill_process(bed.keepers()[0], Signal::KILL).expect("it is there");
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    // Its rules are still its own.
+    let (code, said) = bed.command(&["clean"]);
+    assert!(
+        code == Some(0) && said.contains("left alone") && !said.contains("removed"),
+        "{said}"
+    );
+    let said = carrick.stop();
+    assert!(
+        said.contains("did not end as it should") && said.contains("`carrick clean` removes"),
+        "{said}"
+    );
+    let (code, said) = bed.command(&["clean"]);
+    assert!(code == Some(0) && said.contains("removed"), "{said}");
+    assert_eq!(bed.rules(), before);
+}

@@ -1,0 +1,243 @@
+//! Others on the same machine: a second carrick, and rules that carrick did not make.
+use super::bed::lines;
+use super::*;
+use crate::support::carrick::PROGRAM;
+
+/// Another one, for other ports.
+fn second() -> String {
+    SWITCH
+        .replace("8080", "8090")
+        .replace("ports = [80]", "ports = [8000]")
+        .replace("[[listener]]", "[[listener]]\nvia = \"second\"")
+}
+
+#[test]
+fn two_carricks_live_side_by_side() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let keep = "keep_client_address = true\n";
+    let first = bed.carrick(&(SWITCH.to_owned() + keep));
+    let with_first = bed.rules();
+    let other = bed.carrick(&(second() + keep));
+    for _ in 0..2 {
+        let said = bed.curl("http://10.2.0.2/");
+        assert!(
+            said.contains(VIA) && said.contains("client=10.1.0.2 "),
+            "{said}"
+        );
+        let said = bed.curl("http://10.2.0.2:8000/");
+        assert!(
+            said.contains("via=1.1 second ") && said.contains("client=10.1.0.2 "),
+            "{said}"
+        );
+    }
+    other.stop();
+    assert_eq!(bed.rules(), with_first);
+    let other = bed.carrick(&(second() + keep));
+    first.stop();
+    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
+    let said = bed.curl("http://10.2.0.2:8000/");
+    assert!(
+        said.contains("via=1.1 second ") && said.contains("client=10.1.0.2 "),
+        "{said}"
+    );
+    other.stop();
+    assert_eq!(bed.rules(), before);
+}
+
+#[test]
+fn two_carricks_do_not_take_each_others_port_or_table() {
+    let Some(bed) = Bed::build() else { return };
+    let first = bed.carrick(&SWITCH.replace("[::]", "10.1.0.1"));
+    let rules = bed.rules();
+    for (text, part) in [
+        (
+            SWITCH.replace("[::]", "10.2.0.1"),
+            "another carrick has rules for a transparent listener on port 8080",
+        ),
+        (
+            second().replace("intercept = {", "intercept = { table = 108080,"),
+            "another carrick has rules with the routing table 108080",
+        ),
+        (
+            second().replace("intercept = {", "intercept = { mark = 108080,"),
+            "another carrick has rules with the mark 108080",
+        ),
+    ] {
+        let said = bed.try_carrick(&[PROGRAM], &text).err().expect("no start");
+        assert!(said.contains(part), "{part:?} is not in {said}");
+        assert_eq!(bed.rules(), rules);
+    }
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    drop(first);
+}
+
+#[test]
+fn rules_of_others_are_left_as_they_are() {
+    let Some(bed) = Bed::build() else { return };
+    let foreign = "table inet mine {\n  comment \"ours\"\n  chain prerouting {\n    type filter hook prerouting priority mangle - 5; policy accept;\n    tcp dport 80 counter meta mark set 7\n  }\n}\ntable ip carrick-8080 {\n}\n";
+    let file = bed.write("foreign.nft", foreign);
+    bed.router
+        .run("nft", &["-f", &file.display().to_string()])
+        .expect("nft");
+    lines(
+        &bed.router,
+        &[
+            "rule add fwmark 9 lookup 79",
+            "route add local default dev lo table 79",
+        ],
+    );
+    // The counter moves; all else has to stay.
+    let without_counts = || {
+        let rules = bed.rules();
+        let lines = rules
+            .lines()
+            .map(|line| line.split("counter").next().unwrap_or_default().to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    let before = without_counts();
+    let carrick = bed.carrick(SWITCH);
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    for line in &before {
+        assert!(without_counts().contains(line), "{line}");
+    }
+    carrick.stop();
+    assert_eq!(without_counts(), before);
+    assert_eq!(bed.command(&["clean"]).0, Some(0));
+    assert_eq!(without_counts(), before);
+    // What others have under carrick's names and numbers, it does not take over.
+    bed.router
+        .run("nft", &["add", "table", "inet", "carrick-8080"])
+        .expect("nft");
+    let before = without_counts();
+    let said = bed.try_carrick(&[PROGRAM], SWITCH).err().expect("no start");
+    assert!(
+        said.contains("there is an nft table inet carrick-8080 that carrick did not make"),
+        "{said}"
+    );
+    let mark = SWITCH
+        .replace("8080", "8090")
+        .replace("intercept = {", "intercept = { mark = 9,");
+    let said = bed.try_carrick(&[PROGRAM], &mark).err().expect("no start");
+    assert!(
+        said.contains("another program has a rule for the mark 9 "),
+        "{said}"
+    );
+    let table = SWITCH
+        .replace("8080", "8090")
+        .replace("intercept = {", "intercept = { table = 79,");
+    let wrong = bed.try_carrick(&[PROGRAM], &table).err().expect("no start");
+    assert!(wrong.contains("a number from 256"), "{wrong}");
+    lines(&bed.router, &["route add local default dev lo table 790"]);
+    let said = bed
+        .try_carrick(&[PROGRAM], &table.replace("79,", "790,"))
+        .err()
+        .expect("no start");
+    assert!(
+        said.contains("another program has routes in the routing table 790"),
+        "{said}"
+    );
+    lines(&bed.router, &["route del local default dev lo table 790"]);
+    assert_eq!(
+        bed.command(&["clean"]),
+        (Some(0), "nothing was left over\n".to_owned())
+    );
+    assert_eq!(without_counts(), before);
+}
+
+#[test]
+fn a_firewall_that_flushes_everything_does_not_confuse_the_end() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let carrick = bed.carrick(SWITCH);
+    bed.router.run("nft", &["flush", "ruleset"]).expect("nft");
+    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
+    let said = carrick.stop();
+    assert!(!said.contains("ERROR"), "{said}");
+    assert_eq!(bed.rules(), before);
+}
+
+#[test]
+fn a_router_that_masquerades_is_no_obstacle() {
+    let Some(bed) = Bed::build() else { return };
+    let nat = "table inet nat {\n  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n    oifname \"eth2\" masquerade\n  }\n}\n";
+    let file = bed.write("nat.nft", nat);
+    if let Err(error) = bed.router.run("nft", &["-f", &file.display().to_string()]) {
+        eprintln!("skipped: the kernel has no NAT: {error}");
+        return;
+    }
+    for keep in [false, true] {
+        let text = format!("{SWITCH}keep_client_address = {keep}\n");
+        let carrick = bed.carrick(&text);
+        for (url, client) in [
+            ("http://10.2.0.2/", "10.2.0.1"),
+            ("http://[fd00:2::2]/", "fd00:2::1"),
+        ] {
+            let said = bed.curl(url);
+            assert!(
+                said.contains(VIA) && said.contains(&format!("client={client} ")),
+                "{keep}: {said}"
+            );
+        }
+        assert_eq!(
+            bed.curl("http://10.2.0.2/slow").len(),
+            super::bed::SLOW_BYTES
+        );
+        carrick.stop();
+    }
+}
+
+#[test]
+fn a_firewall_lets_in_what_has_the_mark() {
+    let Some(bed) = Bed::build() else { return };
+    let filter = "table inet filter {\n  chain input {\n    type filter hook input priority filter; policy drop;\n    iifname \"lo\" accept\n    meta l4proto { icmp, ipv6-icmp } accept\n  }\n  chain forward {\n    type filter hook forward priority filter; policy drop;\n  }\n}\n";
+    let file = bed.write("filter.nft", filter);
+    bed.router
+        .run("nft", &["-f", &file.display().to_string()])
+        .expect("nft");
+    let _carrick = bed.carrick(&(SWITCH.to_owned() + "keep_client_address = true\n"));
+    let words = "--connect-timeout 1 http://10.2.0.2/";
+    bed.try_curl(words).expect_err("the firewall drops it");
+    // As docs/modes/transparent.md has it.
+    let insert = "insert rule inet filter input meta mark 108080 accept";
+    bed.router
+        .run("nft", &insert.split(' ').collect::<Vec<_>>())
+        .expect("nft");
+    let said = bed.curl("http://10.2.0.2/");
+    assert!(
+        said.contains(VIA) && said.contains("client=10.1.0.2 "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_strict_check_of_return_paths_is_no_obstacle() {
+    let Some(bed) = Bed::build() else { return };
+    for interface in ["all", "default", "eth1", "eth2", "lo"] {
+        let parameter = format!("net/ipv4/conf/{interface}/rp_filter");
+        bed.router
+            .set_parameter(&parameter, "1")
+            .expect("a setting");
+    }
+    for keep in [false, true] {
+        let carrick = bed.carrick(&format!("{SWITCH}keep_client_address = {keep}\n"));
+        let said = bed.curl("http://10.2.0.2/");
+        assert!(said.contains(VIA), "{keep}: {said}");
+        carrick.stop();
+    }
+    // With the first, which tunnels of WireGuard ask for, the check follows the mark; with the second, answers have it.
+    for parameter in [
+        "net/ipv4/conf/all/src_valid_mark",
+        "net/ipv4/tcp_fwmark_accept",
+    ] {
+        bed.router.set_parameter(parameter, "1").expect("a setting");
+    }
+    for keep in [false, true] {
+        let carrick = bed.carrick(&format!("{SWITCH}keep_client_address = {keep}\n"));
+        for server in ["10.2.0.2", "[fd00:2::2]"] {
+            let said = bed.curl(&format!("--connect-timeout 2 http://{server}/"));
+            assert!(said.contains(VIA), "{keep}: {said}");
+        }
+        carrick.stop();
+    }
+}
