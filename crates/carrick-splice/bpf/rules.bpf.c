@@ -353,6 +353,7 @@ static __always_inline int rewrite_header(struct __sk_buff *skb, const struct ar
 	struct rewriting rewriting = {
 		.seq = rule->sequence,
 		.ack = rule->acknowledgement,
+		.sack = rule->acknowledgement,
 		.tsval = rule->tsval,
 		.tsecr = rule->tsecr,
 	};
