@@ -77,8 +77,11 @@ fn a_prefix_is_dropped_until_other_rules_hold() {
     });
     is_done.recv().unwrap();
     for (is_open, packets) in [(false, 3_u32), (true, 3)] {
+        let patience = if is_open { HANG } else { SHORT };
         for family in FAMILIES {
-            let server = bed.at(Host::Server, move || udp(address(family.server, 53), SHORT));
+            let server = bed.at(Host::Server, move || {
+                udp(address(family.server, 53), patience)
+            });
             bed.at(Host::Client, move || {
                 let client = udp(address(family.client, 0), SHORT);
                 for _ in 0..packets {

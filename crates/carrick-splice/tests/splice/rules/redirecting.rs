@@ -5,6 +5,7 @@ use super::bed::{
 };
 use super::{assert_used, attach, incoming, rule};
 use crate::support::HANG;
+use carrick_splice::PacketService;
 use carrick_splice::rules::{Action, Match, Protocol, Redirect, Rule};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -155,4 +156,29 @@ fn a_client_may_use_its_port_again_after_the_proxy_has_closed() {
         }
     });
     assert_used(&router.join().unwrap());
+}
+
+#[test]
+fn rules_and_the_packet_engine_are_on_the_same_interfaces() {
+    let Some(bed) = bed("rules_and_the_packet_engine_are_on_the_same_interfaces") else {
+        return;
+    };
+    let family = FAMILIES[1];
+    let to = address(family.router, 80);
+    for is_engine_first in [true, false] {
+        let engine = PacketService::default();
+        let load = |engine: PacketService| move || engine.load(4, &[]).unwrap();
+        if is_engine_first {
+            bed.at(Host::Router, load(engine.clone()));
+        }
+        let engine_later = engine.clone();
+        let listen = move || {
+            if !is_engine_first {
+                load(engine_later)();
+            }
+            listen(address(family.router, 8080))
+        };
+        is_redirected(&bed, redirect_of(&family, None), listen, to);
+        assert!(engine.is_loaded());
+    }
 }
