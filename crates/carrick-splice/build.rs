@@ -6,18 +6,19 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 3] = ["socket", "live", "packet"];
+const PROGRAMS: [&str; 4] = ["socket", "live", "packet", "rules"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
 const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
 
 /// What the programs include.
-const HEADERS: [&str; 5] = [
+const HEADERS: [&str; 6] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
     "bpf/packet_headers.h",
     "bpf/packet_machine.h",
+    "bpf/rules.h",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

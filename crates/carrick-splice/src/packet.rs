@@ -8,6 +8,7 @@ pub(crate) mod command;
 )]
 #[cfg_attr(not(test), allow(dead_code, reason = "likewise"))]
 pub(crate) mod hooks;
+pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;
 mod surroundings;

@@ -135,7 +135,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
@@ -144,7 +144,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }

@@ -16,6 +16,7 @@ mod local_copies;
 mod packet;
 mod pools;
 mod relay;
+mod rules;
 mod socket;
 mod socket_ends;
 mod socket_sleep;

@@ -112,11 +112,9 @@ fn targets_of_make_in_documents_exist() {
     assert_none(&complaints);
 }
 
-/// BPF programs, whose names begin like those of metrics.
-const PROGRAMS: [&str; 3] = ["carrick_arriving", "carrick_leaving", "carrick_command"];
-
 #[test]
 fn metrics_in_documents_exist() {
+    let programs = bpf_programs();
     let mut complaints = Vec::new();
     for document in documents() {
         for (line, code) in code(&document.text) {
@@ -129,11 +127,9 @@ fn metrics_in_documents_exist() {
                     let rest = name.strip_prefix(metric.name);
                     rest.is_some_and(|rest| rest.is_empty() || SUFFIXES.contains(&rest))
                 });
-                // `carrick_lab` and the like are names of crates.
-                if !exists
-                    && !PROGRAMS.contains(&name)
-                    && !root().join("crates").join(name.replace('_', "-")).exists()
-                {
+                // `carrick_lab` and the like are names of crates, `carrick_rules_in` and the like of programs in the kernel.
+                let is_crate = root().join("crates").join(name.replace('_', "-")).exists();
+                if !exists && !is_crate && !programs.contains(&format!("int {name}(")) {
                     complaints.push(format!(
                         "{}:{line}: there is no metric {name}",
                         document.name
@@ -143,6 +139,17 @@ fn metrics_in_documents_exist() {
         }
     }
     assert_none(&complaints);
+}
+
+/// The text of all programs for the kernel.
+fn bpf_programs() -> String {
+    let folder = root().join("crates/carrick-splice/bpf");
+    let files = std::fs::read_dir(folder).expect("the folder of BPF programs");
+    files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
+        .map(|path| std::fs::read_to_string(path).expect("a program"))
+        .collect()
 }
 
 #[test]

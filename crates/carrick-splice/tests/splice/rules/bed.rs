@@ -1,0 +1,317 @@
+//! A client, a router with rules, and a server, each in a network namespace of its own, and traffic between them.
+
+use crate::support::{HANG, assert_same, sample};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The namespaces, which go when this is dropped. The router has the interfaces `rc`, towards the client, and `rs`, towards the
+/// server, and is the way to everywhere. It puts checksums into what it sends, which whoever receives checks.
+pub struct Bed {
+    names: [String; 3],
+}
+
+/// The host that is meant.
+#[derive(Clone, Copy)]
+pub enum Host {
+    Client,
+    Router,
+    Server,
+}
+
+/// Addresses of the hosts in one family; 80 is the port of clients' wishes, 8080 the one of those who fulfil them.
+#[derive(Clone, Copy)]
+pub struct Family {
+    pub client: &'static str,
+    pub router: &'static str,
+    pub server: &'static str,
+    /// An address that nobody has, and everybody reaches by the router.
+    pub elsewhere: &'static str,
+    pub clients: &'static str,
+    pub all: &'static str,
+}
+
+pub const FAMILIES: [Family; 2] = [
+    Family {
+        client: "10.79.1.2",
+        router: "10.79.1.1",
+        server: "10.79.2.2",
+        elsewhere: "192.0.2.9",
+        clients: "10.79.1.0/24",
+        all: "0.0.0.0/0",
+    },
+    Family {
+        client: "fd79:1::2",
+        router: "fd79:1::1",
+        server: "fd79:2::2",
+        elsewhere: "2001:db8::9",
+        clients: "fd79:1::/64",
+        all: "::/0",
+    },
+];
+
+/// The bed, or a word about why there is none.
+pub fn bed(test: &str) -> Option<Bed> {
+    let missing = if !rustix::process::geteuid().is_root() {
+        "root"
+    } else if Command::new("ethtool").arg("--version").output().is_err() {
+        "ethtool"
+    } else {
+        return Some(Bed::new());
+    };
+    eprintln!("SKIPPED: {test}: it needs {missing}");
+    None
+}
+
+impl Bed {
+    fn new() -> Bed {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let stem = format!("crl{}x{number}", std::process::id());
+        let bed = Bed {
+            names: ["c", "r", "s"].map(|host| format!("{stem}{host}")),
+        };
+        let [client, router, server] = &bed.names;
+        for name in &bed.names {
+            run(&format!("ip netns add {name}"));
+            run(&format!("ip -n {name} link set lo up"));
+        }
+        for (device, name, other) in [("rc", client, "c"), ("rs", server, "s")] {
+            run(&format!(
+                "ip link add {other} netns {name} type veth peer name {device} netns {router}"
+            ));
+        }
+        for (host, device, network, own) in [
+            (Host::Client, "c", 1, 2),
+            (Host::Router, "rc", 1, 1),
+            (Host::Router, "rs", 2, 1),
+            (Host::Server, "s", 2, 2),
+        ] {
+            bed.ip(
+                host,
+                &format!("addr add 10.79.{network}.{own}/24 dev {device}"),
+            );
+            let address = format!("fd79:{network}::{own}/64");
+            bed.ip(host, &format!("addr add {address} dev {device} nodad"));
+            bed.ip(host, &format!("link set {device} up"));
+            // What it sends then has its checksums, which are otherwise left out between such interfaces.
+            bed.run(host, &format!("ethtool -K {device} tx off"));
+        }
+        for (host, device) in [
+            (Host::Client, "c"),
+            (Host::Router, "rc"),
+            (Host::Router, "rs"),
+            (Host::Server, "s"),
+        ] {
+            bed.wait_for(host, device);
+        }
+        for (host, network) in [(Host::Client, 1), (Host::Server, 2)] {
+            bed.ip(host, &format!("route add default via 10.79.{network}.1"));
+            bed.ip(host, &format!("-6 route add default via fd79:{network}::1"));
+        }
+        bed
+    }
+
+    /// Lets the router route.
+    pub fn route(&self) {
+        for key in ["ipv4.ip_forward", "ipv6.conf.all.forwarding"] {
+            self.run(Host::Router, &format!("sysctl -q -w net.{key}=1"));
+        }
+    }
+
+    /// Runs a command line on a host.
+    pub fn run(&self, host: Host, line: &str) {
+        let name = &self.names[host as usize];
+        run(&format!("ip netns exec {name} {line}"));
+    }
+
+    /// Whether client and server leave checksums and segments to the router's interfaces, which have to make them in software then.
+    pub fn offload(&self, is_on: bool) {
+        let state = if is_on { "on" } else { "off" };
+        for (host, device) in [(Host::Client, "c"), (Host::Server, "s")] {
+            self.run(host, &format!("ethtool -K {device} tx {state}"));
+            self.run(host, &format!("ethtool -K {device} tso {state}"));
+        }
+    }
+
+    /// Waits until an interface sends: what it is given before, the kernel drops.
+    fn wait_for(&self, host: Host, device: &str) {
+        let name = &self.names[host as usize];
+        let begin = Instant::now();
+        while begin.elapsed() < HANG {
+            let mut command = Command::new("ip");
+            let output = command.args(["-n", name, "link", "show", device]).output();
+            if String::from_utf8_lossy(&output.unwrap().stdout).contains("state UP") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{device} does not come up");
+    }
+
+    /// Whether a command line works on a host.
+    pub fn can(&self, host: Host, line: &str) -> bool {
+        let name = &self.names[host as usize];
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", name]).args(line.split(' '));
+        command.output().unwrap().status.success()
+    }
+
+    /// Runs `ip` for a host.
+    pub fn ip(&self, host: Host, arguments: &str) {
+        let name = &self.names[host as usize];
+        run(&format!("ip -n {name} {arguments}"));
+    }
+
+    /// Runs `what` in a thread of its own on a host.
+    pub fn on<T: Send + 'static>(
+        &self,
+        host: Host,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let path = format!("/run/netns/{}", self.names[host as usize]);
+        std::thread::spawn(move || {
+            let file = std::fs::File::open(path).unwrap();
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+            what()
+        })
+    }
+
+    /// The same, and waits for it.
+    pub fn at<T: Send + 'static>(
+        &self,
+        host: Host,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        self.on(host, what).join().unwrap()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for name in &self.names {
+            run(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+fn run(line: &str) {
+    let mut words = line.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output();
+    let output = output.unwrap_or_else(|error| panic!("{line}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+}
+
+pub fn address(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse::<IpAddr>().unwrap(), port)
+}
+
+/// How many bytes a conversation has each way: enough for large packets, and for losses to show.
+const BYTES: usize = 3_000_000;
+
+/// Asks `to`, and checks every byte of the answer. Returns the address that answers, and the largest segment.
+pub fn ask(to: SocketAddr) -> (SocketAddr, u32) {
+    let mut stream = TcpStream::connect_timeout(&to, HANG).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let peer = stream.peer_addr().unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sample(1, BYTES)).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    writing.join().unwrap();
+    assert_same(&answer, &sample(2, BYTES), "the answer");
+    let segment = socket2::SockRef::from(&stream).tcp_mss().unwrap();
+    (peer, segment)
+}
+
+/// Answers one who asks. Returns the address that was asked.
+pub fn answer(listener: &TcpListener) -> SocketAddr {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&sample(2, BYTES)).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut question = Vec::new();
+    stream.read_to_end(&mut question).unwrap();
+    writing.join().unwrap();
+    assert_same(&question, &sample(1, BYTES), "the question");
+    stream.local_addr().unwrap()
+}
+
+/// Whether the kernel takes listening sockets with `SO_REUSEPORT` for redirected connections (Linux 6.6).
+pub fn takes_reuseport() -> bool {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split('.')
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(6))
+}
+
+/// A socket that listens.
+pub fn listen(address: SocketAddr) -> TcpListener {
+    until_free(|| TcpListener::bind(address))
+}
+
+/// A socket that waits for packets, but not long.
+pub fn udp(address: SocketAddr, patience: Duration) -> UdpSocket {
+    let socket = until_free(|| UdpSocket::bind(address));
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket
+}
+
+/// Binds a socket. The last one of its address may be held for a moment by a program that another test starts.
+pub fn until_free<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        match bind() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < HANG => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            bound => return bound.unwrap(),
+        }
+    }
+}
+
+/// The checksum of UDP over IPv4, of the addresses and what follows them, whose own one is 0.
+pub fn udp_checksum(addresses_and_segment: &[u8]) -> u16 {
+    let length = addresses_and_segment.len() as u32 - 8;
+    let pairs = addresses_and_segment.chunks(2);
+    let words = pairs.map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let sum = words.sum::<u32>() + length + 17;
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Sends a whole Ethernet frame by an interface of this thread's namespace.
+#[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
+pub fn send_frame(device: &str, frame: &[u8]) {
+    let kind = socket2::Type::RAW;
+    let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, None).unwrap();
+    let index = rustix::net::netdevice::name_to_index(&socket, device).unwrap();
+    // SAFETY: the address is a `sockaddr_ll`, all of whose bytes are set, and the length is its own.
+    let ((), address) = unsafe {
+        socket2::SockAddr::try_init(|storage, length| {
+            storage.write(std::mem::zeroed());
+            let address = storage.cast::<libc::sockaddr_ll>();
+            (*address).sll_family = libc::AF_PACKET as u16;
+            (*address).sll_ifindex = index.cast_signed();
+            *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })
+    }
+    .unwrap();
+    assert_eq!(socket.send_to(frame, &address).unwrap(), frame.len());
+}
