@@ -190,7 +190,7 @@ impl Rules {
 }
 
 impl Drop for Rules {
-    /// Has the rules removed. Waits for that, up to [`REMOVAL_MAX`].
+    /// Has the rules removed. Waits for that, ten seconds at most.
     fn drop(&mut self) {
         self.line = None;
         let give_up_at = Instant::now() + REMOVAL_MAX;
