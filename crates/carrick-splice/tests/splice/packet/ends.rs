@@ -3,8 +3,9 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use socket2::{Domain, Type};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -162,6 +163,25 @@ fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
     }
 }
 
+/// Connects from an address and port of its own, as soon as the kernel has forgotten who had them before.
+fn connect_from(own: SocketAddr) -> TcpStream {
+    let proxy = SocketAddr::new(V4[0], PROXY_PORT);
+    let deadline = std::time::Instant::now() + HANG / 2;
+    loop {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&own.into()).unwrap();
+        match socket.connect(&proxy.into()) {
+            Ok(()) => return TcpStream::from(socket),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                assert!(std::time::Instant::now() < deadline, "{error}");
+                std::thread::sleep(SETTLE);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 #[test]
 fn a_client_that_begins_anew_with_the_same_port_is_served() {
     let Some(bed) = Bed::new("a_client_that_begins_anew_with_the_same_port_is_served") else {
@@ -174,15 +194,7 @@ fn a_client_that_begins_anew_with_the_same_port_is_served() {
     let proxying = bed.tunnels(V4, 2);
     let client = bed.on(Host::Client, || {
         for round in 0..2 {
-            let socket =
-                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-            socket.set_reuse_address(true).unwrap();
-            let own: std::net::SocketAddr = "10.78.1.2:33333".parse().unwrap();
-            socket.bind(&own.into()).unwrap();
-            socket
-                .connect(&std::net::SocketAddr::new(V4[0], PROXY_PORT).into())
-                .unwrap();
-            let mut stream = TcpStream::from(socket);
+            let mut stream = connect_from("10.78.1.2:33333".parse().unwrap());
             stream.set_read_timeout(Some(HANG)).unwrap();
             greet(&mut stream);
             if round == 0 {
