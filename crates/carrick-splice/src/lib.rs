@@ -77,8 +77,11 @@ mod packet;
 mod socket;
 mod sys;
 pub mod tcp;
+mod tenant;
 mod transfer;
+mod unavailable;
 pub mod verifier;
+mod waking;
 mod watch;
 
 pub use choice::{Choice, Reason, UnknownEngine};
@@ -90,8 +93,9 @@ pub use outcome::{Ended, Fault, HandOver, Side};
 pub use packet::{PacketService, Taken, rules};
 pub use pool::{PoolLimits, Splicer};
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
-pub use socket::{SPLICES_MAX, SocketService, Unavailable};
+pub use socket::{SPLICES_MAX, SocketService};
 pub use transfer::{End, Order, RateMin, Transfer};
+pub use unavailable::Unavailable;
 
 /// How bytes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,14 +16,14 @@ mod table;
 
 skeleton!("packet.skel.rs");
 
-use crate::socket::waking::{Chore, Waking};
-use crate::socket::{Tenant, Unavailable};
+use crate::Unavailable;
+use crate::tenant::Tenant;
+use crate::waking::{self, Chore, Waking};
 use hooks::{Changes, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
@@ -97,14 +97,12 @@ impl PacketService {
         };
         let tenants = (0..).zip(engine.tenants.iter());
         let live = tenants.filter_map(|(place, tenant)| {
-            let stay = tenant.stays.load(Acquire);
-            // Even: nobody has the place.
-            if stay.is_multiple_of(2) {
+            let (stay, label) = (tenant.stay(), tenant.label());
+            if !Tenant::is_there(stay) {
                 return None;
             }
-            let label = tenant.label.load(Relaxed);
             let bytes = state::read(&engine.table.read(place)?).bytes;
-            (tenant.stays.load(Acquire) == stay).then_some((label, bytes))
+            (tenant.stay() == stay).then_some((label, bytes))
         });
         live.collect()
     }
@@ -137,7 +135,7 @@ impl PacketEngine {
         let printed = libbpf_rs::set_print(None);
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let loaded = PacketEngine::load_maps(&mut object, splices_max)
-            .map_err(|error| crate::socket::explain(&error));
+            .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         let loaded = loaded?;
         let settings = Settings {
@@ -166,7 +164,7 @@ impl PacketEngine {
             return Err(Unavailable::new(why));
         }
         PacketEngine::take(&loaded, splices_max, Surroundings::new(hooks, changes))
-            .map_err(|error| crate::socket::explain(&error))
+            .map_err(|error| Unavailable::explain(&error))
     }
 
     fn load_maps(
@@ -178,7 +176,7 @@ impl PacketEngine {
         open.maps.splices.set_max_entries(splices_max)?;
         open.maps
             .packet_events
-            .set_max_entries(crate::socket::ring_bytes(2 * splices_max))?;
+            .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         open.load()
     }
 

@@ -9,41 +9,27 @@ mod self_test;
 mod shared;
 mod shelter;
 mod tcp_info;
-pub(crate) mod waking;
 
 skeleton!("socket.skel.rs");
 
+use crate::Unavailable;
+use crate::tenant::Tenant;
+use crate::waking::{self, Waking};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, MapHandle, OpenObject};
+use libbpf_rs::{MapHandle, OpenObject};
 use live::Live;
 use shared::Directions;
 use shelter::Shelter;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
-};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Waker};
 use std::{fmt, io};
 pub(crate) use tcp_info::rtt_us_and_retransmissions;
-use waking::Waking;
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
 pub const SPLICES_MAX: u32 = 8192;
-
-/// Why the engine cannot be used here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unavailable(String);
-
-impl Unavailable {
-    pub(crate) fn new(because: String) -> Unavailable {
-        Unavailable(because)
-    }
-}
 
 /// The socket engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
@@ -76,7 +62,7 @@ impl SocketService {
         self_test::run(&SocketService(Arc::new(OnceLock::from(Arc::clone(
             &engine,
         )))))
-        .map_err(|error| Unavailable(format!("its self-test failed: {error}")))?;
+        .map_err(|error| Unavailable::new(format!("its self-test failed: {error}")))?;
         // The thread that wakes ends here, and starts again with the first splice: by then, the process has the privileges
         // that it keeps.
         if let Some(engine) = Arc::get_mut(&mut engine) {
@@ -139,47 +125,13 @@ pub(crate) struct SocketEngine {
     waking: OnceLock<io::Result<Waking>>,
 }
 
-/// Who has a place.
-#[derive(Default)]
-pub(crate) struct Tenant {
-    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
-    pub(crate) stays: AtomicU64,
-    /// The owner's number for the splice.
-    pub(crate) label: AtomicU64,
-    /// Whether something has happened for which the owner is to be woken, since it began to wait.
-    pub(crate) is_woken: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Tenant {
-    /// Wakes the owner, if it sleeps.
-    pub(crate) fn wake(&self) {
-        self.is_woken.store(true, SeqCst);
-        if let Some(waker) = self.waker().take() {
-            waker.wake();
-        }
-    }
-
-    /// Whom to wake.
-    pub(crate) fn remember(&self, cx: &Context<'_>) {
-        let mut waker = self.waker();
-        match &mut *waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => *waker = Some(cx.waker().clone()),
-        }
-    }
-
-    pub(crate) fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl SocketEngine {
     fn load(splices_max: u32) -> Result<SocketEngine, Unavailable> {
-        kernel::judge_running().map_err(Unavailable)?;
+        kernel::judge_running().map_err(Unavailable::new)?;
         // libbpf tells on stderr what errors say as well.
         let printed = libbpf_rs::set_print(None);
-        let loaded = SocketEngine::load_maps(splices_max).map_err(|error| explain(&error));
+        let loaded =
+            SocketEngine::load_maps(splices_max).map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         loaded
     }
@@ -192,7 +144,9 @@ impl SocketEngine {
         open.maps.receivers.set_max_entries(sockets_max)?;
         open.maps.places.set_max_entries(sockets_max)?;
         open.maps.directions.set_max_entries(sockets_max)?;
-        open.maps.events.set_max_entries(ring_bytes(sockets_max))?;
+        open.maps
+            .events
+            .set_max_entries(waking::ring_bytes(sockets_max))?;
         let loaded = open.load()?;
         loaded
             .progs
@@ -245,38 +199,17 @@ impl SocketEngine {
     fn take_place(&self, label: u64) -> Option<u32> {
         let place = self.free().pop_front()?;
         if let Some(tenant) = self.tenants.get(place as usize) {
-            tenant.label.store(label, Relaxed);
-            tenant.stays.fetch_add(1, Release);
+            tenant.arrive(label);
         }
         Some(place)
     }
 
     fn give_place(&self, place: u32) {
         if let Some(tenant) = self.tenants.get(place as usize) {
-            tenant.stays.fetch_add(1, Release);
+            tenant.go();
         }
         self.free().push_back(place);
     }
-}
-
-/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
-/// A record takes 16 bytes; the size must be a power of two.
-pub(crate) fn ring_bytes(directions: u32) -> u32 {
-    directions
-        .saturating_mul(2 * 16)
-        .max(4096)
-        .checked_next_power_of_two()
-        .unwrap_or(1 << 31)
-}
-
-pub(crate) fn explain(error: &libbpf_rs::Error) -> Unavailable {
-    Unavailable(match error.kind() {
-        ErrorKind::PermissionDenied => {
-            "the privileges CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are missing (start as root, or grant them)".into()
-        }
-        ErrorKind::NotFound => format!("the kernel lacks something that it needs (BTF?): {error:#}"),
-        _ => format!("its program cannot be loaded: {error:#}"),
-    })
 }
 
 /// The engine on this machine, for `carrick doctor` and the like.

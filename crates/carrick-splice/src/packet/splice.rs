@@ -1,12 +1,13 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
+use super::PacketEngine;
 use super::command::{Answer, Command};
 use super::hooks::interface_towards;
 use super::state::{self, Addresses, Holder, State};
-use super::{PacketEngine, Tenant};
+use crate::tenant::Tenant;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -49,8 +50,7 @@ impl PacketSplice {
             generation: engine.surroundings.generation(),
             addresses: legs,
         };
-        splice.tenant().label.store(label, Relaxed);
-        splice.tenant().stays.fetch_add(1, Release);
+        splice.tenant().arrive(label);
         splice.was_armed = engine.table.fill(place, legs)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(Some(splice))
@@ -147,8 +147,8 @@ impl PacketSplice {
 
 impl Drop for PacketSplice {
     fn drop(&mut self) {
-        self.tenant().waker().take();
-        self.tenant().stays.fetch_add(1, Release);
+        self.tenant().forget();
+        self.tenant().go();
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
             let _ = self.ask(Command::Disarm { is_forced: true });

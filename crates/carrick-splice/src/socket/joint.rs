@@ -2,7 +2,8 @@
 
 use super::shared::Direction;
 use super::shelter::Shelter;
-use super::{SocketEngine, Tenant, filter, tcp_info};
+use super::{SocketEngine, filter, tcp_info};
+use crate::tenant::Tenant;
 use crate::{Fault, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
@@ -323,7 +324,7 @@ impl Joint {
         for side in [0, 1] {
             self.way(side).set_wake(0);
         }
-        self.tenant().waker().take();
+        self.tenant().forget();
     }
 
     /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take` takes what the kernel has left to

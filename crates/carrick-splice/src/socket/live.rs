@@ -2,7 +2,8 @@
 //! the counts of each direction and with the owners' numbers. It takes no lock, and no splice waits for it.
 
 use super::shared::Direction;
-use super::{SocketEngine, SocketService, Tenant};
+use super::{SocketEngine, SocketService};
+use crate::tenant::Tenant;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapHandle, OpenObject};
 use skeleton::types::leg_record;
@@ -10,7 +11,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::AsFd;
-use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use std::time::Duration;
 
 skeleton!("live.skel.rs");
@@ -137,18 +137,6 @@ impl SocketService {
     }
 }
 
-impl Tenant {
-    /// Counts who comes and who goes.
-    fn stay(&self) -> u64 {
-        self.stays.load(Acquire)
-    }
-
-    /// Whether somebody has the place.
-    fn is_there(stay: u64) -> bool {
-        stay % 2 == 1
-    }
-}
-
 /// One leg, and what waits for it.
 #[derive(Debug, Clone, Copy)]
 struct Leg {
@@ -189,7 +177,7 @@ impl LiveSplice {
         let way = |side: u32| engine.directions.get(2 * place + side);
         let backlog = |leg: Option<Leg>| leg.map(|leg| leg.backlog_bytes);
         LiveSplice {
-            label: tenant.label.load(Relaxed),
+            label: tenant.label(),
             legs: legs.map(|leg| leg.map(|leg| leg.leg)),
             directions: [
                 LiveDirection::read(way(0), backlog(legs[1])),

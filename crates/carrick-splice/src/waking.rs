@@ -1,7 +1,7 @@
 //! How splices whose connections wait outside of tokio's registry are woken: by what the verdict program leaves to the
 //! process (ring buffer), and by ends and errors of their connections (epoll).
 
-use super::Tenant;
+use crate::tenant::Tenant;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -21,6 +21,16 @@ const CHORE: u64 = u64::MAX - 2;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 64;
+
+/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
+/// A record takes 16 bytes; the size must be a power of two.
+pub(crate) fn ring_bytes(directions: u32) -> u32 {
+    directions
+        .saturating_mul(2 * 16)
+        .max(4096)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 31)
+}
 
 /// Something that the thread does besides.
 pub(crate) struct Chore {
