@@ -2,11 +2,6 @@
 //! numbers (IP-level TCP splice, tc BPF). Loading it, and who may use it; [`splice`] is one splice.
 
 pub(crate) mod command;
-#[allow(
-    unused_imports,
-    reason = "changes of interfaces and routes are not followed yet"
-)]
-#[cfg_attr(not(test), allow(dead_code, reason = "likewise"))]
 pub(crate) mod hooks;
 pub mod rules;
 pub(crate) mod splice;
@@ -81,7 +76,7 @@ impl PacketService {
             .map_or(Taken::default(), |engine| engine.table.taken())
     }
 
-    /// The names of the interfaces that its programs are on.
+    /// The interfaces that its programs are on, and how.
     #[must_use]
     pub fn interfaces(&self) -> Vec<String> {
         self.engine()
@@ -105,6 +100,20 @@ impl PacketService {
             (tenant.stay() == stay).then_some((label, bytes))
         });
         live.collect()
+    }
+
+    /// Interfaces without its programs, and why.
+    #[must_use]
+    pub fn interfaces_left_out(&self) -> Vec<String> {
+        self.engine()
+            .map_or_else(Vec::new, |engine| engine.surroundings.left_out())
+    }
+
+    /// Programs of others at the same hooks, on which interface, and what their presence means.
+    #[must_use]
+    pub fn foreign_programs(&self) -> Vec<String> {
+        self.engine()
+            .map_or_else(Vec::new, |engine| engine.surroundings.foreign())
     }
 
     /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and

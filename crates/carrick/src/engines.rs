@@ -35,18 +35,31 @@ impl Engines {
         } else {
             self.packet
                 .load(plan.limits.splices, &[])
-                .map(|()| {
-                    format!(
-                        "its programs are on {}",
-                        self.packet.interfaces().join(", ")
-                    )
-                })
+                .map(|()| self.where_packets_are_seen())
                 .map_err(|because| because.to_string())
         };
         [
             feature("engine socket", socket),
             feature("engine packet", packet),
         ]
+    }
+
+    fn where_packets_are_seen(&self) -> String {
+        let mut text = format!(
+            "its programs are on {}",
+            self.packet.interfaces().join(", ")
+        );
+        for left_out in self.packet.interfaces_left_out() {
+            text += &format!("; not on {left_out}");
+        }
+        text
+    }
+
+    /// Says what else works on the packets.
+    pub fn warn_of_foreign_programs(&self) {
+        for foreign in self.packet.foreign_programs() {
+            tracing::warn!("the engine \"packet\" is not alone on {foreign}");
+        }
     }
 
     /// Starts their threads, with the privileges that the process has now.

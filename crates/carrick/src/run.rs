@@ -126,6 +126,7 @@ impl Program {
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
         engines.start_waking();
+        engines.warn_of_foreign_programs();
         let mut told = Told::default();
         told.tell(&plan, &kernel_features, "");
         if given_up.is_something() {

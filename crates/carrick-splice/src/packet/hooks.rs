@@ -37,9 +37,10 @@ mod route;
 mod tcx;
 
 pub use attachment::Attachment;
-pub use changes::{AsyncChanges, Changed, Changes};
+#[cfg(test)]
+pub use changes::Changed;
+pub use changes::Changes;
 pub use error::HookError;
-pub use foreign::Foreign;
 pub use interface::{Interface, Interfaces, Unsupported, interfaces};
 pub use route::interface_towards;
 
@@ -81,6 +82,10 @@ pub enum Place {
     #[default]
     First,
     /// Behind all others.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the packet engine wants to be first")
+    )]
     Last,
 }
 
@@ -247,6 +252,10 @@ impl Hooks {
     ///
     /// # Errors
     /// The first thing that could not be removed; the others are. With [`Way::Clsact`], filters need `CAP_NET_ADMIN` to be removed.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "splices that outlive the process are to come")
+    )]
     pub fn detach(mut self) -> Result<(), HookError> {
         let mut outcome = Ok(());
         for (_, attachment) in std::mem::take(&mut self.attached) {
@@ -261,6 +270,10 @@ impl Hooks {
     /// # Errors
     /// A process that runs has the folder; it is not on a BPF file system; it holds something else under a name of ours; or
     /// privileges are missing.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "splices that outlive the process are to come")
+    )]
     pub fn remove_pinned(folder: &Path) -> Result<usize, HookError> {
         if !folder.exists() {
             return Ok(0);

@@ -1,9 +1,9 @@
 //! The network interfaces that the programs are on, and what changes around them.
 
-use super::hooks::{Changes, Hooks};
+use super::hooks::{Changes, Hooks, Reason, Unsupported};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The hooks, kept on the interfaces while these come and go.
 pub(super) struct Surroundings {
@@ -41,9 +41,8 @@ impl Surroundings {
             Some(Err(_)) | None => return false,
         };
         if changed.links || changed.filters {
-            let mut hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
             // What is wrong with one interface is its own affair; without a list of them, the next change is another try.
-            let _ = hooks.refresh();
+            let _ = self.hooks().refresh();
         }
         let is_another_way = changed.links || changed.routes;
         if is_another_way {
@@ -52,12 +51,37 @@ impl Surroundings {
         is_another_way
     }
 
-    /// The names of the interfaces that the programs are on.
+    /// The interfaces that the programs are on, and how.
     pub(super) fn interfaces(&self) -> Vec<String> {
-        let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
-        hooks
+        let hooks = self.hooks();
+        let names = hooks
             .attached()
-            .map(|attachment| attachment.interface().name.clone())
+            .map(|attachment| format!("{} ({})", attachment.interface().name, attachment.way()));
+        names.collect()
+    }
+
+    /// The interfaces that they are not on, and why; but for loopback, where nobody expects them.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let hooks = self.hooks();
+        let refused = hooks.refused().iter();
+        refused
+            .filter(|refused| refused.reason != Reason::Unsupported(Unsupported::Loopback))
+            .map(ToString::to_string)
             .collect()
+    }
+
+    /// What others have on the same hooks.
+    pub(super) fn foreign(&self) -> Vec<String> {
+        let hooks = self.hooks();
+        let foreign = hooks.attached().flat_map(|attachment| {
+            let name = &attachment.interface().name;
+            let foreign = attachment.foreign().iter();
+            foreign.map(move |foreign| format!("{name}, {foreign}"))
+        });
+        foreign.collect()
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,14 +2,10 @@
 
 use super::HookError;
 use super::netlink::{self, Family};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// linux/rtnetlink.h: `RTMGRP_LINK`, `RTMGRP_TC`, addresses, routes and rules of both families, and `RTNLGRP_NEXTHOP`.
 const GROUPS: u32 = 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18 | 1 << 31;
@@ -39,6 +35,7 @@ impl Changed {
         filters: true,
     };
 
+    #[cfg(test)]
     /// Whether there is anything.
     #[must_use]
     pub fn is_any(self) -> bool {
@@ -86,67 +83,26 @@ impl Changes {
         }
     }
 
+    #[cfg(test)]
     /// Waits for a change, at most so long; nothing has changed if that is over. Blocks.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn wait(&self, at_most: Duration) -> io::Result<Changed> {
+    pub fn wait(&self, at_most: std::time::Duration) -> io::Result<Changed> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let limit = Timespec {
             tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: at_most.subsec_nanos().into(),
         };
         let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
-        retry_on_intr(|| poll(&mut descriptors, Some(&limit)))?;
+        rustix::io::retry_on_intr(|| poll(&mut descriptors, Some(&limit)))?;
         self.take()
-    }
-
-    /// For waiting in a runtime of tokio.
-    ///
-    /// # Errors
-    /// There is no runtime, or it has no room.
-    #[expect(
-        unsafe_code,
-        reason = "tokio cannot see that the descriptor stays the same"
-    )]
-    pub fn into_async(self) -> io::Result<AsyncChanges> {
-        // Without one, tokio panics.
-        tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
-        // SAFETY: the descriptor is that of an `OwnedFd`, which is never replaced and closed only when this is dropped.
-        let socket = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) }?;
-        Ok(AsyncChanges(socket))
     }
 }
 
 impl AsFd for Changes {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl AsRawFd for Changes {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-/// [`Changes`] in a runtime of tokio.
-#[derive(Debug)]
-pub struct AsyncChanges(AsyncFd<Changes>);
-
-impl AsyncChanges {
-    /// Waits for a change. Can be dropped at any moment; nothing is missed by that.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub async fn next(&self) -> io::Result<Changed> {
-        loop {
-            let mut ready = self.0.readable().await?;
-            ready.clear_ready();
-            let changed = self.0.get_ref().take()?;
-            if changed.is_any() {
-                return Ok(changed);
-            }
-        }
     }
 }
 

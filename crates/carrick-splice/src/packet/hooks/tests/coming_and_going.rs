@@ -167,34 +167,3 @@ fn when_too_much_changes_at_once_everything_may_have_changed() {
         },
     );
 }
-
-#[test]
-fn a_task_waits_for_changes() {
-    inside("coming_and_going::a_task_waits_for_changes", || {
-        let changes = Changes::open().expect("a socket");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let changes = changes.into_async().expect("registered");
-            for _ in 0..3 {
-                tokio::time::timeout(NOT, changes.next())
-                    .await
-                    .expect_err("nothing has changed");
-                let maker = std::thread::spawn(|| run("ip link add v0 type veth peer name v1"));
-                let changed = tokio::time::timeout(SOON, changes.next()).await;
-                assert!(changed.expect("in time").expect("a change").links);
-                maker.join().expect("made");
-                run("ip link delete v0");
-                while tokio::time::timeout(NOT, changes.next()).await.is_ok() {}
-            }
-        });
-    });
-}
-
-#[test]
-fn outside_of_a_runtime_waiting_is_refused() {
-    let changes = Changes::open().expect("a socket needs no privileges");
-    changes.into_async().expect_err("there is no runtime");
-}
