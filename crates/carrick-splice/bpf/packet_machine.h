@@ -292,10 +292,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 			leg->ts_offset += leg->last_tsval - tsval;
 			tsval = leg->last_tsval;
 		}
-		leg->local_tsval = tsval;
 		/* Only where somebody else has sent timestamps, too, do they have to be followed. */
 		if (leg->has_tsval)
-			leg->last_tsval = tsval;
+			leg->last_tsval = leg->local_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;
 	}
 	if (splice->state == PACKET_PROCESS && leg->is_ahead)
