@@ -179,6 +179,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		down->end_of_stream = end;
 		record->has_end = 1;
 	}
+	plan->is_told = is_end_due(down);
 	if (!packet->payload_bytes && !is_before(packet->seq, down->end)) {
 		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
 		plan->is_copied = 0;
@@ -191,7 +192,6 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	/* A part of a response; or a probe of the client's window, which the client answers. */
 	if (packet->payload_bytes)
 		note_response(splice, record, packet, plan);
-	plan->is_told = is_end_due(down);
 	keep_timestamps_behind(down, client, packet);
 	plan->fate = FATE_FORWARD;
 	plan->flow = client->flow;
