@@ -217,7 +217,7 @@ fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
 }
 
 /// Types that the kernel and the process share: plain numbers without gaps.
-trait Plain: Default {}
+pub trait Plain: Default {}
 impl Plain for packet_splice {}
 impl Plain for flow {}
 
@@ -228,7 +228,7 @@ fn as_bytes<T: Plain>(value: &T) -> &[u8] {
 }
 
 #[expect(unsafe_code, reason = "the generated types have no conversion")]
-fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     assert_eq!(bytes.len(), size_of::<T>());
     // SAFETY: every pattern of bits is a value of plain numbers, and there are enough bytes.
     unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
