@@ -274,13 +274,15 @@ impl Tcp {
         let read = options(&packet.options);
         let base = self.receiving.next;
         let seq = near(base, packet.seq.wrapping_sub(self.peer_number(base)));
-        let una = self.sending.una;
-        let ack = near(una, packet.ack.wrapping_sub(self.own_number(una)));
         let Some(seq) = seq else {
             // From before the beginning: as old as can be.
             return self.answer_old(now, packet);
         };
-        let Some(ack) = ack else {
+        if packet.flags & RST != 0 {
+            return self.reset(now, seq);
+        }
+        let una = self.sending.una;
+        let Some(ack) = near(una, packet.ack.wrapping_sub(self.own_number(una))) else {
             self.complain(|| format!("acknowledges what was before the beginning: {packet:?}"));
             return None;
         };
@@ -291,11 +293,8 @@ impl Tcp {
             tsval: read.timestamps.map(|(tsval, _)| tsval),
             tsecr: read.timestamps.map_or(0, |(_, tsecr)| tsecr),
         };
-        if self.settings.clock.is_some() != seen.tsval.is_some() && packet.flags & RST == 0 {
+        if self.settings.clock.is_some() != seen.tsval.is_some() {
             self.complain(|| format!("timestamps on one side only: {packet:?}"));
-        }
-        if packet.flags & RST != 0 {
-            return self.reset(now, seen.seq);
         }
         if !self.is_in_order(now, packet, &seen) {
             return self.answer_old(now, packet);

@@ -209,8 +209,11 @@ impl Host {
     fn arm(&mut self, now: u64, programs: &Programs) {
         let is_quiet =
             self.passed == [false; 2] && self.held.iter().all(Vec::is_empty) && !self.is_over;
-        if self.is_armed || !self.wants_kernel || !is_quiet || !self.is_time(now) {
-            self.wakes_at = self.look.map(|(when, _)| when.max(now + 1));
+        if self.is_armed || !self.wants_kernel || !is_quiet {
+            return;
+        }
+        if !self.is_time(now) {
+            self.wakes_at = self.look.map(|(when, _)| when);
             return;
         }
         let is_in_flight = |local: &Tcp| local.sending.una != local.sending.sent_max;
