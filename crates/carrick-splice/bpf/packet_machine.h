@@ -247,7 +247,8 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
-		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
+		/* While spliced, the clock of the other peer goes on from there, and it may be slower than the local one. */
+		if (leg->has_tsval && (is_spliced || is_before(tsval, leg->last_tsval))) {
 			leg->ts_offset += leg->last_tsval - tsval;
 			tsval = leg->last_tsval;
 		}
