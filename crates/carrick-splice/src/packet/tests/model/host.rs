@@ -43,6 +43,7 @@ pub struct Tally {
     pub forwarded: u64,
     pub copies: u64,
     pub refused: u64,
+    pub behind_windows: u64,
 }
 
 impl Tally {
@@ -58,6 +59,7 @@ impl Tally {
         self.forwarded += other.forwarded;
         self.copies += other.copies;
         self.refused += other.refused;
+        self.behind_windows += other.behind_windows;
     }
 }
 
