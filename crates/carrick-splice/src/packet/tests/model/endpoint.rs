@@ -14,6 +14,9 @@ use std::net::SocketAddr;
 pub const MILLISECOND: u64 = 1000;
 pub const SECOND: u64 = 1000 * MILLISECOND;
 
+/// Bytes are counted from here: behind the SYN. What comes from before has a place, too.
+pub const START: u64 = (1 << 33) + 1;
+
 const DELAYED_ACK: u64 = 40 * MILLISECOND;
 /// What answers packets without data that are out of the window (tcp_oow_rate_limited).
 const ANSWER_EVERY: u64 = SECOND / 2;
@@ -103,7 +106,7 @@ struct Seen {
 
 impl Tcp {
     pub fn new(settings: Settings, now: u64) -> Tcp {
-        let first = |room: usize| 1 + room.min(0xffff) as u64;
+        let first = |room: usize| START + room.min(0xffff) as u64;
         Tcp {
             sending: Sending::new(settings.mss, settings.send_room, first(settings.peer_room)),
             receiving: Receiving::new(
@@ -116,7 +119,7 @@ impl Tcp {
             faults: Vec::new(),
             ts_recent: settings.peer_tsval,
             recent_departed: 0,
-            window_seq: 1,
+            window_seq: START,
             peer_window_max: settings.peer_room as u64,
             answered: None,
             heard: now,
@@ -298,20 +301,12 @@ impl Tcp {
             return self.refuse(packet);
         }
         let read = options(&packet.options);
-        let base = self.receiving.next;
+        let (base, una) = (self.receiving.next, self.sending.una);
         let seq = near(base, packet.seq.wrapping_sub(self.peer_number(base)));
-        let Some(seq) = seq else {
-            // From before the beginning: as old as can be.
-            return self.answer_old(now, packet);
-        };
         if packet.flags & RST != 0 {
             return self.reset(now, seq);
         }
-        let una = self.sending.una;
-        let Some(ack) = near(una, packet.ack.wrapping_sub(self.own_number(una))) else {
-            self.complain(|| format!("acknowledges what was before the beginning: {packet:?}"));
-            return None;
-        };
+        let ack = near(una, packet.ack.wrapping_sub(self.own_number(una)));
         let seen = Seen {
             seq,
             ack,
@@ -415,13 +410,11 @@ impl Tcp {
         let mut known = Vec::new();
         for (from, to) in blocks {
             let place = |number: &u32| near(una, number.wrapping_sub(self.own_number(una)));
-            match (place(from), place(to)) {
-                (Some(from), Some(to)) if from < to && to <= self.sending.sent_max => {
-                    if to > seen.ack {
-                        known.push((from, to));
-                    }
-                }
-                _ => self.complain(|| format!("a block of what was never sent: {packet:?}")),
+            let (from, to) = (place(from), place(to));
+            if from >= to || to > self.sending.sent_max {
+                self.complain(|| format!("a block of what was never sent: {packet:?}"));
+            } else if to > seen.ack {
+                known.push((from, to));
             }
         }
         let edge = seen.ack + (u64::from(packet.window) << self.settings.peer_shift);
@@ -489,7 +482,7 @@ fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// The place that is so far, as numbers go, from `base`; `None` before the beginning.
-pub fn near(base: u64, difference: u32) -> Option<u64> {
-    base.checked_add_signed(i64::from(difference as i32))
+/// The place that is so far, as numbers go, from `base`.
+pub fn near(base: u64, difference: u32) -> u64 {
+    base.wrapping_add_signed(i64::from(difference as i32))
 }

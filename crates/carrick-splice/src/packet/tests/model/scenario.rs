@@ -105,10 +105,12 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
     let mss = random.one_of(&[536, 1000, 1448]);
     let has_sack = random.happens(800);
     let has_timestamps = random.happens(800);
-    let has_keep_alive = matches!(
+    // A reset that is lost is known only to those who ask.
+    let is_awake = matches!(
         kind,
         Kind::Silence | Kind::ClientResets | Kind::ServerResets
     );
+    let keep_alive_max = if is_awake { 3000 } else { 20_000 };
     // The clocks of the peers are their own; those of this host tick 1000 times in a second (tcp_clock_ts).
     let mut ends = [0, 1, 2, 3].map(|at| {
         let hertz = if at == 1 || at == 2 {
@@ -122,7 +124,7 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
         } else {
             random.between(6 * mss, 200_000)
         };
-        let keep_alive = has_keep_alive.then(|| random.between(300, 3000) * MILLISECOND);
+        let keep_alive = random.between(300, keep_alive_max) * MILLISECOND;
         Settings {
             own: address("0.0.0.0:0"),
             peer: address("0.0.0.0:0"),
@@ -137,7 +139,7 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
             has_sack,
             clock: has_timestamps.then(|| (near_the_wrap(random), hertz)),
             peer_tsval: 0,
-            keep_alive: keep_alive.filter(|_| at == 0 || at == 3),
+            keep_alive: (at == 0 || at == 3).then_some(keep_alive),
             probes_with_byte: random.happens(500) && (at == 0 || at == 3),
         }
     });

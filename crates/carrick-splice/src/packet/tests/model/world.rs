@@ -2,7 +2,7 @@
 
 use super::super::wire::Packet;
 use super::application::Application;
-use super::endpoint::{Flight, Life, SECOND, Tcp, near};
+use super::endpoint::{Flight, Life, SECOND, START, Tcp, near};
 use super::frame::{describe, options, parse};
 use super::host::{After, Host, Tally};
 use super::programs::{Outcome, Programs, Verdict};
@@ -55,8 +55,8 @@ pub struct World<'a> {
     last_tsval: [Option<u32>; 2],
     /// As far as each peer was allowed to send by the local socket itself.
     allowed: [u64; 2],
-    /// Of each peer: the latest of its packets that was forwarded.
-    forwarded: [u64; 2],
+    /// Of each peer: the latest of its packets that has come in.
+    latest: [u64; 2],
     trace: Option<Vec<String>>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> World<'a> {
             process_at: None,
             last_tsval: [None; 2],
             allowed: [0; 2],
-            forwarded: [0; 2],
+            latest: [0; 2],
             trace: is_traced.then(Vec::new),
         };
         for side in [0, 1] {
@@ -319,6 +319,8 @@ impl<'a> World<'a> {
             clone,
         } = self.programs.arriving(&flight.packet.bytes());
         self.note_packet(&format!("{verdict:?}"), side, &flight.packet);
+        let is_late = flight.sent < self.latest[side];
+        self.latest[side] = self.latest[side].max(flight.sent);
         let with = |frame: &[u8]| Flight {
             packet: parse(frame),
             ..flight.clone()
@@ -338,8 +340,7 @@ impl<'a> World<'a> {
                 let mut flight = with(&frame);
                 self.order += 1;
                 flight.departed = self.order;
-                flight.is_late = flight.sent < self.forwarded[side];
-                self.forwarded[side] = self.forwarded[side].max(flight.sent);
+                flight.is_late = is_late;
                 self.depart(1 - side, &flight);
                 self.wake_process();
             }
@@ -364,10 +365,9 @@ impl<'a> World<'a> {
         }
         let peer = &self.peers[side];
         let una = peer.sending.una;
-        if let Some(ack) = near(una, packet.ack.wrapping_sub(peer.own_number(una))) {
-            let window = u64::from(packet.window) << peer.settings.peer_shift;
-            self.allowed[side] = self.allowed[side].max(ack + window);
-        }
+        let ack = near(una, packet.ack.wrapping_sub(peer.own_number(una)));
+        let window = u64::from(packet.window) << peer.settings.peer_shift;
+        self.allowed[side] = self.allowed[side].max(ack + window);
         let flight = self.flight(packet);
         self.depart(side, &flight);
         Ok(())
@@ -436,9 +436,9 @@ impl<'a> World<'a> {
                 application.step(),
                 application.said,
                 application.heard,
-                tcp.sending.next,
-                tcp.sending.limit(),
-                tcp.sending.una,
+                tcp.sending.next - START,
+                tcp.sending.limit() - START,
+                tcp.sending.una - START,
             )
         });
         each.join("; ")

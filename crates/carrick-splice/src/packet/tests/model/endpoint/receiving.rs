@@ -1,5 +1,6 @@
-//! What a TCP has received: the order of pieces, the window, when to acknowledge. Bytes are counted from 1, behind the SYN.
+//! What a TCP has received: the order of pieces, the window, when to acknowledge. Bytes are counted from `START`.
 
+use super::START;
 use std::collections::{BTreeMap, VecDeque};
 
 /// RFC 2018 section 3: so many fit beside timestamps.
@@ -37,8 +38,8 @@ impl Receiving {
         Receiving {
             mss,
             room,
-            next: 1,
-            told: 1,
+            next: START,
+            told: START,
             edge,
             ready: VecDeque::new(),
             parts: BTreeMap::new(),

@@ -1,6 +1,6 @@
-//! What a TCP has to send: retransmission, congestion, the receiver's window. Bytes are counted from 1, behind the SYN.
+//! What a TCP has to send: retransmission, congestion, the receiver's window. Bytes are counted from `START`.
 
-use super::SECOND;
+use super::{SECOND, START};
 use std::collections::VecDeque;
 
 /// RFC 6298, with Linux's minimum; the maximum is small, so that a lost minute is a fault of somebody else.
@@ -72,12 +72,12 @@ impl Sending {
         Sending {
             mss,
             room,
-            una: 1,
-            next: 1,
+            una: START,
+            next: START,
             edge,
-            end: 1,
+            end: START,
             has_end: false,
-            sent_max: 1,
+            sent_max: START,
             bytes: VecDeque::new(),
             sacked: Vec::new(),
             window: WINDOW_FIRST * mss,
