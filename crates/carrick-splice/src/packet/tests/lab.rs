@@ -222,7 +222,7 @@ impl Plain for packet_splice {}
 impl Plain for flow {}
 
 #[expect(unsafe_code, reason = "the generated types have no conversion")]
-fn as_bytes<T: Plain>(value: &T) -> &[u8] {
+pub fn as_bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: plain numbers without gaps may be seen as bytes.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }

@@ -2,6 +2,7 @@
 //! real ones, run packet by packet; the TCPs are the model's own.
 
 mod application;
+mod beside;
 mod endpoint;
 mod frame;
 mod host;

@@ -1,7 +1,9 @@
 //! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/packet_model.bpf.c).
 
+use super::super::lab::as_bytes;
 use super::endpoint::{Life, Tcp};
 use crate::packet::command::run_on;
+use crate::packet::skeleton::types::packet_splice;
 use crate::packet::state::{Addresses, key};
 use crate::packet::table::Table;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
@@ -93,6 +95,19 @@ impl Programs {
         let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
         let command = self.command.try_clone().unwrap();
         Table::new(copy(&self.flows), copy(&self.splices), command, PLACES)
+    }
+
+    /// Two connections, at place 0, in this state.
+    pub fn set(&self, splice: &packet_splice, addresses: [Addresses; 2]) {
+        for (number, addresses) in (0_u32..).zip(addresses) {
+            let (key, number) = (key(addresses), number.to_ne_bytes());
+            self.flows.update(&key, &number, MapFlags::ANY).unwrap();
+        }
+        let zero = 0_u32.to_ne_bytes();
+        let splices = &self.splices;
+        splices
+            .update(&zero, as_bytes(splice), MapFlags::ANY)
+            .unwrap();
     }
 
     pub fn arriving(&self, frame: &[u8]) -> Outcome {
