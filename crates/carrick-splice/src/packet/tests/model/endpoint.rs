@@ -122,7 +122,7 @@ impl Tcp {
             ts_recent: settings.peer_tsval,
             recent_departed: 0,
             window_seq: START,
-            peer_window_max: settings.peer_room as u64,
+            peer_window_max: settings.peer_room.min(0xffff) as u64,
             answered: None,
             heard: now,
             heard_departed: 0,
@@ -166,6 +166,11 @@ impl Tcp {
     /// Everything is said, and the other one has it.
     pub fn is_through(&self) -> bool {
         self.sending.has_end && self.sending.una == self.sending.limit()
+    }
+
+    /// What it has sent so far, the other one has.
+    pub fn has_no_debts(&self) -> bool {
+        self.sending.una == self.sending.limit()
     }
 
     pub fn abort(&mut self, now: u64) -> Option<Packet> {

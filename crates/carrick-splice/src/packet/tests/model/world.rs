@@ -1,7 +1,7 @@
 //! The course of events: a client, this host and a server in virtual time, and what must hold at every moment.
 
 use super::super::wire::Packet;
-use super::application::Application;
+use super::application::{Application, Step};
 use super::endpoint::{Flight, Life, SECOND, START, Tcp, near};
 use super::frame::{describe, options, parse};
 use super::host::{After, Host, Tally};
@@ -418,10 +418,15 @@ impl<'a> World<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let mut sides = self.peers.iter().zip(&self.applications);
-        sides.all(|(tcp, application)| {
+        [0, 1].into_iter().all(|side| {
+            let (tcp, application) = (&self.peers[side], &self.applications[side]);
+            let has_ended = application.has_heard_end && tcp.is_through();
+            // If the other one's reset is lost, and the connections are the process' own, nobody can tell it.
+            let is_forgotten = self.applications[1 - side].has_reset && !self.host.is_armed;
+            let only_listens = application.step() == Some(Step::HearEnd) && tcp.has_no_debts();
             tcp.life != Life::Open
-                || (application.is_done() && application.has_heard_end && tcp.is_through())
+                || (application.is_done() && has_ended)
+                || (is_forgotten && only_listens)
         })
     }
 
