@@ -113,7 +113,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		}
 		return;
 	}
-	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
+	/* What goes before an acknowledgement may have been lost on the way here. */
+	if (sequence_length(packet))
+		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
 	if (is_after(acked, back->acked))
 		back->acked = acked;

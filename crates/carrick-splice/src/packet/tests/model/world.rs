@@ -1,6 +1,6 @@
 //! The course of events: a client, this host and a server in virtual time, and what must hold at every moment.
 
-use super::super::wire::Packet;
+use super::super::wire::{Packet, RST};
 use super::application::{Application, Step};
 use super::endpoint::{Flight, Life, SECOND, START, Tcp, near};
 use super::frame::{describe, options, parse};
@@ -377,7 +377,10 @@ impl<'a> World<'a> {
     fn depart(&mut self, side: usize, flight: &Flight) {
         let packet = &flight.packet;
         assert_eq!(packet.destination, self.peers[side].settings.own);
-        if let Some((tsval, _)) = options(&packet.options).timestamps {
+        // A reset is heard whatever its timestamp is, and changes nothing (RFC 7323 section 5.2).
+        if packet.flags & RST == 0
+            && let Some((tsval, _)) = options(&packet.options).timestamps
+        {
             let last = self.last_tsval[side].unwrap_or(tsval);
             let is_later = (tsval.wrapping_sub(last) as i32) > 0;
             self.last_tsval[side] = Some(if is_later { tsval } else { last });

@@ -11,7 +11,7 @@ const RTO_MAX: u64 = 8 * SECOND;
 const DUPLICATES: u32 = 3;
 /// In segments.
 const WINDOW_FIRST: u64 = 10;
-const WINDOW_MAX: u64 = 48;
+const WINDOW_MAX: u64 = 160;
 
 /// A piece of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
