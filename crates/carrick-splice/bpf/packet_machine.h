@@ -62,15 +62,15 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 
 /* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
-					const struct packet_way *back, __u32 acked)
+					const struct packet_way *back, __u32 acked, int is_whole)
 {
 	__u32 end = packet->seq + sequence_length(packet);
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
 		return 0;
 	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
-	 * Once the receiver has the latter, it knows the former as old. */
-	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
+	 * Once the receiver has the latter, it knows the former as old; and once it is gone, it says so. */
+	if (is_whole && packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
@@ -100,7 +100,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		plan->rewriting.window = packet->window;
 		return;
 	}
-	if (!is_plausible(packet, way, back, acked)) {
+	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
