@@ -199,8 +199,12 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 		plan->rewriting.is_reset = 1;
 	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
 	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
-	    is_before(seq, leg->peer_next))
+	    is_before(seq, leg->peer_next)) {
 		plan->rewriting.seq = leg->peer_next - packet->seq;
+		/* One number less asks for an answer: a probe of a closed window, or whether somebody is there. */
+		if (!(packet->flags & FLAG_RST) && !plan->rewriting.is_reset && is_before(seq, leg->local_end))
+			plan->rewriting.seq -= 1;
+	}
 	if (packet->flags & FLAG_RST || plan->rewriting.is_reset)
 		return;
 	if (is_after(end, leg->local_end))
