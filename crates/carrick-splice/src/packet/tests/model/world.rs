@@ -20,11 +20,10 @@ const AFTERWARDS: u64 = 3 * SECOND;
 
 #[derive(Debug)]
 enum Event {
-    /// A packet reaches a peer; a hook from outside; a local socket, through the hook or beside; a hook from inside.
+    /// A packet reaches a peer; the hook; a local socket, through the hook or beside.
     Peer(usize, Flight),
     Arriving(usize, Flight),
     Local(usize, Flight),
-    Leaving(usize, Packet),
     PeerTimer(usize),
     LocalTimer(usize),
     Application(usize),
@@ -47,8 +46,8 @@ pub struct World<'a> {
     inside_max: u64,
     wake_max: u64,
     over_by: u64,
-    /// What goes through this host keeps its order: in and out, by side.
-    inside: [[u64; 2]; 2],
+    /// What goes to a local socket keeps its order.
+    inside: [u64; 2],
     timers: [[Option<u64>; 2]; 2],
     process_at: Option<u64>,
     /// The latest timestamp that each peer was sent.
@@ -57,6 +56,7 @@ pub struct World<'a> {
     allowed: [u64; 2],
     /// Of each peer: the latest of its packets that has come in.
     latest: [u64; 2],
+    wrong: Option<String>,
     trace: Option<Vec<String>>,
 }
 
@@ -85,12 +85,13 @@ impl<'a> World<'a> {
             inside_max: scenario.inside_max,
             wake_max: scenario.wake_max,
             over_by: scenario.over_by,
-            inside: [[0; 2]; 2],
+            inside: [0; 2],
             timers: [[None; 2]; 2],
             process_at: None,
             last_tsval: [None; 2],
             allowed: [0; 2],
             latest: [0; 2],
+            wrong: None,
             trace: is_traced.then(Vec::new),
         };
         for side in [0, 1] {
@@ -196,7 +197,6 @@ impl<'a> World<'a> {
                 let packets = self.host.locals[side].timers(self.now);
                 self.from_local(side, packets);
             }
-            Event::Leaving(side, packet) => return self.leaving(side, &packet),
             Event::TakeBack(after) => {
                 self.note(|_| format!("the process takes back: {after:?}"));
                 self.host.take_back(after);
@@ -277,17 +277,17 @@ impl<'a> World<'a> {
 
     fn from_local(&mut self, side: usize, mut packets: Vec<Packet>) {
         packets.extend(self.host.locals[side].flush(self.now));
+        // The hook sees it before the socket goes on (tcp_transmit_skb).
         for packet in packets {
-            let when = self.inside(side, true);
-            self.at(when, Event::Leaving(side, packet));
+            self.leaving(side, &packet);
         }
         self.set_timer(1, side);
     }
 
-    /// When what is now at one end of the way between a hook and a local socket is at the other one.
-    fn inside(&mut self, side: usize, is_outward: bool) -> u64 {
+    /// When what has passed the hook is at the local socket.
+    fn inside(&mut self, side: usize) -> u64 {
         let when = self.now + self.random.below(self.inside_max + 1);
-        let last = &mut self.inside[usize::from(is_outward)][side];
+        let last = &mut self.inside[side];
         *last = when.max(*last);
         *last
     }
@@ -327,12 +327,12 @@ impl<'a> World<'a> {
         };
         if let Some(clone) = clone {
             self.host.tally.copies += 1;
-            let when = self.inside(side, false);
+            let when = self.inside(side);
             self.at(when, Event::Local(side, with(&clone)));
         }
         match verdict {
             Verdict::Pass => {
-                let when = self.inside(side, false);
+                let when = self.inside(side);
                 self.at(when, Event::Local(side, with(&frame)));
             }
             Verdict::Forward => {
@@ -348,20 +348,23 @@ impl<'a> World<'a> {
         }
     }
 
-    fn leaving(&mut self, side: usize, packet: &Packet) -> Result<(), String> {
+    fn leaving(&mut self, side: usize, packet: &Packet) {
         let Outcome { verdict, frame, .. } = self.programs.leaving(&packet.bytes());
         self.note_packet(&format!("{verdict:?}"), side, packet);
-        match verdict {
-            Verdict::Pass => {}
-            Verdict::Forward => return Err("what leaves is not sent elsewhere".into()),
-            Verdict::Drop => return Ok(()),
+        assert_ne!(
+            verdict,
+            Verdict::Forward,
+            "what leaves is not sent elsewhere"
+        );
+        if verdict == Verdict::Drop {
+            return;
         }
         let packet = parse(&frame);
         if let (Some((tsval, _)), Some(last)) =
             (options(&packet.options).timestamps, self.last_tsval[side])
             && (tsval.wrapping_sub(last) as i32) < 0
         {
-            return Err(format!("the local timestamp {tsval} comes after {last}"));
+            self.wrong = Some(format!("the local timestamp {tsval} comes after {last}"));
         }
         let peer = &self.peers[side];
         let una = peer.sending.una;
@@ -370,7 +373,6 @@ impl<'a> World<'a> {
         self.allowed[side] = self.allowed[side].max(ack + window);
         let flight = self.flight(packet);
         self.depart(side, &flight);
-        Ok(())
     }
 
     /// A packet leaves this host for a peer.
@@ -393,6 +395,9 @@ impl<'a> World<'a> {
     }
 
     fn complaints(&mut self) -> Result<(), String> {
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
         let names = ["client", "server", "local to client", "local to server"];
         let all = self.peers.iter_mut().chain(&mut self.host.locals);
         for (at, tcp) in all.enumerate() {
