@@ -377,7 +377,8 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	struct local local;
 
 	look_at(skb, leg, &local);
-	if (!local.is_established)
+	// One that has ended its stream still waits.
+	if (!local.is_whole)
 		return 1;
 	rewriting.seq = local.rcv_nxt - packet->payload_bytes - packet->seq;
 	// Of no use here: they are translated for the other peer.

@@ -213,6 +213,12 @@ fn a_peer_that_has_more_understands() {
         &|_| {},
     );
     check(
+        "a probe stays one number behind",
+        say(89_999, 5, ACK, 0),
+        say(wire(90_999), ack, ACK, 0),
+        &|_| {},
+    );
+    check(
         "data keeps its own",
         say(90_000, 5, ACK, 400),
         say(wire(90_000), ack, ACK, 400),
