@@ -6,19 +6,22 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 4] = ["socket", "live", "packet", "rules"];
+const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
 const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
 
 /// What the programs include.
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 9] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
     "bpf/packet_headers.h",
     "bpf/packet_machine.h",
     "bpf/rules.h",
+    "bpf/requests.h",
+    "bpf/judge.h",
+    "bpf/words.h",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -3,6 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod hooks;
+pub mod requests;
 pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;
