@@ -594,7 +594,7 @@ static __always_inline int judge_head(struct judgement *judged, const struct req
 			return up;
 	}
 	if (!judged->is_whole)
-		return UP_COOKIE;
+		return UP_FIELDS;
 	if (!judged->host_end)
 		return UP_HOST;
 	return choose_route(judged, table);

@@ -52,10 +52,10 @@ enum request_up {
 	UP_TARGET = 5,   /* not a path, or a byte in it that does not belong there */
 	UP_VERSION = 6,  /* not HTTP/1.1, or the request line is not in its usual form */
 	UP_FIELD = 7,    /* a field line is not in the usual form: `name: value` of letters, digits and hyphens; text */
-	UP_FIELDS = 8,   /* too many field lines */
+	UP_FIELDS = 8,   /* too many field lines; where cookies matter, they count as lines */
 	UP_MEANING = 9,  /* a field that means something to a proxy */
 	UP_HOST = 10,    /* none, two, or not a name or IPv4 address with or without port */
-	UP_COOKIE = 11,  /* spaces in unusual places, where cookies matter; or very many */
+	UP_COOKIE = 11,  /* spaces in unusual places, where cookies matter */
 	UP_NO_ROUTE = 12, /* no route takes it */
 	UP_ROUTE = 13,   /* the first route that may take it is the process's */
 	UP_REASONS = 16,

@@ -17,13 +17,13 @@ pub enum UpToProcess {
     Version,
     /// A field line is not in the usual form.
     Field,
-    /// It has too many field lines.
+    /// It has too many field lines: more than the configuration allows, or than about 90. Where cookies matter, each counts as one.
     Fields,
     /// A field of it means something to a proxy, such as `Connection` or `Content-Length`.
     Meaning,
     /// It has no host, two, or one that is not a name or IPv4 address.
     Host,
-    /// It has spaces in unusual places, where cookies matter, or very many cookies.
+    /// It has spaces in unusual places, where cookies matter.
     Cookie,
     /// No route takes it.
     NoRoute,

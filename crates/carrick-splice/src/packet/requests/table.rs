@@ -84,19 +84,25 @@ pub enum NotInKernel {
     #[error("the kernel does not look at header values")]
     More,
     /// A path, extension or host name is too long.
-    #[error("the kernel compares at most {TEXT_BYTES_MAX} bytes of a path, an extension or a host name, and this one is longer")]
+    #[error(
+        "the kernel compares at most {TEXT_BYTES_MAX} bytes of a path, an extension or a host name, and this one is longer"
+    )]
     Long,
     /// There are too many of them.
     #[error("the kernel compares at most {TEXTS_MAX} different paths, extensions and host names")]
     Texts,
     /// The name of a cookie is too long, or none that the kernel can find.
-    #[error("the kernel looks for cookies whose name is one word of at most {COOKIE_BYTES_MAX} bytes")]
+    #[error(
+        "the kernel looks for cookies whose name is one word of at most {COOKIE_BYTES_MAX} bytes"
+    )]
     Cookie,
     /// There are too many of them.
     #[error("the kernel looks for at most {COOKIES_MAX} different cookies")]
     Cookies,
     /// There are too many routes before it.
-    #[error("the kernel judges the first {ROUTES_MAX} routes of a listener, or one fewer where there are more")]
+    #[error(
+        "the kernel judges the first {ROUTES_MAX} routes of a listener, or one fewer where there are more"
+    )]
     Place,
 }
 

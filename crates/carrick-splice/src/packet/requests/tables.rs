@@ -108,11 +108,7 @@ impl RequestTables {
     }
 
     fn next_generation(&self) -> u32 {
-        match self
-            .last
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_add(1)
-        {
+        match self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1) {
             0 => self.next_generation(),
             generation => generation,
         }
