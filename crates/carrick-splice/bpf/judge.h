@@ -125,9 +125,11 @@ JUDGE_FUNCTION __u32 find_target_end(struct judgement *judged, __u32 at)
 		question = those_before(equal(word, '?'), stop);
 		if (question && !judged->path_end)
 			judged->path_end = at + before_first(question);
-		at += before_first(stop);
-		if (!stop)
+		if (!stop) {
+			at += 8;
 			continue;
+		}
+		at += before_first(stop);
 		if (!judged->path_end)
 			judged->path_end = at;
 		return *head_at(judged, at) == ' ' ? at : 0;
@@ -194,14 +196,14 @@ JUDGE_FUNCTION __u32 measure_name(const struct judgement *judged, __u32 at)
 
 		if (those_before(~name_bytes(word) & HIGH_BITS, colon) | those_before(raw & HIGH_BITS, colon))
 			return 0;
-		bytes += before_first(colon);
 		if (colon)
-			return bytes;
+			return bytes + before_first(colon);
+		bytes += 8;
 	}
 	return 0;
 }
 
-/* Where a value ends: at its CR, or at the end of a cookie. 0 if a byte is in it that is no text. */
+/* Where a value ends: at its CR, or at the end of a cookie. What is no text ends it, too, and is seen there. */
 JUDGE_FUNCTION __u32 find_value_end(const struct judgement *judged, __u32 at, __u64 separator)
 {
 	__u32 i;
@@ -211,11 +213,12 @@ JUDGE_FUNCTION __u32 find_value_end(const struct judgement *judged, __u32 at, __
 #pragma clang loop unroll(disable)
 	for (i = 0; i < HEAD_WORDS_MAX; i++) {
 		__u64 raw = word_at(head_at(judged, at)), word = raw & ~HIGH_BITS;
-		__u64 stop = (below(word, ' ') | equal(word, 0x7f) | equal(word, separator)) & ~raw;
+		/* Below a space, or 0x7f, to which one is added. */
+		__u64 stop = ((~(word + EACH(0x60)) | (word + EACH(1)) | equal(word, separator)) & HIGH_BITS) & ~raw;
 
-		at += before_first(stop);
 		if (stop)
-			return at;
+			return at + before_first(stop);
+		at += 8;
 	}
 	return 0;
 }
@@ -262,9 +265,11 @@ JUDGE_FUNCTION int judge_host(struct judgement *judged, __u32 value_at, __u32 va
 		stop = (equal(word, ':') | equal(word, '\r')) & ~raw;
 		if (those_before((~good | raw) & HIGH_BITS, stop))
 			return 0;
-		at += before_first(stop);
-		if (stop)
+		if (stop) {
+			at += before_first(stop);
 			break;
+		}
+		at += 8;
 	}
 	/* A final dot is no part of the name, and rare. */
 	if (!stop || at == value_at || *head_at(judged, at - 1) == '.')

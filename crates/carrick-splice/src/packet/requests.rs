@@ -10,6 +10,8 @@ mod judge;
 mod reason;
 mod table;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 skeleton!("judge.skel.rs");
 
