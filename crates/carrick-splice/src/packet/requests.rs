@@ -15,6 +15,7 @@ mod tests;
 
 skeleton!("judge.skel.rs");
 
+pub(crate) use encode::METHODS;
 pub use event::{Events, RequestEvent};
 pub use judge::{Judge, Verdict};
 pub use reason::UpToProcess;

@@ -53,7 +53,7 @@ async fn serve(
         if is_apart {
             responses.disarm().unwrap();
         }
-        let is_armed = !is_apart && responses.arm() == Arming::Armed;
+        let is_armed = !is_apart && responses.arm(None) == Arming::Armed;
         if is_armed {
             responses.expect_response();
         }
