@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
 
 /// What the programs include.
-const HEADERS: [&str; 9] = [
+const HEADERS: [&str; 11] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
@@ -21,6 +21,8 @@ const HEADERS: [&str; 9] = [
     "bpf/rules.h",
     "bpf/requests.h",
     "bpf/judge.h",
+    "bpf/judge_head.h",
+    "bpf/judge_routes.h",
     "bpf/words.h",
 ];
 
