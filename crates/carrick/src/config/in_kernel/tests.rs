@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// How many tables of routes are tried; `CARRICK_JUDGE_SEEDS` says it otherwise.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 100;
 
 /// Requests for each table.
 const REQUESTS: usize = 150;

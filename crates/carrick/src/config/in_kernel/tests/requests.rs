@@ -181,6 +181,9 @@ const ODD_FIELDS: &[&str] = &[
     "X-A: b\r",
     "X-A: b\nX-B: c",
     "A-name-that-is-far-too-long-for-any-field-that-there-is: a",
+];
+
+const ODD_COOKIES: &[&str] = &[
     "Cookie: a=1 ; session=2",
     "Cookie: session =2",
     "Cookie:  session=2",
@@ -308,7 +311,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         return plain;
     }
     let text = String::from_utf8(plain).unwrap();
-    let odd = match dice.below(14) {
+    let odd = match dice.below(15) {
         0 => text.replacen(
             "HTTP/1.1",
             dice.of(&[
