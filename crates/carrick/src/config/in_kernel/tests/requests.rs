@@ -403,6 +403,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
             ),
             1,
         ),
+        11 | 12 => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_COOKIES)), 1),
         _ => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_FIELDS)), 1),
     };
     odd.into_bytes()
