@@ -28,6 +28,9 @@ pub struct ResponseSplice {
     counted_bytes: u64,
 }
 
+/// A client with less room than that is what a response waits for.
+const ROOM_BYTES_MIN: u32 = 4096;
+
 /// Bytes of responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -145,6 +148,12 @@ impl ResponseSplice {
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {
         self.record.tail()
+    }
+
+    /// Whether the client would take more at once: it has acknowledged what it was sent, and offers a window. Costs a system call.
+    #[must_use]
+    pub fn client_has_room(&self) -> bool {
+        self.splice.response_room_bytes() >= ROOM_BYTES_MIN
     }
 
     /// Whether the server's end of stream has come behind the response. It is kept from the client.

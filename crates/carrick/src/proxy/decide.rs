@@ -34,6 +34,7 @@ pub struct Destination {
 }
 
 /// A place to connect to.
+#[derive(Clone)]
 pub enum Place {
     /// One of the servers of an upstream.
     Group {
