@@ -190,7 +190,8 @@ impl ResponseSplice {
         }
     }
 
-    fn count(&mut self) {
+    /// Adds what was acknowledged since to the splicer's counters. So do the next request and [`ResponseSplice::disarm`].
+    pub fn count(&mut self) {
         let acked_bytes = self.record.acked_bytes();
         let counters = self.splicer.counters();
         counters.packet_bytes.add(acked_bytes - self.counted_bytes);

@@ -91,6 +91,7 @@ impl Bound {
         let Some(mut pending) = self.pending.take() else {
             return;
         };
+        self.splice.count();
         let sent_bytes = self.splice.progress().sent_bytes;
         let trace = &mut pending.trace;
         if sent_bytes > 0 {
