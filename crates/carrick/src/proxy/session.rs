@@ -73,8 +73,16 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
             scratch = client.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
             let mut reading = read_some(&client.stream, &mut scratch.request);
-            if poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx).is_pending())).await {
-                continue;
+            let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
+            drop(reading);
+            match read {
+                Poll::Pending => continue,
+                // Asked once more, the socket would only say that it has ended.
+                Poll::Ready(Err(_)) => {
+                    let _ = bound::serve_to_end(&mut client, true).await;
+                    return;
+                }
+                Poll::Ready(Ok(_)) => {}
             }
         }
         if let Err(next) = follow_configuration(&mut client).await {
@@ -298,12 +306,7 @@ async fn answer_decided(
 }
 
 /// The request in `scratch` is answered.
-fn over(
-    client: &Client,
-    mut scratch: Lent,
-    trace: &Trace,
-    next: Next,
-) -> (Next, Option<Lent>) {
+fn over(client: &Client, mut scratch: Lent, trace: &Trace, next: Next) -> (Next, Option<Lent>) {
     trace.finish(client, &scratch.request, Some(&scratch.request_head));
     let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
     scratch.request.drain(..head_bytes);

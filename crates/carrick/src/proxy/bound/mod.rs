@@ -93,11 +93,14 @@ impl Bound {
         };
         self.splice.count();
         let sent_bytes = self.splice.progress().sent_bytes;
+        let known = pending.final_head();
         let trace = &mut pending.trace;
         if sent_bytes > 0 {
-            let known = pending.known.as_ref();
-            trace.status = known.map_or(STATUS_UNKNOWN, |known| known.status);
-            trace.sent = sent_bytes - known.map_or(0, |known| known.head_bytes).min(sent_bytes);
+            let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
+                (known.status, known.head_bytes)
+            });
+            trace.status = status;
+            trace.sent = sent_bytes - head_bytes.min(sent_bytes);
             trace.engine = Some(Engine::Packet);
             self.checkout.answered(&self.place);
         }

@@ -26,6 +26,8 @@ pub struct Known {
     pub status: u16,
     pub body: ResponseBody,
     pub keep_alive: bool,
+    /// Another head follows (1xx).
+    pub is_interim: bool,
 }
 
 impl Pending {
@@ -44,9 +46,20 @@ impl Pending {
         let Some(known) = self.known else {
             return Look::Unknown;
         };
+        if known.is_interim {
+            // Of the head that follows nothing is kept.
+            return if progress.sent_bytes <= known.head_bytes {
+                Look::Partial
+            } else {
+                Look::Unknown
+            };
+        }
         let total_bytes = match known.body {
             ResponseBody::None => known.head_bytes,
             ResponseBody::Bytes(bytes) => known.head_bytes.saturating_add(bytes),
+            ResponseBody::Chunked if progress.sent_bytes <= known.head_bytes => {
+                return Look::Partial;
+            }
             ResponseBody::Chunked => return look_at_tail(&splice.tail()),
             ResponseBody::UntilClose => return Look::Partial,
             // Nobody asked for it.
@@ -65,24 +78,31 @@ impl Pending {
     /// Whether the response ends with the server's stream.
     pub fn ends_at_close(&self) -> bool {
         self.known
-            .is_some_and(|known| known.body == ResponseBody::UntilClose)
+            .is_some_and(|known| !known.is_interim && known.body == ResponseBody::UntilClose)
     }
 
     /// Whether the client was told that its connection ends with this response.
     pub fn ends_client(&self) -> bool {
-        self.known.is_some_and(|known| !known.keep_alive)
+        self.known
+            .is_some_and(|known| !known.is_interim && !known.keep_alive)
+    }
+
+    /// The response's head, without those before it.
+    pub fn final_head(&self) -> Option<Known> {
+        self.known.filter(|known| !known.is_interim)
     }
 }
 
-/// The head of a final response, if it came whole in one packet.
+/// The first head, if it came whole in one packet.
 fn read_head(bytes: &[u8], pending: &Pending, limits: &HeadLimits) -> Option<Known> {
     let mut head = ResponseHead::new();
     match head.parse(bytes, pending.method, limits) {
-        Ok(Progress::Complete) if !head.is_interim() => Some(Known {
+        Ok(Progress::Complete) => Some(Known {
             head_bytes: head.head_bytes as u64,
             status: head.status,
             body: head.body,
             keep_alive: head.keep_alive,
+            is_interim: head.is_interim(),
         }),
         _ => None,
     }

@@ -110,11 +110,7 @@ pub(super) async fn next_event(
     if !ears.dismissal {
         return timer.within(limit, listening).await.unwrap_or(Event::Tick);
     }
-    let mut waiting = pin!(
-        worker
-            .idle
-            .wait(&mut listening, || worker.dismisses_idle())
-    );
+    let mut waiting = pin!(worker.idle.wait(&mut listening, || worker.dismisses_idle()));
     match timer
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await

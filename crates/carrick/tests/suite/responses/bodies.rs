@@ -2,7 +2,9 @@
 use super::*;
 
 /// Sizes of bodies.
-const SIZES: [usize; 9] = [0, 1, 700, 1448, 10_000, 65_536, 300_000, 1_000_000, 10_000_000];
+const SIZES: [usize; 9] = [
+    0, 1, 700, 1448, 10_000, 65_536, 300_000, 1_000_000, 10_000_000,
+];
 
 #[test]
 fn bodies_of_all_sizes_follow_each_other_on_one_connection() {
@@ -33,9 +35,10 @@ fn bodies_of_all_sizes_follow_each_other_on_one_connection() {
         assert_eq!(line.text("upstream"), "servers");
     }
     assert_eq!(server.accepted(), 1, "one connection for all");
-    let count = play
-        .carrick
-        .metric(&play.bed, "carrick_requests_total{mode=\"switch\",status=\"200\"}");
+    let count = play.carrick.metric(
+        &play.bed,
+        "carrick_requests_total{mode=\"switch\",status=\"200\"}",
+    );
     assert!((count - asked.len() as f64).abs() < 0.5, "{count}");
 }
 
@@ -43,7 +46,10 @@ fn bodies_of_all_sizes_follow_each_other_on_one_connection() {
 fn requests_to_others_and_replies_of_carricks_own_come_in_between() {
     let Some(play) = Play::begin("") else { return };
     let server = play.serve(0, |head| ok(&content(target_of(head))));
-    let other = play.serve(1, |head| ok(format!("other {}", target_of(head)).as_bytes()));
+    let other = play.serve(
+        1,
+        |head| ok(format!("other {}", target_of(head)).as_bytes()),
+    );
     let mut client = play.connect();
     let mut random = Random::new(2);
     let mut by_kernel = 0;
@@ -88,15 +94,27 @@ fn responses_without_bodies_are_known_to_be_whole() {
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
     let table = [
-        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", 200),
+        (
+            "HEAD",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+            200,
+        ),
         ("GET", "HTTP/1.1 204 No Content\r\n\r\n", 204),
         (
             "GET",
             "HTTP/1.1 304 Not Modified\r\nContent-Length: 999\r\nETag: \"x\"\r\n\r\n",
             304,
         ),
-        ("OPTIONS", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200),
-        ("DELETE", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404),
+        (
+            "OPTIONS",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            200,
+        ),
+        (
+            "DELETE",
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            404,
+        ),
     ];
     for (number, (method, response, status)) in table.iter().enumerate() {
         client.send(format!("{method} /s/n{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -110,7 +128,10 @@ fn responses_without_bodies_are_known_to_be_whole() {
     drop(client);
     for (number, (method, _, status)) in table.iter().enumerate() {
         let line = play.line(&format!("/s/n{number}"));
-        assert_eq!((line.text("method"), line.status()), (*method, u64::from(*status as u16)));
+        assert_eq!(
+            (line.text("method"), line.status()),
+            (*method, u64::from(*status as u16))
+        );
         assert_eq!((line.text("engine"), line.number("sent")), ("packet", 0));
     }
     let mut second = play.connect();
@@ -161,7 +182,10 @@ fn ranges_chunks_trailers_and_long_heads_pass_as_they_are() {
 fn many_clients_at_once_get_what_is_theirs() {
     let Some(play) = Play::begin("") else { return };
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
-    let _other = play.serve(1, |head| ok(format!("other {}", target_of(head)).as_bytes()));
+    let _other = play.serve(
+        1,
+        |head| ok(format!("other {}", target_of(head)).as_bytes()),
+    );
     std::thread::scope(|scope| {
         for seed in 0..24 {
             let play = &play;
@@ -184,9 +208,10 @@ fn many_clients_at_once_get_what_is_theirs() {
             });
         }
     });
-    let refused = play
-        .carrick
-        .metric(&play.bed, "carrick_splice_choices_total{reason=\"packet_refused\"}");
+    let refused = play.carrick.metric(
+        &play.bed,
+        "carrick_splice_choices_total{reason=\"packet_refused\"}",
+    );
     assert!(refused < 0.5, "{refused} refused");
     let lines = play.packet_lines(24 * 40);
     assert!(lines.len() > 24 * 20, "{}", lines.len());

@@ -16,7 +16,10 @@ fn a_response_until_close_ends_the_clients_connection() {
     let response = client.read_response("GET");
     assert!(hash(&response.body) == hash(&body));
     let line = play.line("/s/close");
-    assert_eq!((line.text("engine"), line.text("ended")), ("packet", "complete"));
+    assert_eq!(
+        (line.text("engine"), line.text("ended")),
+        ("packet", "complete")
+    );
     assert_eq!(line.number("sent"), body.len() as u64);
 }
 
@@ -29,7 +32,11 @@ fn a_server_that_says_close_ends_the_clients_connection_after_the_response() {
         client.send(get("/s/last"));
         upstream.read_head();
         upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast");
-        let kept = if is_closed_at_once { None } else { Some(upstream) };
+        let kept = if is_closed_at_once {
+            None
+        } else {
+            Some(upstream)
+        };
         assert_eq!(client.read_response("GET").body, b"last");
         client.expect_end();
         drop(kept);
@@ -110,8 +117,16 @@ fn a_response_that_breaks_off_is_never_taken_for_whole() {
                 "{target}"
             );
             let line = play.line(&target);
-            let ended = if is_reset { "upstream_reset" } else { "upstream_closed" };
-            assert_eq!((line.status(), line.text("ended")), (200, ended), "{target}");
+            let ended = if is_reset {
+                "upstream_reset"
+            } else {
+                "upstream_closed"
+            };
+            assert_eq!(
+                (line.status(), line.text("ended")),
+                (200, ended),
+                "{target}"
+            );
             assert_eq!(line.text("engine"), "packet");
         }
     }
@@ -129,7 +144,10 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
     let response = client.read_response("GET");
     assert_eq!(response.status, 504);
     let line = play.line("/s/silent");
-    assert_eq!((line.status(), line.text("ended")), (504, "upstream_timeout"));
+    assert_eq!(
+        (line.status(), line.text("ended")),
+        (504, "upstream_timeout")
+    );
     // The client goes on.
     client.send(get("/s/on"));
     let mut fresh = server.accept();

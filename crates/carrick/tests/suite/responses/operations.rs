@@ -14,7 +14,10 @@ fn a_line_is_written_although_the_client_stays_silent() {
     let line = play.line("/s/silent");
     assert_eq!((line.text("engine"), line.status()), ("packet", 200));
     assert_eq!((line.number("sent"), line.text("user_agent")), (10, "t"));
-    assert_eq!((line.text("referer"), line.text("server")), ("r", SERVERS[0]));
+    assert_eq!(
+        (line.text("referer"), line.text("server")),
+        ("r", SERVERS[0])
+    );
     let metric = |name: &str| play.carrick.metric(&play.bed, name);
     assert!(metric("carrick_requests_total{mode=\"switch\",status=\"200\"}") > 2.5);
     assert!(metric("carrick_splice_bytes_total{engine=\"packet\"}") > 10.5);
@@ -35,7 +38,8 @@ fn a_reload_is_followed_by_the_next_request() {
     upstream.read_head();
     upstream.send(ok(b"before"));
     assert_eq!(client.read_response("GET").body, b"before");
-    let changed = format!("[workers]\ncount = 1\n{SWITCH}").replace("10.2.0.2:9000", "10.2.0.3:9001");
+    let changed =
+        format!("[workers]\ncount = 1\n{SWITCH}").replace("10.2.0.2:9000", "10.2.0.3:9001");
     play.carrick.reload(&changed, "reloaded");
     assert_eq!(client.ask(&get("/s/after")).body, b"other");
     assert_eq!(play.line("/s/before").text("engine"), "packet");
@@ -68,7 +72,10 @@ fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
         .iter()
         .find(|line| line.text("target") == "/s/under-way")
         .expect("a line");
-    assert_eq!((line.text("engine"), line.text("ended")), ("packet", "complete"));
+    assert_eq!(
+        (line.text("engine"), line.text("ended")),
+        ("packet", "complete")
+    );
     drop(carrick);
     drop(bed);
 }
@@ -111,7 +118,10 @@ fn a_server_is_not_counted_as_busy_between_two_requests() {
     let url = "http://127.0.0.1:3129/metrics";
     wait_for("no request under way", || {
         let text = play.bed.router.run("curl", &["-sS", url]).expect("metrics");
-        let line = text.lines().find(|line| line.starts_with(active))?.to_owned();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(active))?
+            .to_owned();
         line.ends_with(" 0").then_some(())
     });
     drop(client);
