@@ -9,7 +9,7 @@ use std::{env, ffi::OsString};
 const PROGRAMS: [&str; 4] = ["socket", "live", "packet", "rules"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
-const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
+const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
 const HEADERS: [&str; 7] = [

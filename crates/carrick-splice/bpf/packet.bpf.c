@@ -294,32 +294,21 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 	leg->had_end = back->has_end;
 }
 
-// The local sockets go on where the client has acknowledged what the server has sent; in between, they did nothing else.
-static __always_inline enum packet_answer end_responses(struct packet_splice *splice)
-{
-	struct packet_leg *client = &splice->legs[0];
-	struct packet_way *down = &splice->ways[1];
-	enum packet_answer answer = PACKET_NO_PLACE;
-
-	bpf_spin_lock(&splice->lock);
-	if (splice->state == PACKET_RESPONSES) {
-		client->sent_end = client->peer_next = down->end + down->delta;
-		client->is_ahead = client->sent_end != client->local_end;
-		client->had_end = 0;
-		splice->state = PACKET_PROCESS;
-		answer = PACKET_DONE;
-	}
-	bpf_spin_unlock(&splice->lock);
-	return answer;
-}
-
 static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
 						 int is_forced)
 {
 	enum packet_answer answer = PACKET_DONE;
 
-	if (splice->state == PACKET_RESPONSES)
-		return end_responses(splice);
+	if (splice->state == PACKET_RESPONSES) {
+		// Nothing is said by the local sockets in the meantime: they need not be at rest.
+		bpf_spin_lock(&splice->lock);
+		if (splice->state == PACKET_RESPONSES)
+			end_responses(splice);
+		else
+			answer = PACKET_NO_PLACE;
+		bpf_spin_unlock(&splice->lock);
+		return answer;
+	}
 	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
 	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
@@ -388,7 +377,8 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	struct local local;
 
 	look_at(skb, leg, &local);
-	if (!local.is_established)
+	// One that has ended its stream still waits.
+	if (!local.is_whole)
 		return 1;
 	rewriting.seq = local.rcv_nxt - packet->payload_bytes - packet->seq;
 	// Of no use here: they are translated for the other peer.

@@ -70,15 +70,15 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 
 /* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
-					const struct packet_way *back, __u32 acked)
+					const struct packet_way *back, __u32 acked, int is_whole)
 {
 	__u32 end = packet->seq + sequence_length(packet);
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
 		return 0;
 	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
-	 * Once the receiver has the latter, it knows the former as old. */
-	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
+	 * Once the receiver has the latter, it knows the former as old; and once it is gone, it says so. */
+	if (is_whole && packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
@@ -140,7 +140,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		plan->rewriting.window = packet->window;
 		return;
 	}
-	if (!is_plausible(packet, way, back, acked)) {
+	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
@@ -153,7 +153,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		}
 		return;
 	}
-	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
+	/* What goes before an acknowledgement may have been lost on the way here. */
+	if (sequence_length(packet))
+		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
 	if (is_after(acked, back->acked))
 		back->acked = acked;
@@ -237,8 +239,12 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 		plan->rewriting.is_reset = 1;
 	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
 	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
-	    is_before(seq, leg->peer_next))
+	    is_before(seq, leg->peer_next)) {
 		plan->rewriting.seq = leg->peer_next - packet->seq;
+		/* One number less asks for an answer: a probe of a closed window, or whether somebody is there. */
+		if (!(packet->flags & FLAG_RST) && !plan->rewriting.is_reset && is_before(seq, leg->local_end))
+			plan->rewriting.seq -= 1;
+	}
 	if (packet->flags & FLAG_RST || plan->rewriting.is_reset)
 		return;
 	if (is_after(end, leg->local_end))
@@ -288,14 +294,14 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
-		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
+		/* While spliced, the clock of the other peer goes on from there, and it may be slower than the local one. */
+		if (leg->has_tsval && (is_spliced || is_before(tsval, leg->last_tsval))) {
 			leg->ts_offset += leg->last_tsval - tsval;
 			tsval = leg->last_tsval;
 		}
-		leg->local_tsval = tsval;
 		/* Only where somebody else has sent timestamps, too, do they have to be followed. */
 		if (leg->has_tsval)
-			leg->last_tsval = tsval;
+			leg->last_tsval = leg->local_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;
 	}
 	if (splice->state == PACKET_PROCESS && leg->is_ahead)

@@ -26,6 +26,18 @@ static __always_inline void note_acknowledged(struct packet_splice *splice, stru
 	record->acked_bytes += bytes;
 }
 
+/* Gives the connections back. What the client has got and not acknowledged, its local socket has not sent yet. */
+static __always_inline void end_responses(struct packet_splice *splice)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+
+	client->sent_end = client->peer_next = down->end + down->delta;
+	client->is_ahead = client->sent_end != client->local_end;
+	client->had_end = 0;
+	splice->state = PACKET_PROCESS;
+}
+
 /* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all. */
 static __always_inline int is_end_due(const struct packet_way *down)
 {
@@ -167,6 +179,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		down->end_of_stream = end;
 		record->has_end = 1;
 	}
+	plan->is_told = is_end_due(down);
 	if (!packet->payload_bytes && !is_before(packet->seq, down->end)) {
 		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
 		plan->is_copied = 0;
@@ -179,7 +192,6 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	/* A part of a response; or a probe of the client's window, which the client answers. */
 	if (packet->payload_bytes)
 		note_response(splice, record, packet, plan);
-	plan->is_told = is_end_due(down);
 	keep_timestamps_behind(down, client, packet);
 	plan->fate = FATE_FORWARD;
 	plan->flow = client->flow;
@@ -193,7 +205,8 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.window = client->local_window;
 }
 
-/* A packet of the client's local socket. It has only acknowledgements to send, and an end when it is closed. */
+/* A packet of the client's local socket. It has only acknowledgements to send. If it is closed, nobody knows whether the response is
+ * whole. */
 static __always_inline void judge_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0];
@@ -208,12 +221,12 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 		up->window_end = window_end;
 	if (packet->payload_bytes)
 		note_sent_locally(client, packet);
-	/* The end of a response that is not whole. */
-	if (packet->flags & FLAG_FIN && down->acked != down->end)
-		plan->rewriting.is_reset = 1;
+	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
 	/* What counts by itself gets the number that the client expects. */
-	if (!sequence_length(packet) || packet->flags & FLAG_RST || plan->rewriting.is_reset)
+	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
 		plan->rewriting.seq = down->end + down->delta - packet->seq;
+	if (packet->flags & (FLAG_RST | FLAG_FIN))
+		end_responses(splice);
 }
 
 /* A packet of the server's local socket: mostly a request. The client's local socket has received what is before `received`. */

@@ -5,6 +5,7 @@ mod ends;
 mod headers;
 mod lab;
 mod local;
+mod model;
 mod offsets;
 mod spliced;
 mod wire;
