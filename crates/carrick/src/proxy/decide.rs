@@ -24,6 +24,7 @@ pub enum Decision {
 }
 
 /// Where to, and how.
+#[derive(Clone)]
 pub struct Destination {
     /// The place.
     pub place: Place,

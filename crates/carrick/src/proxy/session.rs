@@ -41,7 +41,7 @@ enum Came {
     /// There is something to read.
     Request,
     /// The request before has to be served otherwise.
-    Back(Lost),
+    Back(Box<Lost>),
 }
 
 /// Serves the connection; `first` came with it already.
@@ -207,15 +207,15 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     let mut binds = false;
     if let Decision::Relay(destination) = &decision {
         binds = bound::is_eligible(client, &scratch, destination);
-        match bound::offer(client, &mut scratch, destination, binds, trace).await {
+        match bound::offer(client, &mut scratch, destination, binds, &mut trace).await {
             Offered::Sent => return sent(scratch),
-            Offered::Relay(back, checkout) => (trace, at_hand) = (back, checkout),
+            Offered::Relay(checkout) => at_hand = checkout,
             Offered::End(next) => return (next, None),
         }
     } else if let Err(next) = Box::pin(bound::leave(client)).await {
         return (next, None);
     }
-    answer_decided(client, scratch, trace, decision, (at_hand, binds)).await
+    answer_decided(client, scratch, &mut trace, &decision, (at_hand, binds)).await
 }
 
 /// The kernel forwards the response to the request in `scratch`.
@@ -225,7 +225,7 @@ fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
 }
 
 /// Serves a request that was sent already and not answered, and that came alone.
-async fn serve_lost(client: &mut Client, lost: Lost) -> (Next, Option<Lent>) {
+async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
     let mut scratch = client.worker.scratch.take();
     let mut trace = lost.trace;
     scratch.request.extend_from_slice(&lost.request);
@@ -242,22 +242,28 @@ async fn serve_lost(client: &mut Client, lost: Lost) -> (Next, Option<Lent>) {
         return over(client, scratch, &trace, next);
     }
     let decision = decide(client, &scratch, &mut trace.user).await;
-    answer_decided(client, scratch, trace, decision, (None, false)).await
+    answer_decided(client, scratch, &mut trace, &decision, (None, false)).await
 }
 
 /// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
 async fn answer_decided(
     client: &mut Client,
     mut scratch: Lent,
-    mut trace: Trace,
-    decision: Decision,
-    (mut at_hand, mut binds): (Option<Checkout>, bool),
+    trace: &mut Trace,
+    decision: &Decision,
+    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let next = match decision {
-        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, &mut trace, &reply)).await,
+        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, trace, reply)).await,
         Decision::Tunnel(destination) => {
             return (
-                Box::pin(tunnel::run_connect(client, scratch, destination, trace)).await,
+                Box::pin(tunnel::run_connect(
+                    client,
+                    scratch,
+                    destination.clone(),
+                    trace.hand_over(),
+                ))
+                .await,
                 None,
             );
         }
@@ -265,8 +271,8 @@ async fn answer_decided(
             let relayed = relay(
                 client,
                 &mut scratch,
-                &destination,
-                &mut trace,
+                destination,
+                trace,
                 at_hand.take(),
                 binds,
             );
@@ -275,7 +281,7 @@ async fn answer_decided(
                     let place = &destination.place;
                     match bound::start(client, &mut scratch, checkout, place, trace).await {
                         Offered::Sent => return sent(scratch),
-                        Offered::Relay(back, _) => (trace, binds) = (back, false),
+                        Offered::Relay(_) => binds = false,
                         Offered::End(next) => return (next, None),
                     }
                     continue;
@@ -287,7 +293,7 @@ async fn answer_decided(
                             scratch,
                             checkout,
                             destination.engine,
-                            trace,
+                            trace.hand_over(),
                         ))
                         .await,
                         None,
@@ -297,12 +303,12 @@ async fn answer_decided(
                     after_response(client, &scratch, passed, keep_alive)
                 }
                 Outcome::Failed(failure) => {
-                    Box::pin(failed(client, &scratch, &mut trace, failure)).await
+                    Box::pin(failed(client, &scratch, trace, failure)).await
                 }
             };
         },
     };
-    over(client, scratch, &trace, next)
+    over(client, scratch, trace, next)
 }
 
 /// The request in `scratch` is answered.

@@ -23,7 +23,7 @@ pub enum Offered {
     /// It was sent; the response needs nobody.
     Sent,
     /// The process has to relay it, over this connection if there is one.
-    Relay(Trace, Option<Checkout>),
+    Relay(Option<Box<Checkout>>),
     /// It cannot be answered any more.
     End(Next),
 }
@@ -103,10 +103,10 @@ pub async fn offer(
     scratch: &mut Scratch,
     destination: &Destination,
     is_eligible: bool,
-    trace: Trace,
+    trace: &mut Trace,
 ) -> Offered {
     let Some(mut bound) = client.binding.bound.take() else {
-        return Offered::Relay(trace, None);
+        return Offered::Relay(None);
     };
     let goes_there = bound.leads_to(client, scratch, destination);
     bound = match bound.look(&client.live.plan().limits.head) {
@@ -123,7 +123,7 @@ pub async fn offer(
             };
             match Box::pin(settle(client, bound, unclear)).await {
                 Ok(Some(bound)) => bound,
-                Ok(None) => return Offered::Relay(trace, None),
+                Ok(None) => return Offered::Relay(None),
                 Err(next) => return Offered::End(next),
             }
         }
@@ -132,7 +132,7 @@ pub async fn offer(
     let is_usable = goes_there && bound.is_server_quiet() && !bound.is_closing;
     if !is_usable || !(is_eligible || bound.is_exact) {
         return match part(client, bound) {
-            Ok(()) => Offered::Relay(trace, None),
+            Ok(()) => Offered::Relay(None),
             Err(next) => Offered::End(next),
         };
     }
@@ -140,21 +140,21 @@ pub async fn offer(
         if !bound.disarm() {
             return Offered::End(Next::Reset);
         }
-        return Offered::Relay(trace, Some(bound.into_checkout(client)));
+        return Offered::Relay(Some(bound.into_checkout(client)));
     }
     match bound.splice.arm() {
         Arming::Armed => {}
-        Arming::NotYet => return Offered::Relay(trace, Some(bound.into_checkout(client))),
+        Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(client))),
         Arming::Never(_) => {
             client.binding.is_refused = true;
-            return Offered::Relay(trace, Some(bound.into_checkout(client)));
+            return Offered::Relay(Some(bound.into_checkout(client)));
         }
     }
     write_request(client, scratch, destination);
     match send(client, scratch, bound, trace).await {
         Ok(()) => Offered::Sent,
-        Err(Ok(trace)) => Offered::Relay(trace, None),
-        Err(Err(next)) => Offered::End(next),
+        Err(None) => Offered::Relay(None),
+        Err(Some(next)) => Offered::End(next),
     }
 }
 
@@ -164,26 +164,26 @@ pub async fn start(
     scratch: &mut Scratch,
     mut checkout: Checkout,
     place: &Place,
-    trace: Trace,
+    trace: &mut Trace,
 ) -> Offered {
     let Some(splice) = checkout.splice.take() else {
-        return Offered::Relay(trace, Some(checkout));
+        return Offered::Relay(Some(Box::new(checkout)));
     };
     let bound = Box::new(Bound::new(checkout, splice, place.clone()));
     match send(client, scratch, bound, trace).await {
         Ok(()) => Offered::Sent,
-        Err(Ok(trace)) => Offered::Relay(trace, None),
-        Err(Err(next)) => Offered::End(next),
+        Err(None) => Offered::Relay(None),
+        Err(Some(next)) => Offered::End(next),
     }
 }
 
-/// `Err`: the server does not take it. Somebody else may, or the client's connection has to end.
+/// `Err`: the server does not take it. Somebody else may, but where the client's connection has to end.
 async fn send(
     client: &mut Client,
     scratch: &Scratch,
     mut bound: Box<Bound>,
-    mut trace: Trace,
-) -> Result<(), Result<Trace, Next>> {
+    trace: &mut Trace,
+) -> Result<(), Option<Next>> {
     bound.splice.expect_response();
     let idle = client.live.plan().timeouts.idle;
     let sent = client
@@ -198,11 +198,7 @@ async fn send(
         bound.reset_server();
         let is_clean = bound.disarm() && bound.is_exact && bound.has_sent_nothing();
         client.worker.metrics.retries.add(1);
-        return Err(if is_clean {
-            Ok(trace)
-        } else {
-            Err(Next::Reset)
-        });
+        return Err((!is_clean).then_some(Next::Reset));
     }
     bound.request.clear();
     let head_bytes = scratch.request_head.head_bytes;
@@ -217,7 +213,7 @@ async fn send(
     bound.checkout.resume(&bound.place);
     client.worker.metrics.upstream_connections_reused.add(1);
     bound.pending = Some(Pending {
-        trace,
+        trace: trace.hand_over(),
         method: scratch.request_head.method,
         is_trusted: bound.is_exact,
         known: None,
@@ -240,7 +236,7 @@ impl Bound {
     }
 
     /// For the process, which has both connections now.
-    fn into_checkout(self: Box<Self>, client: &Client) -> Checkout {
+    fn into_checkout(self: Box<Self>, client: &Client) -> Box<Checkout> {
         let Self {
             mut checkout,
             splice,
@@ -251,7 +247,7 @@ impl Bound {
             checkout.splice = Some(splice);
         }
         checkout.resume(&place);
-        checkout
+        Box::new(checkout)
     }
 
     /// Whether nothing has been forwarded since the latest request was about to be sent.

@@ -24,7 +24,7 @@ pub enum Waited {
     /// The client is bound to nobody any more, and may wait for so long yet.
     Parted(Duration),
     /// The server has not answered: somebody else has to.
-    Lost(Lost),
+    Lost(Box<Lost>),
     /// The client's connection is to end.
     End(Next),
 }
@@ -241,7 +241,7 @@ pub(super) enum Gone {
     /// The client's connection is to end.
     End(Next),
     /// Nothing of the response has come.
-    Lost(Lost),
+    Lost(Box<Lost>),
 }
 
 /// The server has ended its stream, or has broken off.
@@ -313,11 +313,11 @@ fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
     match bound.pending.take() {
         Some(pending) => {
             client.worker.metrics.retries.add(1);
-            Gone::Lost(Lost {
+            Gone::Lost(Box::new(Lost {
                 trace: pending.trace,
                 request,
                 failure: None,
-            })
+            }))
         }
         None => Gone::Over,
     }
@@ -329,10 +329,10 @@ fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
     bound.reset_server();
     let is_clean = bound.disarm() && bound.has_sent_nothing();
     match lost(client, bound, "upstream_timeout") {
-        Gone::Lost(lost) if is_clean => Waited::Lost(Lost {
-            failure: Some(Failure::TimedOut),
-            ..lost
-        }),
+        Gone::Lost(mut lost) if is_clean => {
+            lost.failure = Some(Failure::TimedOut);
+            Waited::Lost(lost)
+        }
         Gone::Lost(_) | Gone::Over | Gone::End(_) => Waited::End(Next::Reset),
     }
 }

@@ -81,7 +81,7 @@ pub async fn relay(
     scratch: &mut Scratch,
     destination: &Destination,
     trace: &mut Trace,
-    mut at_hand: Option<Checkout>,
+    mut at_hand: Option<Box<Checkout>>,
     binds: bool,
 ) -> Outcome {
     write_request(client, scratch, destination);
@@ -113,7 +113,7 @@ pub async fn relay(
             .take()
             .filter(|checkout| !wanted.make_sure || checkout.is_alive());
         let found = match at_hand {
-            Some(checkout) => Ok(note_use(client, destination, trace, checkout)),
+            Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
             None => checkout(client, &destination.place, wanted, &mut tried, trace).await,
         };
         let mut checkout = match found {
