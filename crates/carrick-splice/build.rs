@@ -6,13 +6,13 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 4] = ["socket", "live", "packet", "rules"];
+const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 10] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
@@ -20,6 +20,9 @@ const HEADERS: [&str; 7] = [
     "bpf/packet_machine.h",
     "bpf/packet_responses.h",
     "bpf/rules.h",
+    "bpf/requests.h",
+    "bpf/judge.h",
+    "bpf/words.h",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,7 +7,7 @@ mod name;
 mod tests;
 
 pub use literal::{Literal, parse_ip_literal};
-pub use name::NamePattern;
+pub use name::{NamePattern, NameShape};
 
 use embedded::{EmbeddedAddresses, loopback_of_unspecified};
 use ipnet::{IpNet, Ipv4Net};

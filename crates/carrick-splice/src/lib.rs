@@ -92,7 +92,7 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
-pub use packet::{PacketService, Taken, rules};
+pub use packet::{PacketService, Taken, requests, rules};
 pub use pool::{PoolLimits, Splicer};
 pub use responses::{Arming, Progress as ResponseProgress, ResponseSplice};
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};

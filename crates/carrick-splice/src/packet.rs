@@ -4,6 +4,7 @@
 pub(crate) mod command;
 pub(crate) mod hooks;
 pub(crate) mod records;
+pub mod requests;
 pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;

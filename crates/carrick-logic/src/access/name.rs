@@ -24,7 +24,34 @@ enum Kind {
     Address(IpAddr),
 }
 
+/// What a pattern matches, for those who compare names by themselves: in lower case without a final dot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameShape<'a> {
+    /// Every name.
+    Any,
+    /// This one.
+    Exact(&'a str),
+    /// What is below it.
+    Below(&'a str),
+    /// It, and what is below it.
+    ExactOrBelow(&'a str),
+    /// This address, however it is written.
+    Address(IpAddr),
+}
+
 impl NamePattern {
+    /// What it matches.
+    #[must_use]
+    pub fn shape(&self) -> NameShape<'_> {
+        match &self.0 {
+            Kind::Any => NameShape::Any,
+            Kind::Exact(name) => NameShape::Exact(name),
+            Kind::Below(name) => NameShape::Below(name),
+            Kind::ExactOrBelow(name) => NameShape::ExactOrBelow(name),
+            Kind::Address(address) => NameShape::Address(*address),
+        }
+    }
+
     /// Parses a pattern; names are compared without case, a final dot is ignored.
     ///
     /// # Errors

@@ -1,11 +1,12 @@
 //! What the process asks of the program `carrick_command`, which is run on a packet of the process' own (`BPF_PROG_TEST_RUN`): it can
 //! look at local sockets and change a splice in one step, as no other call can.
 
+use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// An Ethernet header without meaning: the kernel wants one. Its type is one for experiments (IEEE 802).
-const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
+pub(super) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
 
 /// A question of `enum packet_command`.
 #[derive(Debug, Clone, Copy)]
@@ -80,11 +81,16 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
 
 /// Runs a tc program on a packet, and gives what it returns.
 pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
-    test_run(program, packet, &[], &mut []).map(|(returned, _)| returned)
+    test_run(program, packet, &[], &mut [], 1).map(|options| options.retval)
+}
+
+/// How long the program takes, in nanoseconds: the mean of so many times in a row, on one packet, whatever it makes of that.
+pub(super) fn measure(program: BorrowedFd<'_>, packet: &[u8], times: u32) -> io::Result<u32> {
+    let times = i32::try_from(times).unwrap_or(i32::MAX);
+    test_run(program, packet, &[], &mut [], times).map(|options| options.duration)
 }
 
 /// What a program has made of a packet.
-#[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Ran {
     /// What it returned.
@@ -94,18 +100,17 @@ pub(super) struct Ran {
 }
 
 /// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing), and its bytes afterwards.
-#[cfg(test)]
 pub(super) fn run_on(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> io::Result<Ran> {
     let mut after = vec![0; packet.len() + 256];
-    let (verdict, length) = test_run(program, packet, context, &mut after)?;
-    after.truncate(length);
+    let options = test_run(program, packet, context, &mut after, 1)?;
+    after.truncate(options.data_size_out as usize);
     Ok(Ran {
-        verdict,
+        verdict: options.retval,
         packet: after,
     })
 }
 
-/// What the program returns, and the length of the packet in `after`.
+/// The program's options afterwards: what it returned, the length of the packet in `after`, the mean time that it took.
 #[expect(
     unsafe_code,
     reason = "libbpf-rs has it only for programs that cannot be shared between threads"
@@ -115,13 +120,14 @@ fn test_run(
     packet: &[u8],
     context: &[u8],
     after: &mut [u8],
-) -> io::Result<(u32, usize)> {
+    times: i32,
+) -> io::Result<bpf_test_run_opts> {
     let size = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
-    let mut options = libbpf_rs::libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_test_run_opts>() as u64,
+    let mut options = bpf_test_run_opts {
+        sz: size_of::<bpf_test_run_opts>() as u64,
         data_in: packet.as_ptr().cast(),
         data_size_in: size(packet)?,
-        repeat: 1,
+        repeat: times,
         ..Default::default()
     };
     if !context.is_empty() {
@@ -138,5 +144,5 @@ fn test_run(
     if outcome < 0 {
         return Err(io::Error::from_raw_os_error(-outcome));
     }
-    Ok((options.retval, options.data_size_out as usize))
+    Ok(options)
 }

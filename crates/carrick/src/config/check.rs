@@ -2,6 +2,7 @@
 mod account;
 mod addresses;
 mod listener;
+mod requests;
 mod route;
 mod transparent;
 mod upstream;
@@ -42,6 +43,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
     transparent::check_conflicts(file, &listeners, problems);
+    requests::check_all(&file.listeners, &listeners, &upstreams, problems);
     known.report_unused(problems);
     if problems.count_errors() > 0 {
         return None;

@@ -135,6 +135,7 @@ pub struct Route {
     pub cgi: Setting<bool>,
     pub sni: Setting<String>,
     pub engine: Setting<&'static str>,
+    pub requests: Setting<&'static str>,
 }
 
 /// `header = { … }`
@@ -285,6 +286,7 @@ impl Route {
             cgi: table.boolean("cgi", problems),
             sni: one_text(table, "sni", problems),
             engine: table.word("engine", problems),
+            requests: table.word("requests", problems),
         }
     }
 }

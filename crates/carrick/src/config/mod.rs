@@ -5,6 +5,7 @@
 mod built_in;
 mod check;
 pub mod file;
+pub mod in_kernel;
 pub mod keys;
 pub mod plan;
 pub mod problem;

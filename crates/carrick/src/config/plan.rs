@@ -256,6 +256,19 @@ pub struct RoutePlan {
     pub upstream: Option<usize>,
     /// The engine: the route's own, else that of `[splice]`.
     pub engine: Choice,
+    /// Who judges requests on connections that the packet engine has.
+    pub requests: Requests,
+}
+
+/// Who judges requests after the first one of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Requests {
+    /// The process.
+    #[default]
+    Process,
+    /// The kernel, if they are plain, lead to where the last one went, and this is the first route that takes them. They are
+    /// forwarded as they were sent.
+    Kernel,
 }
 
 /// `[upstream.NAME]`

@@ -2,7 +2,7 @@
 use super::upstream::Known;
 use super::{engine, transparent};
 use crate::config::file;
-use crate::config::plan::RoutePlan;
+use crate::config::plan::{Requests, RoutePlan};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
@@ -47,6 +47,7 @@ pub fn check_all(
                 conditions: conditions?,
                 upstream: upstream?,
                 engine: engine(&route.engine).unwrap_or(default),
+                requests: requests(route),
             })
         })
         .collect();
@@ -62,8 +63,16 @@ pub fn check_all(
         conditions: Conditions::default(),
         upstream: None,
         engine: default,
+        requests: Requests::Process,
     });
     Some(routes)
+}
+
+fn requests(route: &file::Route) -> Requests {
+    match route.requests.given().map(|word| *word.get_ref()) {
+        Some("kernel") => Requests::Kernel,
+        _ => Requests::Process,
+    }
 }
 
 fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {

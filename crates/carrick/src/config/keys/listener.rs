@@ -297,6 +297,14 @@ pub static ROUTE: Table = Table {
             },
             about: "Overrides the listener's `engine` for this route",
         },
+        Key {
+            name: "requests",
+            form: Form::OneOf {
+                words: &["process", "kernel"],
+                default: "process",
+            },
+            about: "Who judges requests after the first one of a connection. `kernel`: plain ones that go where the last one went are forwarded without the process, as the client has sent them. Only for `switch`, with `engine = \"packet\"`, and with `forwarded` and `via` so that nothing is to be added",
+        },
     ],
 };
 

@@ -248,6 +248,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[[listener.route]]",
+        "requests",
+        "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\nforwarded = \"off\"\nvia = \"\"\n[[listener.route]]\n",
+        "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"",
+    ),
+    (
+        "[[listener.route]]",
         "sni",
         "[upstream.u]\nservers = [\"10.0.0.1:1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"tunnel\"\n[[listener.route]]\n",
         "upstream = \"u\"\nsni = \"a.example\"",

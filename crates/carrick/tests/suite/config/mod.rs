@@ -4,6 +4,7 @@ mod documentation;
 mod examples;
 mod keys;
 mod mistakes;
+mod requests;
 mod rows;
 mod torn;
 mod transparent;

@@ -1,0 +1,115 @@
+//! Checks `requests = "kernel"`: a request that is judged in the kernel goes on as its client has sent it, on the connection of the last one.
+use crate::config::file;
+use crate::config::in_kernel;
+use crate::config::plan::{HashOn, ListenerPlan, Mode, Requests, UpstreamPlan};
+use crate::config::problem::Problems;
+use carrick_logic::balance::Method;
+use carrick_logic::http1::Forwarded;
+use carrick_splice::Choice;
+use carrick_splice::requests::{NotInKernel, RequestTable, Settings};
+use std::ops::Range;
+
+/// Checks all listeners; where one cannot be used, there is nothing to say about its requests.
+pub fn check_all(
+    written: &[file::Listener],
+    listeners: &[Option<ListenerPlan>],
+    upstreams: &[Option<UpstreamPlan>],
+    problems: &mut Problems,
+) {
+    for (written, listener) in written.iter().zip(listeners) {
+        if let Some(listener) = listener {
+            check(written, listener, upstreams, problems);
+        }
+    }
+}
+
+fn check(
+    written: &file::Listener,
+    listener: &ListenerPlan,
+    upstreams: &[Option<UpstreamPlan>],
+    problems: &mut Problems,
+) {
+    let given = |route: &file::Route| route.requests.given().map(toml::Spanned::span);
+    let routes = match &listener.mode {
+        Mode::Switch(routes) => routes,
+        Mode::Tunnel(_) => {
+            for span in written.routes.iter().filter_map(given) {
+                problems
+                    .error(
+                        span,
+                        "a tunnel does not look at requests, so `requests` is not possible",
+                        "",
+                    )
+                    .help("use `mode = \"switch\"` to look at requests, or remove it");
+            }
+            return;
+        }
+        Mode::Forward(_) => return,
+    };
+    let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());
+    for (number, (route, place)) in routes.iter().zip(&written.routes).enumerate() {
+        let Some(span) = given(place).filter(|_| route.requests == Requests::Kernel) else {
+            continue;
+        };
+        let upstream = route.upstream.map(|index| upstreams.get(index));
+        let hashes = matches!(upstream, Some(Some(Some(upstream)))
+            if upstream.balance == Method::Hash && upstream.hash_on != HashOn::Client);
+        if route.engine != Choice::Packet {
+            refuse(
+                problems,
+                span,
+                "requests are judged in the kernel only on connections that the packet engine has",
+                "add `engine = \"packet\"` to the route, or remove `requests`",
+            );
+        } else if route.upstream.is_none() {
+            refuse(
+                problems,
+                span,
+                "where a client wanted to go is for the process to check, at each request",
+                "name an `upstream` in place of `to`, or remove `requests`",
+            );
+        } else if hashes {
+            refuse(
+                problems,
+                span,
+                "the servers of this upstream are chosen by what each request says, and in the kernel a request goes where the last one went",
+                "use another `balance`, or `hash_on = \"client\"`",
+            );
+        } else if matches!(
+            listener.forwarded,
+            Forwarded::XForwarded | Forwarded::Standard
+        ) {
+            refuse(
+                problems,
+                span,
+                "the kernel sends requests on as they are, and servers would learn of the client with some requests only",
+                "add `forwarded = \"off\"` or \"unchanged\" to the listener; `send_proxy_protocol` of the upstream tells servers the client's address once for each connection",
+            );
+        } else if !listener.via.is_empty() {
+            refuse(
+                problems,
+                span,
+                "the kernel sends requests on as they are, and `Via` would be in some of them only",
+                "add `via = \"\"` to the listener",
+            );
+        } else if let Some(why) = reason(&table, number) {
+            refuse(
+                problems,
+                span,
+                &format!("this route cannot be judged in the kernel: {why}"),
+                "remove `requests`; the others may keep it, and what may be for this one goes to the process",
+            );
+        }
+    }
+}
+
+fn refuse(problems: &mut Problems, span: Range<usize>, message: &str, help: &str) {
+    problems.error(span, message.to_owned(), "").help(help);
+}
+
+fn reason(table: &RequestTable, route: usize) -> Option<NotInKernel> {
+    let mut left_out = table.left_out().iter();
+    left_out
+        .find(|(number, _)| *number == route)
+        .map(|(_, why)| *why)
+}

@@ -1,0 +1,434 @@
+//! Routes and requests, made up from a seed.
+use carrick_logic::access::NamePattern;
+use carrick_logic::route::{Conditions, CookieRule};
+
+/// Numbers that look random and are not (SplitMix64).
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    fn of<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
+        list[self.below(list.len())]
+    }
+}
+
+const HOSTS: &[&str] = &[
+    "a.example",
+    "b.example",
+    "www.a.example",
+    "x.www.a.example",
+    "xa.example",
+    "A.Example",
+    "a_b.example",
+    "10.0.0.1",
+    "10.0.0.12",
+    "example",
+    "a-very-long-name-of-a-host-with-sixty.letters-or-so.example",
+    "a.example.",
+    "[::1]",
+    "1.a.example",
+    "a",
+];
+const PATTERNS: &[&str] = &[
+    "a.example",
+    "*.a.example",
+    ".a.example",
+    "*.example",
+    ".example",
+    "*",
+    "10.0.0.1",
+    "::1",
+    "a_b.example",
+    "::ffff:10.0.0.12",
+    "example",
+    "a-very-long-name-of-a-host-with-sixty.letters-or-so.example",
+];
+const SEGMENTS: &[&str] = &[
+    "",
+    "a",
+    "images",
+    "img",
+    "api",
+    "v1",
+    "cgi-bin",
+    "cgi-bi",
+    "index.html",
+    "a.gif",
+    "a.GIF",
+    "b.tar.gz",
+    ".gif",
+    "gif",
+    "a.gif;v=1",
+    "x;y.gif",
+    "..",
+    ".",
+    "%69mages",
+    "a,b",
+    "very-long-segment-with-many-letters-in-it-and-more",
+    "a.jpeg",
+    "~user",
+    "a@b",
+    "a`b",
+    "a[0]",
+    ";",
+    ";.gif",
+];
+const PATHS: &[&str] = &[
+    "/",
+    "/a",
+    "/images/",
+    "/img",
+    "/api/",
+    "/api/v1",
+    "/a/",
+    "/cgi-bin/",
+    "/very-long-segment-with-many-letters-in-it-and-more/a",
+    "/.",
+];
+const EXTENSIONS: &[&str] = &[
+    "gif",
+    "jpeg",
+    "gz",
+    "tar.gz",
+    "html",
+    "GIF",
+    "a@b",
+    "very-long-extension",
+];
+const COOKIES: &[&str] = &[
+    "session",
+    "s",
+    "id",
+    "theme",
+    "__Host-very-long-name-of-cookie",
+    "Session",
+];
+const QUERIES: &[&str] = &["", "?", "?a=1", "?a=/b.gif", "?a=1?b;c", "?/cgi-bin/"];
+const METHODS: &[&str] = &["GET", "HEAD", "OPTIONS", "DELETE", "POST", "PUT"];
+const FIELDS: &[&str] = &[
+    "Accept: */*",
+    "User-Agent: curl/8.5.0",
+    "Accept-Encoding: gzip, deflate, br",
+    "Accept-Language: en-US,en;q=0.9",
+    "Cache-Control: no-cache",
+    "Pragma: no-cache",
+    "Referer: http://a.example/x?y",
+    "Upgrade-Insecure-Requests: 1",
+    "Sec-Fetch-Site: same-origin",
+    "DNT: 1",
+    "If-None-Match: \"abc\"",
+    "If-Modified-Since: Sat, 29 Oct 1994 19:43:31 GMT",
+    "Range: bytes=0-99",
+    "X-A: b",
+    "Origin: http://a.example",
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+    "Connection: keep-alive",
+    "Authorization: Basic YTpi",
+];
+const ODD_FIELDS: &[&str] = &[
+    "Connection: close",
+    "Connection: Keep-Alive",
+    "Connection: keep-alive, te",
+    "Content-Length: 0",
+    "Content-Length: 3",
+    "TE: trailers",
+    "Transfer-Encoding: chunked",
+    "Expect: 100-continue",
+    "Upgrade: websocket",
+    "Keep-Alive: 1",
+    "Trailer: a",
+    "Max-Forwards: 0",
+    "Proxy-Authorization: Basic YTpi",
+    "Proxy-Connection: keep-alive",
+    "X-Forwarded-For: 10.0.0.9",
+    "Forwarded: for=a",
+    "Host: b.example",
+    "X-A:b",
+    "X-A:  b",
+    "X-A: b ",
+    "X-A:",
+    "X-A: ",
+    "X-A: b\tc",
+    "X-A : b",
+    " X-A: b",
+    "X_A: b",
+    "content_length: 3",
+    "X-A: \u{e9}",
+    "X-A: \x01",
+    "X-A: \x7f",
+    "X.A: b",
+    "X-A",
+    ": b",
+    "X-A: b\r",
+    "X-A: b\nX-B: c",
+    "A-name-that-is-far-too-long-for-any-field-that-there-is: a",
+    "Cookie: a=1 ; session=2",
+    "Cookie: session =2",
+    "Cookie:  session=2",
+    "Cookie: a=1;  session=2",
+    "Cookie: session",
+    "Cookie: a=1;session=2;",
+    "Cookie: a=1;\tsession=2",
+    "Cookie: =session",
+    "Cookie: a=session=1",
+    "Cookie: a; session=",
+    "Cookie: ;;session=1",
+    "Cookie: x session=1",
+    "Cookie: sessions=1",
+    "Cookie: xsession=1",
+    "Cookie2: session=1",
+    "cOOKIE: session=1",
+];
+
+/// Up to six routes, and sometimes more than the kernel has room for.
+pub fn routes(dice: &mut Dice) -> Vec<Conditions> {
+    let count = if dice.one_in(12) {
+        30 + dice.below(12)
+    } else {
+        1 + dice.below(6)
+    };
+    let mut routes: Vec<Conditions> = (0..count).map(|_| route(dice)).collect();
+    if !dice.one_in(4) {
+        routes.push(Conditions::default());
+    }
+    routes
+}
+
+fn route(dice: &mut Dice) -> Conditions {
+    let mut route = Conditions::default();
+    if dice.one_in(2) {
+        route.host = Some(NamePattern::parse(dice.of(PATTERNS)).unwrap());
+    }
+    if dice.one_in(2) {
+        route.path = Some(dice.of(PATHS).to_owned());
+    }
+    if dice.one_in(3) {
+        route.extension = (0..1 + dice.below(3))
+            .map(|_| dice.of(EXTENSIONS).to_owned())
+            .collect();
+    }
+    if dice.one_in(3) {
+        route.cookie = Some(CookieRule {
+            name: dice.of(COOKIES).to_owned(),
+            present: dice.one_in(2),
+        });
+    }
+    if dice.one_in(4) {
+        route.method = (0..1 + dice.below(2))
+            .map(|_| dice.of(METHODS).to_owned())
+            .collect();
+    }
+    if dice.one_in(4) {
+        route.cgi = Some(dice.one_in(2));
+    }
+    if dice.one_in(10) {
+        route.header = Some(("x-a".to_owned(), "b".to_owned()));
+    }
+    route
+}
+
+fn path(dice: &mut Dice) -> String {
+    if dice.one_in(3) {
+        return format!("{}{}", dice.of(PATHS), dice.of(SEGMENTS));
+    }
+    let mut path = String::new();
+    for _ in 0..1 + dice.below(4) {
+        path.push('/');
+        path.push_str(dice.of(SEGMENTS));
+    }
+    path
+}
+
+fn cookies(dice: &mut Dice) -> String {
+    let cookies: Vec<String> = (0..1 + dice.below(4))
+        .map(|_| match dice.below(3) {
+            0 => format!(
+                "{}={}",
+                dice.of(COOKIES),
+                dice.of(&["1", "", "a b", "x=y", "\"q\""])
+            ),
+            1 => format!("n{}=v", dice.below(100)),
+            _ => format!("_ga{}=GA1.2.{}", dice.below(10), dice.below(1 << 30)),
+        })
+        .collect();
+    format!("Cookie: {}", cookies.join(dice.of(&["; ", "; ", ";"])))
+}
+
+/// A request as programs send it.
+pub fn plain_request(dice: &mut Dice) -> Vec<u8> {
+    let method = dice.of(&["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE"]);
+    // Without those that are up to the process: a final dot, IPv6, a name as long as that.
+    let host = loop {
+        let host = dice.of(HOSTS);
+        if !host.ends_with('.') && !host.starts_with('[') {
+            break host;
+        }
+    };
+    let port = dice.of(&["", "", ":80", ":8080", ":65535"]);
+    let mut lines = vec![format!("Host: {host}{port}")];
+    for _ in 0..dice.below(12) {
+        lines.push(dice.of(FIELDS).to_owned());
+    }
+    if dice.one_in(3) {
+        let cookies = cookies(dice);
+        lines.insert(dice.below(lines.len() + 1), cookies);
+    }
+    format!(
+        "{method} {}{} HTTP/1.1\r\n{}\r\n\r\n",
+        path(dice),
+        dice.of(QUERIES),
+        lines.join("\r\n")
+    )
+    .into_bytes()
+}
+
+/// A request, plain or with something odd in it.
+pub fn request(dice: &mut Dice) -> Vec<u8> {
+    let plain = plain_request(dice);
+    if dice.one_in(2) {
+        return plain;
+    }
+    let text = String::from_utf8(plain).unwrap();
+    let odd = match dice.below(14) {
+        0 => text.replacen(
+            "HTTP/1.1",
+            dice.of(&[
+                "HTTP/1.0",
+                "HTTP/1.2",
+                "HTTP/2.0",
+                "http/1.1",
+                "HTTP/1.1 ",
+                "",
+            ]),
+            1,
+        ),
+        1 => text.replacen(
+            '/',
+            dice.of(&[
+                "http://b.example/",
+                "*",
+                "a",
+                "#/",
+                "/\u{e9}",
+                "/a b",
+                "/a#b",
+                "/\x7f",
+            ]),
+            1,
+        ),
+        2 => text.replacen(
+            "Host: ",
+            dice.of(&[
+                "Hots: ", "Host: ,", "Host: a@", "Host: :", "HOST: ", "Host:",
+            ]),
+            1,
+        ),
+        3 => text.replacen(
+            "Host: ",
+            dice.of(&[
+                "Host: b\r\nHost: ",
+                "Host: a.example:0\r\nX: ",
+                "Host: a:65536\r\nX: ",
+                "Host: a:00080\r\nX: ",
+                "Host: a:\r\nX: ",
+                "Host: a:8x\r\nX: ",
+                "Host: [::1]:80\r\nX: ",
+                "Host: \r\nX: ",
+                "Host: a.example:65535\r\nX: ",
+            ]),
+            1,
+        ),
+        4 => format!(
+            "{text}{}",
+            dice.of(&[
+                "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                "body",
+                "\r\n",
+                "x\r\n\r\n"
+            ])
+        ),
+        5 => text[..dice.below(text.len())].to_owned(),
+        6 => text.replacen(
+            "\r\n\r\n",
+            &format!(
+                "\r\n{}\r\n\r\n",
+                "X-Many: of them\r\n"
+                    .repeat(20 + dice.below(100))
+                    .trim_end()
+            ),
+            1,
+        ),
+        7 => text.replacen(
+            "\r\n\r\n",
+            &format!("\r\nX-Long: {}\r\n\r\n", "x".repeat(dice.below(2500))),
+            1,
+        ),
+        8 => text.replacen(' ', dice.of(&["  ", "\t", "", " /"]), 1),
+        9 => format!(
+            "{}{text}",
+            dice.of(&[
+                "\r\n",
+                " ",
+                "X",
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+            ])
+        ),
+        10 => text.replacen(
+            "\r\n\r\n",
+            &format!(
+                "\r\nCookie: {}\r\n\r\n",
+                "a=b; ".repeat(dice.below(200)).trim_end_matches("; ")
+            ),
+            1,
+        ),
+        _ => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_FIELDS)), 1),
+    };
+    odd.into_bytes()
+}
+
+/// Changes a few bytes, wherever they are; often to those that mean something.
+pub fn mutate(dice: &mut Dice, request: &mut Vec<u8>) {
+    const BYTES: &[u8] = b"\r\n\r\n \t:;=/?#%.,-_@\0\x01\x7f\x80\xff\"aA0[]";
+    for _ in 0..1 + dice.below(3) {
+        if request.is_empty() {
+            return;
+        }
+        let at = dice.below(request.len());
+        let byte = if dice.one_in(4) {
+            dice.below(256) as u8
+        } else {
+            BYTES[dice.below(BYTES.len())]
+        };
+        match dice.below(5) {
+            0 => request[at] = byte,
+            1 => request.insert(at, byte),
+            2 => drop(request.remove(at)),
+            3 => {
+                let end = (at + dice.below(12)).min(request.len());
+                let part = request[at..end].to_vec();
+                let at = dice.below(request.len());
+                request.splice(at..at, part);
+            }
+            _ => request[at] ^= 1 << dice.below(8),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `requests = "kernel"`: where it is possible, and what is said where it is not.
+use super::{parse, parse_right};
+use carrick::config::plan::{Mode, Requests};
+use carrick::config::problem::Severity;
+
+/// A switch with one route, up to the route's keys; `«»` is what the listener has besides.
+fn switch(listener: &str, upstream: &str, route: &str) -> String {
+    format!(
+        "[upstream.u]\nservers = [\"10.0.0.1\"]\n{upstream}\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n{listener}\n\
+         [[listener.route]]\n{route}\n"
+    )
+}
+
+const PLAIN: &str = "forwarded = \"unchanged\"\nvia = \"\"";
+const ROUTE: &str = "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"";
+
+#[test]
+fn it_is_taken_from_the_route() {
+    let loaded = parse_right(&switch(PLAIN, "", ROUTE));
+    let Mode::Switch(routes) = &loaded.plan.listeners[0].mode else {
+        panic!("a switch");
+    };
+    assert_eq!(routes[0].requests, Requests::Kernel);
+    // The engine may be the listener's, and `process` is what is so without it.
+    for requests in ["requests = \"process\"", ""] {
+        let text = switch("", "", &format!("upstream = \"u\"\n{requests}"));
+        let loaded = parse_right(&text);
+        let Mode::Switch(routes) = &loaded.plan.listeners[0].mode else {
+            panic!("a switch");
+        };
+        assert_eq!(routes[0].requests, Requests::Process);
+    }
+    let engine = format!("{PLAIN}\nengine = \"packet\"");
+    let route = "upstream = \"u\"\nrequests = \"kernel\"";
+    parse_right(&switch(&engine, "", route));
+    parse_right(&switch("forwarded = \"off\"\nvia = \"\"", "", ROUTE));
+    let by_client = "balance = \"hash\"\nhash_on = \"client\"";
+    parse_right(&switch(PLAIN, by_client, ROUTE));
+}
+
+#[test]
+fn what_a_table_has_comes_from_the_plan() {
+    let loaded = parse_right(&switch(PLAIN, "", ROUTE));
+    let table = |loaded: &carrick::config::Loaded| {
+        let plan = &loaded.plan;
+        carrick::config::in_kernel::table(&plan.listeners[0], &plan.limits.head, 1)
+    };
+    assert!(table(&loaded).is_some_and(|table| table.left_out().is_empty()));
+    let loaded = parse_right(&switch("", "", "upstream = \"u\""));
+    assert!(table(&loaded).is_none(), "no route is the kernel's");
+}
+
+/// Listener, upstream and route; then part of the message, and of the advice.
+const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
+    (
+        PLAIN,
+        "",
+        "upstream = \"u\"\nrequests = \"kernel\"",
+        "only on connections that the packet engine has",
+        "engine = \"packet\"",
+    ),
+    (
+        "via = \"\"",
+        "",
+        ROUTE,
+        "with some requests only",
+        "forwarded = \"off\"",
+    ),
+    (
+        "via = \"\"\nforwarded = \"forwarded\"",
+        "",
+        ROUTE,
+        "with some requests only",
+        "forwarded = \"off\"",
+    ),
+    ("forwarded = \"off\"", "", ROUTE, "`Via`", "via = \"\""),
+    (
+        PLAIN,
+        "balance = \"hash\"",
+        ROUTE,
+        "chosen by what each request says",
+        "hash_on = \"client\"",
+    ),
+    (
+        PLAIN,
+        "",
+        "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\nheader = { name = \"a\", value = \"b\" }",
+        "does not look at header values",
+        "remove `requests`",
+    ),
+    (
+        PLAIN,
+        "",
+        "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\npath = \"/a-path-with-more-than-sixty-four-bytes/a-path-with-more-than-sixty-four-bytes\"",
+        "at most 64 bytes",
+        "remove `requests`",
+    ),
+    (
+        "forwarded = \"off\"\nvia = \"\"\ntransparent = true\nintercept = { ports = [80] }",
+        "",
+        "to = \"original\"\nengine = \"packet\"\nrequests = \"kernel\"\n[[listener.route]]\nupstream = \"u\"",
+        "where a client wanted to go",
+        "name an `upstream`",
+    ),
+];
+
+#[test]
+fn where_it_is_not_possible_the_reason_is_said() {
+    for (listener, upstream, route, message, help) in MISTAKES {
+        let text = switch(listener, upstream, route);
+        let rejected = parse(&text).expect_err(&text);
+        let errors = rejected.problems.iter();
+        let errors: Vec<_> = errors
+            .filter(|one| one.severity == Severity::Error)
+            .collect();
+        let [error] = errors[..] else {
+            panic!("{rejected}\n{text}");
+        };
+        assert!(error.message.contains(message), "{rejected}");
+        assert!(
+            error
+                .help
+                .as_ref()
+                .is_some_and(|given| given.contains(help)),
+            "{error:?}"
+        );
+        let place = error.place.as_ref().expect("a place");
+        assert_eq!(&text[place.span.clone()], "\"kernel\"");
+    }
+}
+
+#[test]
+fn a_tunnel_has_no_requests() {
+    let text = "[upstream.u]\nservers = [\"10.0.0.1:443\"]\n[[listener]]\nlisten = \"127.0.0.1:8443\"\nmode = \"tunnel\"\n\
+        [[listener.route]]\nupstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\n";
+    let rejected = parse(text).expect_err("a tunnel");
+    assert!(
+        rejected
+            .to_string()
+            .contains("a tunnel does not look at requests"),
+        "{rejected}"
+    );
+}
