@@ -339,8 +339,13 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	/* The server may send what the client takes. */
 	window = is_after(down->offered_end, acked) ? (down->offered_end - acked) >> (server->own_shift & 15) : 0;
 	plan->rewriting.window = window > 0xffff ? 0xffff : window;
-	if (!packet->payload_bytes)
+	if (!sequence_length(packet))
 		return;
+	/* It asks for nothing more. */
+	if (!packet->payload_bytes) {
+		note_sent_locally(server, packet);
+		return;
+	}
 	/* The client learns with the response that its request has arrived. */
 	if (received && !is_before(client->received, splice->judged_end) &&
 	    is_after(*received + client->receive_offset, client->received))

@@ -33,7 +33,7 @@ pub enum Choice {
     /// transfers with a local copy, as `Auto`.
     Socket,
     /// [`Engine::Packet`](crate::Engine::Packet) for exchanges, where it is loaded and the connections are alike; otherwise, and
-    /// for transfers, as `Auto`.
+    /// for transfers, as `Auto`. (Responses are given to the engine by [`Splicer::responses`](crate::Splicer::responses).)
     Packet,
 }
 

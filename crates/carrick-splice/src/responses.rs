@@ -33,6 +33,9 @@ pub struct ResponseSplice {
     judged: u32,
 }
 
+/// A client with less room than that is what a response waits for.
+const ROOM_BYTES_MIN: u32 = 4096;
+
 /// Bytes of responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -187,6 +190,12 @@ impl ResponseSplice {
         self.record.tail()
     }
 
+    /// Whether the client would take more at once: it has acknowledged what it was sent, and offers a window. Costs a system call.
+    #[must_use]
+    pub fn client_has_room(&self) -> bool {
+        self.splice.response_room_bytes() >= ROOM_BYTES_MIN
+    }
+
     /// Whether the server's end of stream has come behind the response. It is kept from the client.
     #[must_use]
     pub fn has_server_ended(&self) -> bool {
@@ -212,7 +221,8 @@ impl ResponseSplice {
         }
     }
 
-    fn count(&mut self) {
+    /// Adds what was acknowledged since to the splicer's counters. So do the next request and [`ResponseSplice::disarm`].
+    pub fn count(&mut self) {
         let acked_bytes = self.record.acked_bytes();
         let counters = self.splicer.counters();
         counters.packet_bytes.add(acked_bytes - self.counted_bytes);

@@ -42,11 +42,11 @@ pub const PEERS: [Peer; 10] = {
             jobs: ALL,
             mode: Mode::Engine("socket"),
         },
-        // Other jobs wait for it.
+        // A forward proxy waits for it.
         Peer {
             name: "carrick-packet",
             family: Carrick,
-            jobs: &[Tunnel],
+            jobs: REVERSE,
             mode: Mode::Engine("packet"),
         },
         Peer {

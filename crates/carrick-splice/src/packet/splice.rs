@@ -121,6 +121,12 @@ impl PacketSplice {
         )
     }
 
+    /// How many bytes the first connection's peer would take of what the second one's sends; 0 as long as it has not acknowledged all.
+    pub(crate) fn response_room_bytes(&self) -> u32 {
+        let splice = self.engine.table.read(self.place);
+        splice.map_or(0, |splice| state::response_room_bytes(&splice))
+    }
+
     /// Sees to `cx` being woken when the splice ends. False if there is nobody to do that.
     pub(crate) fn listen(&self, cx: &Context<'_>) -> bool {
         let is_heard = self.engine.waking().is_some();

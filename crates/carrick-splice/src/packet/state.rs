@@ -128,6 +128,19 @@ pub(super) fn read(splice: &[u8]) -> State {
     }
 }
 
+/// How many bytes the receiver of the second way has offered room for, if it has acknowledged all that was sent.
+pub(super) fn response_room_bytes(splice: &[u8]) -> u32 {
+    let way = offset_of!(packet_splice, ways) + size_of::<packet_way>();
+    let field = |at| u32_at(splice, way + at);
+    let end = field(offset_of!(packet_way, end));
+    if field(offset_of!(packet_way, acked)) != end {
+        return 0;
+    }
+    let room = field(offset_of!(packet_way, offered_end)).wrapping_sub(end);
+    // Behind the window, as after a probe.
+    if room > i32::MAX as u32 { 0 } else { room }
+}
+
 fn octets(address: IpAddr) -> [u8; 16] {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

@@ -189,7 +189,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels; other requests as `auto`); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels, and responses of a switch to requests without a body; others as `auto`); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
     }],
 };
 

@@ -1,4 +1,5 @@
 //! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
+use super::bound::Binding;
 use super::{original, session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::telemetry::metrics::Limit;
@@ -28,6 +29,8 @@ pub struct Client {
     pub original: Option<SocketAddr>,
     /// The connection's timer.
     pub timer: Timer,
+    /// The server's connection whose responses the kernel forwards to it.
+    pub binding: Binding,
     /// Whether the connection is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
 }
@@ -62,6 +65,7 @@ pub async fn serve(
         address: peer,
         original: None,
         timer: Timer::default(),
+        binding: Binding::default(),
         is_last: false,
     };
     let mut first = Vec::new();

@@ -24,6 +24,7 @@ pub enum Decision {
 }
 
 /// Where to, and how.
+#[derive(Clone)]
 pub struct Destination {
     /// The place.
     pub place: Place,
@@ -34,6 +35,7 @@ pub struct Destination {
 }
 
 /// A place to connect to.
+#[derive(Clone)]
 pub enum Place {
     /// One of the servers of an upstream.
     Group {

@@ -14,6 +14,8 @@ pub enum NoHead {
     Closed {
         /// Whether part of a head had come.
         half_written: bool,
+        /// Whether its connection was reset.
+        is_reset: bool,
     },
     /// The head took longer than `[timeouts] head`.
     TimedOut,
@@ -58,9 +60,10 @@ pub async fn read(
             )
             .await
         {
-            Ok(Ok(0) | Err(_)) => {
+            Ok(read @ (Ok(0) | Err(_))) => {
                 return Err(NoHead::Closed {
                     half_written: !scratch.request.is_empty(),
+                    is_reset: read.is_err(),
                 });
             }
             Ok(Ok(_)) => {}

@@ -10,9 +10,11 @@
 //! | `upstream` | connections to servers |
 //! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
+//! | `bound` | responses that the kernel forwards |
 //! | `tunnel` | CONNECT, upgrades, TCP and SNI |
 //! | `reply` | carrick's own answers |
 mod arrival;
+mod bound;
 mod decide;
 mod head;
 mod original;

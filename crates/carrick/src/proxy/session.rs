@@ -2,6 +2,7 @@
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::arrival::Client;
+use super::bound::{self, Lost, Offered, Waited};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
 use super::relay::{Failure, Outcome, relay};
@@ -10,10 +11,11 @@ use super::response_body::Passed;
 use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
+use super::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
 use crate::worker::io::{is_readable, read_some, try_read_some};
 use crate::worker::scratch::{Lent, Scratch};
-use carrick_logic::http1::{BodyLength, Method, Refusal};
+use carrick_logic::http1::{BodyLength, Method, Progress, Refusal};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -31,6 +33,17 @@ pub enum Next {
     Reset,
 }
 
+/// The session is over.
+struct Ended;
+
+/// What ends a wait, but for the connection's end.
+enum Came {
+    /// There is something to read.
+    Request,
+    /// The request before has to be served otherwise.
+    Back(Box<Lost>),
+}
+
 /// Serves the connection; `first` came with it already.
 pub async fn run(mut client: Client, mut first: Vec<u8>) {
     let mut limit = client.live.plan().timeouts.head;
@@ -44,28 +57,64 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
     loop {
         if scratch.request.is_empty() {
             drop(scratch);
-            if !wait_for_request(&mut client, limit).await {
-                return;
+            match wait_for_request(&mut client, limit).await {
+                Some(Came::Request) => {}
+                Some(Came::Back(lost)) => {
+                    let next = Box::pin(serve_lost(&mut client, lost)).await;
+                    let Ok(kept) = end_or_go_on(&mut client, next).await else {
+                        return;
+                    };
+                    scratch = kept;
+                    limit = client.live.plan().timeouts.idle;
+                    continue;
+                }
+                None => return,
             }
             scratch = client.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
             let mut reading = read_some(&client.stream, &mut scratch.request);
-            if poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx).is_pending())).await {
-                continue;
+            let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
+            drop(reading);
+            match read {
+                Poll::Pending => continue,
+                // Asked once more, the socket would only say that it has ended.
+                Poll::Ready(Err(_)) => {
+                    let _ = bound::serve_to_end(&mut client, true).await;
+                    return;
+                }
+                Poll::Ready(Ok(_)) => {}
             }
         }
-        follow_configuration(&mut client);
-        match serve_request(&mut client, scratch).await {
-            (Next::Request, kept) => scratch = kept.unwrap_or_else(|| client.worker.scratch.take()),
-            (Next::Close, _) => return,
-            (Next::CloseGently, _) => return reply::close_gently(&mut client).await,
-            (Next::Reset, _) => {
-                let _ = carrick_splice::tcp::reset_on_close(&client.stream);
-                return;
-            }
+        if let Err(next) = follow_configuration(&mut client).await {
+            let _ = end_or_go_on(&mut client, (next, None)).await;
+            return;
         }
+        let next = serve_request(&mut client, scratch).await;
+        let Ok(kept) = end_or_go_on(&mut client, next).await else {
+            return;
+        };
+        scratch = kept;
         limit = client.live.plan().timeouts.idle;
     }
+}
+
+/// Sees to the client's connection's end, if that is what follows a request; else the buffers for the next one.
+async fn end_or_go_on(
+    client: &mut Client,
+    (next, kept): (Next, Option<Lent>),
+) -> Result<Lent, Ended> {
+    match next {
+        Next::Request => {
+            client.binding.is_persistent = true;
+            return Ok(kept.unwrap_or_else(|| client.worker.scratch.take()));
+        }
+        Next::Close => {}
+        Next::CloseGently => reply::close_gently(client).await,
+        Next::Reset => {
+            let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+        }
+    }
+    Err(Ended)
 }
 
 /// Answers a client that may not use the listener.
@@ -87,8 +136,19 @@ pub async fn refuse(client: &mut Client, reply: &Reply) {
     }
 }
 
-/// Waits without a buffer until there is something to read; false: the connection is to be closed.
-async fn wait_for_request(client: &mut Client, limit: Duration) -> bool {
+/// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
+async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Came> {
+    if client.binding.bound.is_some() {
+        match bound::wait(client, limit).await {
+            Waited::Request => return Some(Came::Request),
+            Waited::Parted(left) => limit = left,
+            Waited::Lost(lost) => return Some(Came::Back(lost)),
+            Waited::End(next) => {
+                let _ = end_or_go_on(client, (next, None)).await;
+                return None;
+            }
+        }
+    }
     let Client {
         worker,
         stream,
@@ -102,21 +162,23 @@ async fn wait_for_request(client: &mut Client, limit: Duration) -> bool {
         .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
         .await
     {
-        Ok(Some(Ok(()))) => true,
-        Ok(Some(Err(_)) | None) => false,
+        Ok(Some(Ok(()))) => Some(Came::Request),
+        Ok(Some(Err(_)) | None) => None,
         Err(_) => {
             worker.metrics.limits.reached(Limit::IdleTimeout);
-            false
+            None
         }
     }
 }
 
-/// A reload may have changed what this connection's listener does; the next request follows the new plan.
-fn follow_configuration(client: &mut Client) {
+/// A reload may have changed what this connection's listener does; the next request follows the new plan. `Err`: there is none.
+async fn follow_configuration(client: &mut Client) -> Result<(), Next> {
     let live = client.worker.live();
     if std::rc::Rc::ptr_eq(&live, &client.live) {
-        return;
+        return Ok(());
     }
+    Box::pin(bound::leave(client)).await?;
+    client.binding.is_refused = false;
     match live.listener(client.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)
@@ -128,6 +190,7 @@ fn follow_configuration(client: &mut Client) {
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
         _ => client.is_last = true,
     }
+    Ok(())
 }
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
@@ -139,16 +202,90 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
             None,
         );
     }
-    let next = match decide(client, &scratch, &mut trace.user).await {
-        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, &mut trace, &reply)).await,
+    let decision = decide(client, &scratch, &mut trace.user).await;
+    let mut at_hand = None;
+    let mut binds = false;
+    if let Decision::Relay(destination) = &decision {
+        binds = bound::is_eligible(client, &scratch, destination);
+        match bound::offer(client, &mut scratch, destination, binds, &mut trace).await {
+            Offered::Sent => return sent(scratch),
+            Offered::Relay(checkout) => at_hand = checkout,
+            Offered::End(next) => return (next, None),
+        }
+    } else if let Err(next) = Box::pin(bound::leave(client)).await {
+        return (next, None);
+    }
+    answer_decided(client, scratch, &mut trace, &decision, (at_hand, binds)).await
+}
+
+/// The kernel forwards the response to the request in `scratch`.
+fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
+    scratch.request.clear();
+    (Next::Request, Some(scratch))
+}
+
+/// Serves a request that was sent already and not answered, and that came alone.
+async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
+    let mut scratch = client.worker.scratch.take();
+    let mut trace = lost.trace;
+    scratch.request.extend_from_slice(&lost.request);
+    let limits = client.live.plan().limits.head;
+    // It was read before.
+    if !matches!(
+        scratch.request_head.parse(&lost.request, &limits),
+        Ok(Progress::Complete)
+    ) {
+        return (Next::Reset, None);
+    }
+    if let Some(failure) = lost.failure {
+        let next = failed(client, &scratch, &mut trace, failure).await;
+        return over(client, scratch, &trace, next);
+    }
+    let decision = decide(client, &scratch, &mut trace.user).await;
+    answer_decided(client, scratch, &mut trace, &decision, (None, false)).await
+}
+
+/// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
+async fn answer_decided(
+    client: &mut Client,
+    mut scratch: Lent,
+    trace: &mut Trace,
+    decision: &Decision,
+    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+) -> (Next, Option<Lent>) {
+    let next = match decision {
+        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, trace, reply)).await,
         Decision::Tunnel(destination) => {
             return (
-                Box::pin(tunnel::run_connect(client, scratch, destination, trace)).await,
+                Box::pin(tunnel::run_connect(
+                    client,
+                    scratch,
+                    destination.clone(),
+                    trace.hand_over(),
+                ))
+                .await,
                 None,
             );
         }
-        Decision::Relay(destination) => {
-            match relay(client, &mut scratch, &destination, &mut trace).await {
+        Decision::Relay(destination) => loop {
+            let relayed = relay(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand.take(),
+                binds,
+            );
+            break match relayed.await {
+                Outcome::Bound(checkout) => {
+                    let place = &destination.place;
+                    match bound::start(client, &mut scratch, checkout, place, trace).await {
+                        Offered::Sent => return sent(scratch),
+                        Offered::Relay(_) => binds = false,
+                        Offered::End(next) => return (next, None),
+                    }
+                    continue;
+                }
                 Outcome::Tunnel(checkout) => {
                     return (
                         Box::pin(tunnel::run_upgraded(
@@ -156,7 +293,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
                             scratch,
                             checkout,
                             destination.engine,
-                            trace,
+                            trace.hand_over(),
                         ))
                         .await,
                         None,
@@ -166,11 +303,16 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
                     after_response(client, &scratch, passed, keep_alive)
                 }
                 Outcome::Failed(failure) => {
-                    Box::pin(failed(client, &scratch, &mut trace, failure)).await
+                    Box::pin(failed(client, &scratch, trace, failure)).await
                 }
-            }
-        }
+            };
+        },
     };
+    over(client, scratch, trace, next)
+}
+
+/// The request in `scratch` is answered.
+fn over(client: &Client, mut scratch: Lent, trace: &Trace, next: Next) -> (Next, Option<Lent>) {
     trace.finish(client, &scratch.request, Some(&scratch.request_head));
     let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
     scratch.request.drain(..head_bytes);
@@ -203,11 +345,21 @@ async fn refuse_head(
     mut trace: Trace,
     no_head: NoHead,
 ) -> Next {
+    let parted = match no_head {
+        NoHead::Closed { is_reset, .. } => bound::serve_to_end(client, is_reset).await,
+        NoHead::TimedOut | NoHead::Refused(_) => bound::leave(client).await,
+    };
+    if let Err(next) = parted {
+        return next;
+    }
     let reply = match no_head {
         NoHead::Closed {
             half_written: false,
+            ..
         } => return Next::Close,
-        NoHead::Closed { half_written: true } => {
+        NoHead::Closed {
+            half_written: true, ..
+        } => {
             trace.ended = "client_closed";
             trace.finish(client, &scratch.request, None);
             return Next::Close;

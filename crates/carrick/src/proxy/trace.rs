@@ -46,8 +46,12 @@ pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 impl Trace {
     /// A story that begins now.
     pub fn new() -> Self {
+        Self::beginning(Instant::now())
+    }
+
+    fn beginning(begun: Instant) -> Self {
         Self {
-            begun: Instant::now(),
+            begun,
             user: None,
             status: CLIENT_CLOSED_REQUEST,
             received: 0,
@@ -61,6 +65,12 @@ impl Trace {
             paths: None,
             ended: "complete",
         }
+    }
+
+    /// The story, for somebody else who goes on with it; what stays here has only its beginning.
+    pub fn hand_over(&mut self) -> Self {
+        let begun = self.begun;
+        std::mem::replace(self, Self::beginning(begun))
     }
 
     /// Notes which connection is used.

@@ -101,6 +101,8 @@ async fn relay(
     engine: Choice,
     mut trace: Trace,
 ) -> Next {
+    // The exchange has one of its own.
+    checkout.splice = None;
     let head_bytes = scratch.request_head.head_bytes;
     let from_client = scratch
         .request

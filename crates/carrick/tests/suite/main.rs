@@ -16,6 +16,7 @@ mod laboratory;
 mod memory;
 mod operations;
 mod refusals;
+mod responses;
 mod support;
 mod switching;
 mod tidiness;

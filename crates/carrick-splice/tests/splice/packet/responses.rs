@@ -2,7 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
-use carrick_splice::{Arming, Progress, ResponseSplice, Splicer};
+use carrick_splice::{Arming, ResponseProgress as Progress, ResponseSplice, Splicer};
 use std::io::Read;
 use std::net::{IpAddr, Shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

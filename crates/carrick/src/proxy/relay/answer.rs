@@ -1,6 +1,7 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
+use crate::proxy::bound;
 use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
@@ -70,7 +71,15 @@ impl Attempt<'_> {
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
                 checkout.upstream.expect_like(self.trace.sent);
-                checkout.give_back(self.client, &self.destination.place);
+                let place = &self.destination.place;
+                let parted = if keep_alive {
+                    bound::keep(self.client, checkout, place)
+                } else {
+                    Some(checkout)
+                };
+                if let Some(checkout) = parted {
+                    checkout.give_back(self.client, place);
+                }
             }
             Passed::Whole | Passed::WholeAndDone => {}
             Passed::ClientGone(how) => {

@@ -7,6 +7,7 @@ mod send;
 mod wait;
 
 use super::arrival::Client;
+use super::bound;
 use super::decide::{Destination, Place, hash_key};
 use super::original;
 use super::request_body::Means;
@@ -29,6 +30,8 @@ pub enum Outcome {
         /// Whether the client was told that the connection stays open.
         keep_alive: bool,
     },
+    /// Nothing was sent yet: the request is in `scratch.out`, and the kernel forwards what comes back over this connection.
+    Bound(Checkout),
     /// The connections are a tunnel from here on; the head was sent to the client.
     Tunnel(Checkout),
     /// The client has not been sent anything of a final response.
@@ -71,12 +74,15 @@ struct Again {
     server: Option<usize>,
 }
 
-/// Passes the request in `scratch` on, and its response back.
+/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `binds`: the kernel may
+/// forward the response, or those to come.
 pub async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
     trace: &mut Trace,
+    mut at_hand: Option<Box<Checkout>>,
+    binds: bool,
 ) -> Outcome {
     write_request(client, scratch, destination);
     let replayable = is_replayable(scratch);
@@ -103,7 +109,14 @@ pub async fn relay(
             reuse,
             make_sure: !replayable,
         };
-        let checkout = match checkout(client, &destination.place, wanted, &mut tried, trace).await {
+        let at_hand = at_hand
+            .take()
+            .filter(|checkout| !wanted.make_sure || checkout.is_alive());
+        let found = match at_hand {
+            Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
+            None => checkout(client, &destination.place, wanted, &mut tried, trace).await,
+        };
+        let mut checkout = match found {
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 // Where nobody else is left to ask, what the last one did says more.
@@ -113,6 +126,9 @@ pub async fn relay(
                 });
             }
         };
+        if binds && bound::bind(client, &mut checkout) {
+            return Outcome::Bound(checkout);
+        }
         let has_body = scratch.request_head.body != BodyLength::None;
         let under_way = Attempt {
             client,
@@ -144,7 +160,23 @@ pub async fn relay(
     }
 }
 
-fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
+/// A connection that the client had already is used once more.
+fn note_use(
+    client: &Client,
+    destination: &Destination,
+    trace: &mut Trace,
+    checkout: Checkout,
+) -> Checkout {
+    if let Place::Group { index, .. } = destination.place {
+        trace.upstream = Some(index);
+    }
+    trace.took(&checkout.upstream);
+    client.worker.metrics.upstream_connections_reused.add(1);
+    checkout
+}
+
+/// Writes the request for the next hop to `scratch.out`.
+pub fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
     let head = &scratch.request_head;
     scratch.out.clear();
     let original = client.original.filter(|_| head.host.is_empty());
@@ -171,7 +203,7 @@ fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destinati
 }
 
 /// Whether the request may be sent again although it may have been acted on.
-fn is_replayable(scratch: &Scratch) -> bool {
+pub fn is_replayable(scratch: &Scratch) -> bool {
     let head = &scratch.request_head;
     head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
 }

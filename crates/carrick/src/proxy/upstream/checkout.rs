@@ -9,6 +9,7 @@ use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::ServerState;
 use carrick_logic::proxy_protocol::{self, Endpoints};
+use carrick_splice::ResponseSplice;
 use rustix::net::{RecvFlags, recv};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub struct Checkout {
     pub server: Option<usize>,
     /// Bytes that must go before anything else: a PROXY header.
     pub preamble: Vec<u8>,
+    /// The client's connection and this one, if the kernel may forward responses from this one to it.
+    pub splice: Option<Box<ResponseSplice>>,
     active: Option<Active>,
 }
 
@@ -72,6 +75,7 @@ pub async fn checkout(
                 upstream,
                 server: None,
                 preamble: Vec::new(),
+                splice: None,
                 active: None,
             })
         }
@@ -109,6 +113,7 @@ pub async fn checkout(
                             upstream,
                             server: Some(server),
                             preamble,
+                            splice: None,
                             active: Some(Active::on(state)),
                         });
                     }
@@ -133,6 +138,23 @@ pub async fn checkout(
 }
 
 impl Checkout {
+    /// Nothing is asked of the server for now: it does not count as in use.
+    pub fn rest(&mut self) {
+        self.active = None;
+    }
+
+    /// Something is asked of the server again.
+    pub fn resume(&mut self, place: &Place) {
+        if let (Place::Group { group, .. }, Some(server)) = (place, self.server) {
+            self.active = group.state.servers.get(server).map(Active::on);
+        }
+    }
+
+    /// Whether it could carry a request that cannot be sent again; see [`Wanted::make_sure`].
+    pub fn is_alive(&self) -> bool {
+        is_alive(&self.upstream)
+    }
+
     /// Counts bytes that went to and came from the server.
     pub fn count(&self, metrics: &WorkerMetrics, sent_bytes: u64, received_bytes: u64) {
         use std::sync::atomic::Ordering::Relaxed;
@@ -148,7 +170,9 @@ impl Checkout {
     }
 
     /// Keeps the connection for another request; nothing may be under way on it.
-    pub fn give_back(self, client: &Client, place: &Place) {
+    pub fn give_back(mut self, client: &Client, place: &Place) {
+        // First the kernel gives it back.
+        self.splice = None;
         let now = Instant::now();
         match (place, self.server) {
             (Place::Group { group, .. }, Some(server)) => {

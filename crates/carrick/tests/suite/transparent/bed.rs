@@ -380,9 +380,12 @@ fn admin(number: u16) -> u16 {
 
 fn whole(text: &str, number: u16) -> String {
     let mut whole = format!(
-        "[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\naccess = \"carrick-{number}.log\"\nformat = \"json\"\n[workers]\ncount = 2\n",
+        "[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\naccess = \"carrick-{number}.log\"\nformat = \"json\"\n",
         admin(number)
     );
+    if !text.contains("[workers]") {
+        whole += "[workers]\ncount = 2\n";
+    }
     if !text.contains("[timeouts]") {
         whole += "[timeouts]\ndrain = \"2s\"\n";
     }

@@ -1,6 +1,6 @@
 //! Transparent listeners on a real router: a client, a router with carrick, and servers, each in a network namespace.
 mod access;
-mod bed;
+pub mod bed;
 mod crashes;
 mod load;
 mod neighbours;

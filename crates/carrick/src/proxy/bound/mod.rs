@@ -1,0 +1,165 @@
+//! Clients whose responses the kernel forwards (engine `packet`, switch): each is bound to one connection to a server.
+//!
+//! The process reads a request, judges it, and writes it to the bound connection; the response goes from server to client,
+//! packet by packet, and the process does nothing for it. What it has to know afterwards it learns from the kernel's notes.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `response` | what is known of the response under way: whether it is whole |
+//! | `send` | which requests go this way, and sending them |
+//! | `wait` | between two requests: for the client, for the server's end, for time |
+//! | `settle` | waiting for a response's end, and parting the two connections |
+mod response;
+mod send;
+mod settle;
+mod wait;
+
+pub use send::{Offered, bind, is_eligible, keep, offer, start};
+pub use settle::{leave, serve_to_end};
+pub use wait::{Lost, Waited, wait};
+
+use super::arrival::Client;
+use super::decide::Place;
+use super::trace::Trace;
+use super::upstream::checkout::Checkout;
+use carrick_logic::http1::{HeadLimits, Method, Progress, RequestHead};
+use carrick_splice::{Engine, ResponseSplice};
+use response::{Known, Look};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// The status of a response whose head is not known. Metrics count it as `other`.
+const STATUS_UNKNOWN: u16 = 0;
+
+/// A client's connection is parted from its server's when nothing was asked for so long: others may need that one.
+const BOUND_IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a response that nobody has told of is over, and whether it still moves.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A server's connection that belongs to one client for a while.
+pub struct Bound {
+    checkout: Checkout,
+    splice: Box<ResponseSplice>,
+    place: Place,
+    /// The response under way.
+    pending: Option<Pending>,
+    /// The latest request's head as the client has written it: for the log, and to ask somebody else.
+    request: Vec<u8>,
+    /// Whether each response so far is known to be whole by its length: then the next bytes are the next response's head.
+    is_exact: bool,
+    /// Whether the latest response said that its connection ends.
+    is_closing: bool,
+}
+
+/// What a client's connection has to do with servers' connections.
+#[derive(Default)]
+pub struct Binding {
+    /// The one that it is bound to.
+    pub bound: Option<Box<Bound>>,
+    /// Whether a request of it was answered: clients that have only one are not worth being bound.
+    pub is_persistent: bool,
+    /// Whether the engine has refused it for good.
+    pub is_refused: bool,
+    /// Whether it has sent a request before it had the response to the one before.
+    pub has_pipelined: bool,
+}
+
+/// A request whose response the kernel forwards.
+struct Pending {
+    trace: Trace,
+    method: Method,
+    /// Whether the connection was exactly at rest when the request was sent: what comes is its response.
+    is_trusted: bool,
+    /// The response's head, as soon as it is known.
+    known: Option<Known>,
+}
+
+impl Bound {
+    /// What is known of the response under way.
+    fn look(&mut self, limits: &HeadLimits) -> Look {
+        match &mut self.pending {
+            None => Look::Whole {
+                is_exact: self.is_exact,
+            },
+            Some(pending) => pending.look(&self.splice, limits),
+        }
+    }
+
+    /// The response under way is over: writes the log line and counts.
+    fn conclude(&mut self, client: &Client, ended: &'static str) {
+        let Some(mut pending) = self.pending.take() else {
+            return;
+        };
+        self.splice.count();
+        let sent_bytes = self.splice.progress().sent_bytes;
+        let known = pending.final_head();
+        let trace = &mut pending.trace;
+        if sent_bytes > 0 {
+            let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
+                (known.status, known.head_bytes)
+            });
+            trace.status = status;
+            trace.sent = sent_bytes - head_bytes.min(sent_bytes);
+            trace.engine = Some(Engine::Packet);
+            self.checkout.answered(&self.place);
+        }
+        trace.ended = ended;
+        self.checkout.count(&client.worker.metrics, 0, trace.sent);
+        self.checkout.rest();
+        let mut head = RequestHead::new();
+        let is_read = client.worker.log.is_on()
+            && matches!(
+                head.parse(&self.request, &client.live.plan().limits.head),
+                Ok(Progress::Complete)
+            );
+        trace.finish(client, &self.request, is_read.then_some(&head));
+    }
+
+    /// The response under way is over, or as good as: see [`Look`].
+    fn is_over(&mut self, client: &Client, is_exact: bool) {
+        self.is_exact = is_exact;
+        self.is_closing = (self.pending.as_ref()).is_some_and(Pending::ends_client);
+        self.conclude(client, "complete");
+    }
+
+    /// Gives the packets back to the process. False: neither connection can be used any more.
+    fn disarm(&mut self) -> bool {
+        let disarmed = self.splice.disarm();
+        if let Err(error) = &disarmed {
+            tracing::debug!(
+                "taking {} back from the kernel: {error}",
+                self.checkout.upstream.address
+            );
+        }
+        disarmed.is_ok()
+    }
+
+    /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.
+    fn is_server_quiet(&self) -> bool {
+        if self.splice.is_armed() && self.splice.has_server_ended() {
+            return false;
+        }
+        self.poll_server(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    }
+
+    /// The server's connection is of no further use.
+    fn reset_server(&self) {
+        let _ = carrick_splice::tcp::reset_on_close(&self.checkout.upstream.stream);
+    }
+
+    /// Keeps the server's connection for others, if it is exactly at rest.
+    fn give_back(self: Box<Self>, client: &Client) {
+        if self.is_exact && self.pending.is_none() {
+            let Self {
+                checkout,
+                splice,
+                place,
+                ..
+            } = *self;
+            drop(splice);
+            checkout.give_back(client, &place);
+        }
+    }
+}

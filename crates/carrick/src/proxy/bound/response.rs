@@ -1,0 +1,120 @@
+//! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
+use super::Pending;
+use carrick_logic::http1::{HeadLimits, Progress, ResponseBody, ResponseHead};
+use carrick_splice::ResponseSplice;
+
+/// The end of a chunked body without trailers (RFC 9112 section 7.1).
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing of it has come.
+    Nothing,
+    /// More of it is to come, or the client has not acknowledged all.
+    Partial,
+    /// The client has all that has come; whether that is all cannot be told.
+    Unknown,
+    /// The client has all of it; `is_exact`: that is certain, and the server's connection can be used again.
+    Whole { is_exact: bool },
+}
+
+/// What a response's head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    pub head_bytes: u64,
+    pub status: u16,
+    pub body: ResponseBody,
+    pub keep_alive: bool,
+    /// Another head follows (1xx).
+    pub is_interim: bool,
+}
+
+impl Pending {
+    /// Looks at the kernel's notes.
+    pub fn look(&mut self, splice: &ResponseSplice, limits: &HeadLimits) -> Look {
+        let progress = splice.progress();
+        if progress.sent_bytes == 0 {
+            return Look::Nothing;
+        }
+        if self.known.is_none() {
+            self.known = read_head(&splice.head(), self, limits);
+        }
+        if progress.acked_bytes != progress.sent_bytes {
+            return Look::Partial;
+        }
+        let Some(known) = self.known else {
+            return Look::Unknown;
+        };
+        if known.is_interim {
+            // Of the head that follows nothing is kept.
+            return if progress.sent_bytes <= known.head_bytes {
+                Look::Partial
+            } else {
+                Look::Unknown
+            };
+        }
+        let total_bytes = match known.body {
+            ResponseBody::None => known.head_bytes,
+            ResponseBody::Bytes(bytes) => known.head_bytes.saturating_add(bytes),
+            ResponseBody::Chunked if progress.sent_bytes <= known.head_bytes => {
+                return Look::Partial;
+            }
+            ResponseBody::Chunked => return look_at_tail(&splice.tail()),
+            ResponseBody::UntilClose => return Look::Partial,
+            // Nobody asked for it.
+            ResponseBody::Tunnel => return Look::Unknown,
+        };
+        match progress.sent_bytes {
+            sent_bytes if sent_bytes < total_bytes => Look::Partial,
+            sent_bytes if sent_bytes == total_bytes => Look::Whole {
+                is_exact: self.is_trusted && known.keep_alive,
+            },
+            // The server has sent more than it should.
+            _ => Look::Unknown,
+        }
+    }
+
+    /// Whether the response ends with the server's stream.
+    pub fn ends_at_close(&self) -> bool {
+        self.known
+            .is_some_and(|known| !known.is_interim && known.body == ResponseBody::UntilClose)
+    }
+
+    /// Whether the client was told that its connection ends with this response.
+    pub fn ends_client(&self) -> bool {
+        self.known
+            .is_some_and(|known| !known.is_interim && !known.keep_alive)
+    }
+
+    /// The response's head, without those before it.
+    pub fn final_head(&self) -> Option<Known> {
+        self.known.filter(|known| !known.is_interim)
+    }
+}
+
+/// The first head, if it came whole in one packet.
+fn read_head(bytes: &[u8], pending: &Pending, limits: &HeadLimits) -> Option<Known> {
+    let mut head = ResponseHead::new();
+    match head.parse(bytes, pending.method, limits) {
+        Ok(Progress::Complete) => Some(Known {
+            head_bytes: head.head_bytes as u64,
+            status: head.status,
+            body: head.body,
+            keep_alive: head.keep_alive,
+            is_interim: head.is_interim(),
+        }),
+        _ => None,
+    }
+}
+
+/// With trailers the last bytes say nothing: a chunk can end with an empty line, too.
+fn look_at_tail(tail: &[u8]) -> Look {
+    if tail == LAST_CHUNK {
+        Look::Whole { is_exact: false }
+    } else if tail.is_empty() || tail.ends_with(b"\r\n\r\n") {
+        Look::Unknown
+    } else {
+        Look::Partial
+    }
+}

@@ -1,0 +1,280 @@
+//! Which requests go to the server that a client is bound to, and sending them.
+use super::settle::{Unclear, part, settle};
+use super::{Bound, Pending};
+use crate::config::plan::Mode;
+use crate::proxy::arrival::Client;
+use crate::proxy::decide::{Destination, Place, hash_key};
+use crate::proxy::relay::{is_replayable, write_request};
+use crate::proxy::session::Next;
+use crate::proxy::trace::Trace;
+use crate::proxy::upstream::checkout::Checkout;
+use crate::worker::io::write_all;
+use crate::worker::scratch::Scratch;
+use carrick_logic::balance;
+use carrick_logic::http1::Version;
+use carrick_splice::{Arming, Choice};
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::response::Look;
+
+/// What becomes of a request.
+pub enum Offered {
+    /// It was sent; the response needs nobody.
+    Sent,
+    /// The process has to relay it, over this connection if there is one.
+    Relay(Option<Box<Checkout>>),
+    /// It cannot be answered any more.
+    End(Next),
+}
+
+/// Whether the kernel may forward the response to this request. It is not looked at: nothing may have to be done to it.
+pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
+    let head = &scratch.request_head;
+    destination.engine == Choice::Packet
+        && !client.binding.is_refused
+        && client.binding.is_persistent
+        && matches!(client.listener.mode, Mode::Switch(_))
+        && may_be_kept(client, &destination.place)
+        && head.version == Version::Http11
+        && head.keep_alive
+        && is_replayable(scratch)
+        // A server may answer 100, whether or not there is a body.
+        && head.field(&scratch.request, "expect").is_none()
+        && scratch.request.len() == head.head_bytes
+        && !client.is_last
+        && !client.worker.is_draining()
+}
+
+/// Whether connections to this place may be kept at all.
+fn may_be_kept(client: &Client, place: &Place) -> bool {
+    match place {
+        Place::Group { group, .. } => group.state.plan.keepalive > 0,
+        Place::Origin { .. } => client.original.is_some(),
+    }
+}
+
+/// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
+/// what the server sends from now on. Otherwise the process relays this response; the next one may go.
+pub fn bind(client: &mut Client, checkout: &mut Checkout) -> bool {
+    let worker = &client.worker;
+    let splice = match checkout.splice.take() {
+        Some(splice) => Ok(splice),
+        None => worker
+            .splicer
+            .responses(
+                &client.stream,
+                &checkout.upstream.stream,
+                worker.tunnels.label(worker.number),
+            )
+            .map(Box::new),
+    };
+    let Ok(mut splice) = splice else {
+        client.binding.is_refused = true;
+        return false;
+    };
+    let arming = if checkout.preamble.is_empty() {
+        splice.arm()
+    } else {
+        Arming::NotYet
+    };
+    match arming {
+        Arming::Never(_) => client.binding.is_refused = true,
+        Arming::Armed | Arming::NotYet => checkout.splice = Some(splice),
+    }
+    arming == Arming::Armed
+}
+
+/// Keeps a connection that is at rest after a response that the process has relayed. The connection, if it is not bound.
+pub fn keep(client: &mut Client, mut checkout: Checkout, place: &Place) -> Option<Checkout> {
+    let Some(splice) = checkout.splice.take() else {
+        return Some(checkout);
+    };
+    checkout.rest();
+    checkout.upstream.reused = true;
+    checkout.preamble.clear();
+    client.binding.bound = Some(Box::new(Bound::new(checkout, splice, place.clone())));
+    None
+}
+
+/// Sends the request in `scratch` to the server that the client is bound to, if it is to go there, and the kernel forwards.
+pub async fn offer(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    is_eligible: bool,
+    trace: &mut Trace,
+) -> Offered {
+    let Some(mut bound) = client.binding.bound.take() else {
+        return Offered::Relay(None);
+    };
+    let goes_there = bound.leads_to(client, scratch, destination);
+    bound = match bound.look(&client.live.plan().limits.head) {
+        Look::Whole { is_exact } => {
+            bound.is_over(client, is_exact);
+            bound
+        }
+        look => {
+            client.binding.has_pipelined |= look != Look::Unknown;
+            let unclear = if goes_there && is_eligible {
+                Unclear::Goes
+            } else {
+                Unclear::before_others(client)
+            };
+            match Box::pin(settle(client, bound, unclear)).await {
+                Ok(Some(bound)) => bound,
+                Ok(None) => return Offered::Relay(None),
+                Err(next) => return Offered::End(next),
+            }
+        }
+    };
+    // What has come without being asked for ends the server's connection, not the client's.
+    let is_usable = goes_there && bound.is_server_quiet() && !bound.is_closing;
+    if !is_usable || !(is_eligible || bound.is_exact) {
+        return match part(client, bound) {
+            Ok(()) => Offered::Relay(None),
+            Err(next) => Offered::End(next),
+        };
+    }
+    if !is_eligible {
+        if !bound.disarm() {
+            return Offered::End(Next::Reset);
+        }
+        return Offered::Relay(Some(bound.into_checkout(client)));
+    }
+    match bound.splice.arm() {
+        Arming::Armed => {}
+        Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(client))),
+        Arming::Never(_) => {
+            client.binding.is_refused = true;
+            return Offered::Relay(Some(bound.into_checkout(client)));
+        }
+    }
+    write_request(client, scratch, destination);
+    match send(client, scratch, bound, trace).await {
+        Ok(()) => Offered::Sent,
+        Err(None) => Offered::Relay(None),
+        Err(Some(next)) => Offered::End(next),
+    }
+}
+
+/// Sends the request that is written in `scratch.out` over a connection whose responses the kernel forwards.
+pub async fn start(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    mut checkout: Checkout,
+    place: &Place,
+    trace: &mut Trace,
+) -> Offered {
+    let Some(splice) = checkout.splice.take() else {
+        return Offered::Relay(Some(Box::new(checkout)));
+    };
+    let bound = Box::new(Bound::new(checkout, splice, place.clone()));
+    match send(client, scratch, bound, trace).await {
+        Ok(()) => Offered::Sent,
+        Err(None) => Offered::Relay(None),
+        Err(Some(next)) => Offered::End(next),
+    }
+}
+
+/// `Err`: the server does not take it. Somebody else may, but where the client's connection has to end.
+async fn send(
+    client: &mut Client,
+    scratch: &Scratch,
+    mut bound: Box<Bound>,
+    trace: &mut Trace,
+) -> Result<(), Option<Next>> {
+    bound.splice.expect_response();
+    let idle = client.live.plan().timeouts.idle;
+    let sent = client
+        .timer
+        .within(
+            idle,
+            write_all(&bound.checkout.upstream.stream, &scratch.out),
+        )
+        .await;
+    if !matches!(sent, Ok(Ok(()))) {
+        tracing::debug!("send to {}: {sent:?}", bound.checkout.upstream.address);
+        bound.reset_server();
+        let is_clean = bound.disarm() && bound.is_exact && bound.has_sent_nothing();
+        client.worker.metrics.retries.add(1);
+        return Err((!is_clean).then_some(Next::Reset));
+    }
+    bound.request.clear();
+    let head_bytes = scratch.request_head.head_bytes;
+    bound
+        .request
+        .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
+    trace.took(&bound.checkout.upstream);
+    trace.upstream = match bound.place {
+        Place::Group { index, .. } => Some(index),
+        Place::Origin { .. } => None,
+    };
+    bound.checkout.resume(&bound.place);
+    client.worker.metrics.upstream_connections_reused.add(1);
+    bound.pending = Some(Pending {
+        trace: trace.hand_over(),
+        method: scratch.request_head.method,
+        is_trusted: bound.is_exact,
+        known: None,
+    });
+    client.binding.bound = Some(bound);
+    Ok(())
+}
+
+impl Bound {
+    fn new(checkout: Checkout, splice: Box<carrick_splice::ResponseSplice>, place: Place) -> Self {
+        Self {
+            checkout,
+            splice,
+            place,
+            pending: None,
+            request: Vec::new(),
+            is_exact: true,
+            is_closing: false,
+        }
+    }
+
+    /// For the process, which has both connections now.
+    fn into_checkout(self: Box<Self>, client: &Client) -> Box<Checkout> {
+        let Self {
+            mut checkout,
+            splice,
+            place,
+            ..
+        } = *self;
+        if !client.binding.is_refused {
+            checkout.splice = Some(splice);
+        }
+        checkout.resume(&place);
+        Box::new(checkout)
+    }
+
+    /// Whether nothing has been forwarded since the latest request was about to be sent.
+    pub(super) fn has_sent_nothing(&self) -> bool {
+        self.splice.progress().sent_bytes == 0
+    }
+
+    /// Whether a request that goes to `destination` may go to this server. A choice among several stays as it was, but where
+    /// the request says which one it is to be.
+    fn leads_to(&self, client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
+        match (&self.place, &destination.place) {
+            (Place::Group { group, .. }, Place::Group { group: wanted, .. }) => {
+                let server = self.checkout.server;
+                let state = server.and_then(|server| group.state.servers.get(server));
+                if !Rc::ptr_eq(group, wanted) || !state.is_some_and(|state| state.is_healthy()) {
+                    return false;
+                }
+                if group.state.plan.balance != balance::Method::Hash {
+                    return true;
+                }
+                let mut address = [0; 16];
+                let (bytes, head) = (&scratch.request, &scratch.request_head);
+                let key = hash_key(client, group, bytes, head, &mut address);
+                group.pick(key, &[], Instant::now()) == server
+            }
+            (Place::Origin { key, .. }, Place::Origin { key: wanted, .. }) => key == wanted,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Between two requests of a bound client: it may ask, its server may end, and the time of a response may be over.
+use super::response::Look;
+use super::settle::{Unclear, part, settle};
+use super::{BOUND_IDLE_MAX, Bound, TICK};
+use crate::proxy::arrival::Client;
+use crate::proxy::relay::Failure;
+use crate::proxy::response_body::{IDLE_TIMEOUT, TOO_SLOW};
+use crate::proxy::session::Next;
+use crate::proxy::trace::Trace;
+use crate::telemetry::metrics::Limit;
+use carrick_splice::ResponseProgress;
+use rustix::net::{RecvFlags, recv};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+
+/// What the wait has come to.
+pub enum Waited {
+    /// The client has sent something, or has ended.
+    Request,
+    /// The client is bound to nobody any more, and may wait for so long yet.
+    Parted(Duration),
+    /// The server has not answered: somebody else has to.
+    Lost(Box<Lost>),
+    /// The client's connection is to end.
+    End(Next),
+}
+
+/// A request whose response did not come.
+pub struct Lost {
+    pub trace: Trace,
+    /// Its head, as the client has written it.
+    pub request: Vec<u8>,
+    /// What the client is to be told; `None`: another server may be asked.
+    pub failure: Option<Failure>,
+}
+
+/// What happens while nobody reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Client,
+    Server { is_reset: bool },
+    Dismissed,
+    Tick,
+}
+
+/// Who is listened to, besides the server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ears {
+    pub client: bool,
+    pub dismissal: bool,
+}
+
+impl Bound {
+    /// Ready when the server has ended its stream, or has broken off.
+    pub(super) fn poll_server(&self, cx: &mut Context<'_>) -> Poll<Event> {
+        if self.splice.is_armed() {
+            self.splice.listen(cx);
+            let progress = self.splice.progress();
+            if self.splice.has_server_ended() && progress.sent_bytes == progress.acked_bytes {
+                return Poll::Ready(Event::Server { is_reset: false });
+            }
+        }
+        let stream = &*self.checkout.upstream.stream;
+        while stream.poll_read_ready(cx).is_ready() {
+            let mut byte = [0];
+            let peeked = stream.try_io(Interest::READABLE, || {
+                Ok(recv(
+                    stream,
+                    &mut byte,
+                    RecvFlags::PEEK | RecvFlags::DONTWAIT,
+                )?)
+            });
+            match peeked {
+                Ok((bytes, _)) => {
+                    return Poll::Ready(Event::Server {
+                        is_reset: bytes != 0,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(Event::Server { is_reset: true }),
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// The next thing that happens, at the latest after `limit`.
+pub(super) async fn next_event(
+    client: &mut Client,
+    bound: &Bound,
+    ears: Ears,
+    limit: Duration,
+) -> Event {
+    let Client {
+        worker,
+        stream,
+        timer,
+        ..
+    } = client;
+    let mut listening = poll_fn(|cx| {
+        if ears.client && stream.poll_read_ready(cx).is_ready() {
+            return Poll::Ready(Event::Client);
+        }
+        bound.poll_server(cx)
+    });
+    if !ears.dismissal {
+        return timer.within(limit, listening).await.unwrap_or(Event::Tick);
+    }
+    let mut waiting = pin!(worker.idle.wait(&mut listening, || worker.dismisses_idle()));
+    match timer
+        .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
+        .await
+    {
+        Ok(Some(event)) => event,
+        Ok(None) => Event::Dismissed,
+        Err(_) => Event::Tick,
+    }
+}
+
+/// Waits without a buffer for the next request, at most `limit` after the response.
+pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
+    let Some(mut bound) = client.binding.bound.take() else {
+        return Waited::Parted(limit);
+    };
+    let plan = client.live.plan();
+    let (idle, limits) = (plan.timeouts.idle, plan.limits.head);
+    let ears = Ears {
+        client: true,
+        dismissal: true,
+    };
+    let mut pace = None;
+    loop {
+        let quiet_max = if bound.pending.is_some() {
+            TICK.min(idle / 4)
+        } else {
+            BOUND_IDLE_MAX.min(limit)
+        };
+        match next_event(client, &bound, ears, quiet_max).await {
+            Event::Client => {
+                client.binding.bound = Some(bound);
+                return Waited::Request;
+            }
+            Event::Server { is_reset } => {
+                return match Box::pin(server_gone(client, bound, is_reset)).await {
+                    Gone::Over => Waited::Parted(limit),
+                    Gone::End(next) => Waited::End(next),
+                    Gone::Lost(lost) => Waited::Lost(lost),
+                };
+            }
+            Event::Dismissed => {
+                let settled = Box::pin(settle(client, bound, Unclear::MustEnd)).await;
+                return Waited::End(match settled {
+                    Ok(Some(bound)) => part(client, bound).err().unwrap_or(Next::Close),
+                    Ok(None) => Next::Close,
+                    Err(next) => next,
+                });
+            }
+            Event::Tick if bound.pending.is_none() => {
+                return match part(client, bound) {
+                    Ok(()) => Waited::Parted(limit.saturating_sub(quiet_max)),
+                    Err(next) => Waited::End(next),
+                };
+            }
+            Event::Tick => {}
+        }
+        match bound.look(&limits) {
+            Look::Whole { is_exact } => {
+                bound.is_over(client, is_exact);
+                if bound.is_closing {
+                    return Waited::End(part(client, bound).err().unwrap_or(Next::Close));
+                }
+            }
+            Look::Nothing if bound.has_waited(idle) => return timed_out(client, bound),
+            Look::Nothing => {}
+            look => {
+                let pace = pace.get_or_insert_with(|| Pace::new(&bound));
+                if let Some(ended) = pace.judge(client, &bound) {
+                    return Waited::End(stuck(client, bound, look, ended));
+                }
+            }
+        }
+    }
+}
+
+/// How a response moves, as far as it is looked at.
+pub(super) struct Pace {
+    progress: ResponseProgress,
+    moved: Instant,
+    window: (Instant, u64),
+}
+
+impl Pace {
+    pub(super) fn new(bound: &Bound) -> Self {
+        let (now, progress) = (Instant::now(), bound.splice.progress());
+        Self {
+            progress,
+            moved: now,
+            window: (now, progress.acked_bytes),
+        }
+    }
+
+    /// How long nothing has moved.
+    pub(super) fn quiet(&mut self, bound: &Bound) -> Duration {
+        let (now, progress) = (Instant::now(), bound.splice.progress());
+        if progress != self.progress {
+            (self.progress, self.moved) = (progress, now);
+        }
+        now.duration_since(self.moved)
+    }
+
+    /// Why the response is not waited for any longer.
+    pub(super) fn judge(&mut self, client: &Client, bound: &Bound) -> Option<&'static str> {
+        let plan = client.live.plan();
+        if self.quiet(bound) >= plan.timeouts.idle {
+            return Some(IDLE_TIMEOUT);
+        }
+        let now = Instant::now();
+        let (since, bytes) = self.window;
+        let window = now.duration_since(since);
+        if plan.limits.rate_min == 0 || window < plan.timeouts.head {
+            return None;
+        }
+        let acked_bytes = self.progress.acked_bytes;
+        self.window = (now, acked_bytes);
+        // The least rate is asked of clients; servers have the idle time-out.
+        let wanted_bytes = plan.limits.rate_min as f64 * window.as_secs_f64();
+        let is_slow =
+            ((acked_bytes - bytes) as f64) < wanted_bytes && !bound.splice.client_has_room();
+        is_slow.then_some(TOO_SLOW)
+    }
+}
+
+/// What the end of a server's connection means.
+pub(super) enum Gone {
+    /// The response, if there was one, is over; the client stays.
+    Over,
+    /// The client's connection is to end.
+    End(Next),
+    /// Nothing of the response has come.
+    Lost(Box<Lost>),
+}
+
+/// The server has ended its stream, or has broken off.
+pub(super) async fn server_gone(
+    client: &mut Client,
+    mut bound: Box<Bound>,
+    is_reset: bool,
+) -> Gone {
+    let how = if is_reset {
+        "upstream_reset"
+    } else {
+        "upstream_closed"
+    };
+    let limits = client.live.plan().limits.head;
+    // After a reset the client may have everything, and not have said so yet.
+    let deadline = Instant::now() + TICK;
+    while is_reset && bound.is_unacknowledged() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let look = bound.look(&limits);
+    if !bound.disarm() {
+        bound.conclude(client, how);
+        return Gone::End(Next::Reset);
+    }
+    if bound.pending.is_none() {
+        return Gone::Over;
+    }
+    let ends_at_close = (bound.pending.as_ref()).is_some_and(|pending| pending.ends_at_close());
+    match look {
+        // Something has come just now.
+        Look::Nothing if !bound.has_sent_nothing() => {
+            bound.conclude(client, how);
+            Gone::End(Next::Reset)
+        }
+        Look::Nothing => lost(client, bound, how),
+        Look::Whole { is_exact } => {
+            bound.is_over(client, is_exact);
+            if bound.is_closing {
+                Gone::End(Next::Close)
+            } else {
+                Gone::Over
+            }
+        }
+        Look::Partial if ends_at_close && !is_reset => {
+            bound.conclude(client, "complete");
+            Gone::End(Next::Close)
+        }
+        Look::Unknown if !is_reset => {
+            bound.conclude(client, "complete");
+            Gone::End(Next::Close)
+        }
+        Look::Partial | Look::Unknown => {
+            bound.checkout.failed(&bound.place);
+            bound.conclude(client, how);
+            Gone::End(Next::Reset)
+        }
+    }
+}
+
+/// Not a byte of the response has come, and none will.
+fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
+    let is_trusted = (bound.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
+    if !is_trusted {
+        // The response before may not be whole.
+        bound.conclude(client, how);
+        return Gone::End(Next::Reset);
+    }
+    let request = std::mem::take(&mut bound.request);
+    match bound.pending.take() {
+        Some(pending) => {
+            client.worker.metrics.retries.add(1);
+            Gone::Lost(Box::new(Lost {
+                trace: pending.trace,
+                request,
+                failure: None,
+            }))
+        }
+        None => Gone::Over,
+    }
+}
+
+/// The server has not answered in time.
+fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
+    client.worker.metrics.limits.reached(Limit::IdleTimeout);
+    bound.reset_server();
+    let is_clean = bound.disarm() && bound.has_sent_nothing();
+    match lost(client, bound, "upstream_timeout") {
+        Gone::Lost(mut lost) if is_clean => {
+            lost.failure = Some(Failure::TimedOut);
+            Waited::Lost(lost)
+        }
+        Gone::Lost(_) | Gone::Over | Gone::End(_) => Waited::End(Next::Reset),
+    }
+}
+
+/// A response does not go on.
+pub(super) fn stuck(
+    client: &Client,
+    mut bound: Box<Bound>,
+    look: Look,
+    ended: &'static str,
+) -> Next {
+    client.worker.metrics.limits.reached(if ended == TOO_SLOW {
+        Limit::RateMin
+    } else {
+        Limit::IdleTimeout
+    });
+    let is_unclear = look == Look::Unknown;
+    if !is_unclear && ended == IDLE_TIMEOUT && bound.splice.client_has_room() {
+        bound.checkout.failed(&bound.place);
+    }
+    bound.conclude(client, if is_unclear { "complete" } else { ended });
+    bound.reset_server();
+    if bound.disarm() && is_unclear {
+        Next::Close
+    } else {
+        Next::Reset
+    }
+}
+
+impl Bound {
+    /// Whether the response has been waited for so long.
+    fn has_waited(&self, limit: Duration) -> bool {
+        (self.pending.as_ref()).is_some_and(|pending| pending.trace.begun.elapsed() >= limit)
+    }
+
+    fn is_unacknowledged(&self) -> bool {
+        let progress = self.splice.progress();
+        progress.sent_bytes != progress.acked_bytes
+    }
+}

@@ -1,0 +1,209 @@
+//! Clients that pipeline, end early, go away, or read late.
+use super::*;
+use crate::support::Ending;
+use std::time::Duration;
+
+#[test]
+fn requests_that_come_at_once_are_answered_in_order() {
+    let Some(play) = Play::begin("") else { return };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let _other = play.serve(
+        1,
+        |head| ok(format!("other {}", target_of(head)).as_bytes()),
+    );
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let mut client = play.connect();
+        for _ in 0..8 {
+            let targets: Vec<String> = (0..10)
+                .map(|number| match random.below(5) {
+                    0 => format!("/other/{number}"),
+                    1 => "/nowhere".into(),
+                    _ => format!("/s/{}", random.below(60_000)),
+                })
+                .collect();
+            let all: String = targets.iter().map(|target| get(target)).collect();
+            match seed % 3 {
+                0 => client.send(&all),
+                1 => client.send_in_pieces(&all, &[33, 7, 200]),
+                // Each head comes alone, before the response to the one before.
+                _ => targets.iter().for_each(|target| {
+                    client.send(get(target));
+                    std::thread::sleep(Duration::from_millis(1));
+                }),
+            }
+            for target in &targets {
+                let response = client.read_response("GET");
+                if target == "/nowhere" {
+                    assert_eq!(response.status, 404);
+                } else if target.starts_with("/other") {
+                    assert_eq!(response.body, format!("other {target}").into_bytes());
+                } else {
+                    assert!(hash(&response.body) == hash(&content(target)), "{target}");
+                }
+            }
+            // And one at a time in between.
+            for _ in 0..3 {
+                assert_eq!(client.ask(&get("/s/4000")).body, content("/s/4000"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_comes_too_early_never_cuts_a_response() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let _other = play.serve(1, |_| ok(b"other"));
+    let responses: [(&str, &[&str]); 4] = [
+        (
+            "length",
+            &[
+                "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
+                "01234",
+                "56789",
+            ],
+        ),
+        (
+            "chunked",
+            &[
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "5\r\nhello\r\n",
+                "0\r\n\r\n",
+            ],
+        ),
+        (
+            "unknown",
+            &[
+                "HTTP/1.1 100 Continue\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n",
+                "behind",
+            ],
+        ),
+        (
+            "late",
+            &["", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", "ok"],
+        ),
+    ];
+    for (name, pieces) in responses {
+        for next in ["/other/", "/nowhere"] {
+            let (mut client, mut upstream) = play.pair(&server);
+            client.send(get(&format!("/s/{name}")));
+            upstream.read_head();
+            upstream.send(pieces[0]);
+            client.expect(pieces[0]);
+            client.send(get(next));
+            for piece in &pieces[1..] {
+                // Longer than any silence that counts as an end where the client does not pipeline; and it is known to.
+                std::thread::sleep(Duration::from_millis(60));
+                upstream
+                    .try_send(piece)
+                    .unwrap_or_else(|error| panic!("{name} {next} {piece:?}: {error}"));
+            }
+            for piece in &pieces[1..] {
+                client.expect(piece);
+            }
+            if name == "unknown" {
+                upstream.expect_end();
+                drop(upstream);
+            }
+            let status = if next == "/nowhere" { 404 } else { 200 };
+            if name == "unknown" {
+                // Whether that was all only the server's end says; the client asks once more, elsewhere. If the request was read
+                // late, it cannot be seen that it came early.
+                client.half_close();
+                let rest = client.read_to_end();
+                let answer = format!("HTTP/1.1 {status} ");
+                assert!(
+                    rest.is_empty() || rest.starts_with(answer.as_bytes()),
+                    "{}",
+                    rest.escape_ascii()
+                );
+            } else {
+                assert_eq!(client.read_response("GET").status, status, "{name} {next}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_ends_its_side_gets_its_response() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/half"));
+    upstream.read_head();
+    client.half_close();
+    std::thread::sleep(Duration::from_millis(50));
+    let body = Random::new(9).bytes(1_000_000);
+    let response = ok(&body);
+    upstream.send(&response[..1000]);
+    std::thread::sleep(Duration::from_millis(100));
+    let mut second = upstream.second();
+    let sending = std::thread::spawn(move || second.send(&response[1000..]));
+    assert!(hash(&client.read_response("GET").body) == hash(&body));
+    client.expect_end();
+    sending.join().expect("a thread");
+    let line = play.line("/s/half");
+    assert_eq!(
+        (line.text("engine"), line.text("ended")),
+        ("packet", "complete")
+    );
+    // The server's connection is at rest.
+    let mut next = play.connect();
+    next.send(get("/s/next"));
+    assert!(upstream.read_head().contains("/s/next"));
+    upstream.send(ok(b"next"));
+    assert_eq!(next.read_response("GET").body, b"next");
+}
+
+#[test]
+fn a_client_that_goes_away_in_a_response_harms_nobody() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    for is_reset in [true, false] {
+        let (mut client, mut upstream) = play.pair(&server);
+        let target = format!("/s/away-{is_reset}");
+        client.send(get(&target));
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+        let mut second = upstream.second();
+        let sending = std::thread::spawn(move || second.try_send(vec![b'x'; 100_000_000]));
+        client.read_exact(100_000);
+        if is_reset {
+            client.reset();
+        } else {
+            drop(client);
+        }
+        sending
+            .join()
+            .expect("a thread")
+            .expect_err("nobody takes it");
+        let line = play.line(&target);
+        assert_eq!(line.text("ended"), "client_reset", "{line:?}");
+        // Others get theirs.
+        let (mut client, mut upstream) = play.pair(&server);
+        client.send(get("/s/others"));
+        upstream.read_head();
+        upstream.send(ok(b"theirs"));
+        assert_eq!(client.read_response("GET").body, b"theirs");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off_in_the_end() {
+    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/unread"));
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+    let mut second = upstream.second();
+    let sending = std::thread::spawn(move || second.try_send(vec![b'x'; 100_000_000]));
+    let line = play.line("/s/unread");
+    assert_eq!(line.text("ended"), "idle_timeout");
+    sending.join().expect("a thread").expect_err("cut off");
+    assert!(matches!(client.read_ending(), Ending::Reset(_)));
+}

@@ -1,0 +1,183 @@
+//! Servers that end: before, in and after a response, and between two.
+use super::*;
+use crate::support::Ending;
+
+#[test]
+fn a_response_until_close_ends_the_clients_connection() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/close"));
+    upstream.read_head();
+    let body = Random::new(5).bytes(500_000);
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Type: x\r\n\r\n");
+    upstream.send(&body);
+    drop(upstream);
+    let response = client.read_response("GET");
+    assert!(hash(&response.body) == hash(&body));
+    let line = play.line("/s/close");
+    assert_eq!(
+        (line.text("engine"), line.text("ended")),
+        ("packet", "complete")
+    );
+    assert_eq!(line.number("sent"), body.len() as u64);
+}
+
+#[test]
+fn a_server_that_says_close_ends_the_clients_connection_after_the_response() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    for is_closed_at_once in [true, false] {
+        let (mut client, mut upstream) = play.pair(&server);
+        client.send(get("/s/last"));
+        upstream.read_head();
+        upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast");
+        let kept = if is_closed_at_once {
+            None
+        } else {
+            Some(upstream)
+        };
+        assert_eq!(client.read_response("GET").body, b"last");
+        client.expect_end();
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_server_that_closes_between_two_requests_is_replaced() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/third"));
+    upstream.read_head();
+    upstream.send(ok(b"third"));
+    assert_eq!(client.read_response("GET").body, b"third");
+    drop(upstream);
+    for target in ["/s/fourth", "/s/fifth", "/s/sixth"] {
+        client.send(get(target));
+        let mut upstream = server.accept();
+        assert!(upstream.read_head().contains(target));
+        upstream.send(ok(target.as_bytes()));
+        assert_eq!(client.read_response("GET").body, target.as_bytes());
+        drop(upstream);
+    }
+}
+
+#[test]
+fn a_request_that_is_not_answered_goes_to_another_connection() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    for is_reset in [false, true] {
+        let (mut client, mut upstream) = play.pair(&server);
+        let target = format!("/s/again-{is_reset}");
+        client.send(get(&target));
+        upstream.read_head();
+        if is_reset {
+            upstream.reset();
+        } else {
+            drop(upstream);
+        }
+        let mut upstream = server.accept();
+        assert!(upstream.read_head().contains(&target));
+        upstream.send(ok(b"again"));
+        assert_eq!(client.read_response("GET").body, b"again");
+        let line = play.line(&target);
+        assert_eq!((line.status(), line.text("ended")), (200, "complete"));
+    }
+    let retries = play.carrick.metric(&play.bed, "carrick_retries_total");
+    assert!(retries >= 2.0, "{retries}");
+}
+
+#[test]
+fn a_response_that_breaks_off_is_never_taken_for_whole() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let heads = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186a0\r\n",
+    ];
+    for (number, head) in heads.iter().enumerate() {
+        for is_reset in [false, true] {
+            let (mut client, mut upstream) = play.pair(&server);
+            let target = format!("/s/part-{number}-{is_reset}");
+            client.send(get(&target));
+            upstream.read_head();
+            upstream.send(head);
+            upstream.send(vec![b'x'; 50_000]);
+            // So that it is not the reset that takes it away.
+            client.expect(head);
+            client.expect(vec![b'x'; 50_000]);
+            if is_reset {
+                upstream.reset();
+            } else {
+                drop(upstream);
+            }
+            assert!(
+                matches!(client.read_ending(), Ending::Reset(rest) if rest.is_empty()),
+                "{target}"
+            );
+            let line = play.line(&target);
+            let ended = if is_reset {
+                "upstream_reset"
+            } else {
+                "upstream_closed"
+            };
+            assert_eq!(
+                (line.status(), line.text("ended")),
+                (200, ended),
+                "{target}"
+            );
+            assert_eq!(line.text("engine"), "packet");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
+    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/silent"));
+    upstream.read_head();
+    let response = client.read_response("GET");
+    assert_eq!(response.status, 504);
+    let line = play.line("/s/silent");
+    assert_eq!(
+        (line.status(), line.text("ended")),
+        (504, "upstream_timeout")
+    );
+    // The client goes on.
+    client.send(get("/s/on"));
+    let mut fresh = server.accept();
+    fresh.read_head();
+    fresh.send(ok(b"on"));
+    assert_eq!(client.read_response("GET").body, b"on");
+
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/stops"));
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
+    assert!(matches!(client.read_ending(), Ending::Reset(_)));
+    assert_eq!(play.line("/s/stops").text("ended"), "idle_timeout");
+}
+
+#[test]
+fn a_slow_response_is_waited_for_as_long_as_it_moves() {
+    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send(get("/s/slow"));
+    upstream.read_head();
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n");
+    for _ in 0..6 {
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        upstream.send(b"0123456789");
+    }
+    assert_eq!(client.read_response("GET").body.len(), 60);
+    drop(client);
+    assert_eq!(play.line("/s/slow").text("ended"), "complete");
+}

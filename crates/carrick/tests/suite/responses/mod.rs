@@ -1,0 +1,190 @@
+//! Responses that the kernel forwards (switch, engine `packet`): a client, a router with carrick, and servers, each in a network namespace.
+mod bodies;
+mod clients;
+mod ends;
+mod lasting;
+mod operations;
+
+use crate::support::access_log::Line;
+use crate::support::random::{Random, hash};
+use crate::support::{Peer, Server, wait_for};
+use crate::transparent::bed::{Bed, Running};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// Where carrick listens.
+const LISTENER: &str = "10.1.0.1:8080";
+
+/// A scripted server; requests to `/other/` go to the second one, by the process.
+const SERVERS: [&str; 2] = ["10.2.0.2:9000", "10.2.0.3:9001"];
+
+/// A switch with both servers; more of `[timeouts]` and `[limits]` can be put before it.
+const SWITCH: &str = r#"
+[[listener]]
+listen = "10.1.0.1:8080"
+mode = "switch"
+[[listener.route]]
+path = "/other/"
+upstream = "other"
+engine = "auto"
+[[listener.route]]
+path = "/closed/"
+upstream = "closed"
+[[listener.route]]
+path = "/s/"
+upstream = "servers"
+engine = "packet"
+[upstream.servers]
+servers = ["10.2.0.2:9000"]
+[upstream.other]
+servers = ["10.2.0.3:9001"]
+[upstream.closed]
+servers = ["10.2.0.3:9"]
+"#;
+
+/// A carrick between a client and servers.
+struct Play {
+    // Ends before the namespaces do.
+    carrick: Running,
+    bed: Bed,
+}
+
+impl Play {
+    /// `None`: it cannot be made here, which was said.
+    fn begin(before: &str) -> Option<Self> {
+        let bed = Bed::build()?;
+        // One worker, so that whoever comes later can get a connection that another one has left.
+        let carrick = bed.carrick(&format!("{before}[workers]\ncount = 1\n{SWITCH}"));
+        let said = carrick.said.wait_for("engine packet      usable");
+        said.unwrap_or_else(|said| panic!("without the engine there is nothing to test: {said}"));
+        Some(Self { carrick, bed })
+    }
+
+    /// A listening server of [`SERVERS`].
+    fn server(&self, number: usize) -> Server {
+        let address: SocketAddr = SERVERS[number].parse().expect("an address");
+        let listen = || Ok(Server::listen_at(address));
+        self.bed.server.inside(listen).expect("a server")
+    }
+
+    /// A server of [`SERVERS`] that answers by itself.
+    fn serve(
+        &self,
+        number: usize,
+        answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Answering {
+        Answering::start(self.server(number), Arc::new(answer))
+    }
+
+    /// A client.
+    fn connect(&self) -> Peer {
+        let to: SocketAddr = LISTENER.parse().expect("an address");
+        let connect = || Ok(Peer::connect(to));
+        self.bed.client.inside(connect).expect("a connection")
+    }
+
+    /// A client and its server's side, after two requests: the kernel has what follows.
+    fn pair(&self, server: &Server) -> (Peer, Peer) {
+        let mut client = self.connect();
+        client.send(get("/s/first"));
+        let mut upstream = server.accept();
+        for target in ["/s/second", ""] {
+            upstream.read_head();
+            upstream.send(ok(b"warm"));
+            assert_eq!(client.read_response("GET").body, b"warm");
+            if !target.is_empty() {
+                client.send(get(target));
+            }
+        }
+        (client, upstream)
+    }
+
+    /// The lines of the access log, as soon as there are so many; those of the engine `packet`.
+    fn packet_lines(&self, count: usize) -> Vec<Line> {
+        let lines = self.carrick.access_log(count).into_iter().map(Line);
+        lines
+            .filter(|line| line.text("engine") == "packet")
+            .collect()
+    }
+
+    /// The line of the access log for a target.
+    fn line(&self, target: &str) -> Line {
+        wait_for(&format!("a line for {target}"), || {
+            let lines = self.carrick.access_log(0);
+            let mut lines = lines.into_iter().map(Line);
+            lines.find(|line| line.text("target") == target)
+        })
+    }
+}
+
+/// A server that answers by itself, until dropped.
+struct Answering {
+    stop: Arc<AtomicBool>,
+    accepted: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    fn start(server: Server, answer: Arc<dyn Fn(&str) -> Vec<u8> + Send + Sync>) -> Self {
+        let (stop, accepted) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::SeqCst) {
+                let Some(peer) = server.try_accept() else {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    continue;
+                };
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = Arc::clone(&answer);
+                std::thread::spawn(move || {
+                    crate::support::server::answer_requests(peer, |head| answer(head));
+                });
+            }
+        });
+        Self {
+            stop,
+            accepted,
+            thread: Some(thread),
+        }
+    }
+
+    /// Connections so far.
+    fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, None | Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+/// A request.
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n")
+}
+
+/// A response with a length.
+fn ok(body: &[u8]) -> Vec<u8> {
+    let mut response =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    response.extend_from_slice(body);
+    response
+}
+
+/// What a target's last part asks for: so many bytes, which depend on the number.
+fn content(target: &str) -> Vec<u8> {
+    let number = target.rsplit('/').next().unwrap_or_default();
+    let bytes: usize = number.parse().unwrap_or(0);
+    Random::new(bytes as u64).bytes(bytes)
+}
+
+/// The target in a request's head.
+fn target_of(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
+}
