@@ -133,7 +133,7 @@ JUDGE_FUNCTION int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 
 
 /* Tells the process of the request that was judged last on this CPU and is forwarded by the splice at `place`: for the access
  * log. Nobody is woken before the room is half full; the process looks by itself now and then. */
-static __always_inline void tell_request(__u32 place)
+static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 status)
 {
 	struct judgement *judged = judgement();
 	struct request_event *event;
@@ -155,7 +155,9 @@ static __always_inline void tell_request(__u32 place)
 	}
 	counts->events += 1;
 	event->time_ns = bpf_ktime_get_ns();
+	event->sent_bytes = sent_bytes;
 	event->place = place;
+	event->status = status;
 	event->table = judged->table;
 	event->generation = judged->generation;
 	event->sample_every = judged->sample_every;

@@ -524,7 +524,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		break;
 	}
 	if (plan.is_request)
-		tell_request(direction >> 1);
+		tell_request(direction >> 1, plan.sent_bytes, plan.status);
 	if (plan.is_head || plan.is_tail)
 		record_payload(skb, &packet, &plan, record);
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))

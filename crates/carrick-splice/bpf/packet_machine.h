@@ -28,6 +28,8 @@ struct plan {
 	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told;       /* the process is to be told */
 	__u8 is_request;    /* FORWARD: a request that was judged */
+	__u32 status;       /* with is_request: of the response before; 0: not known */
+	__u64 sent_bytes;   /* with is_request: of all responses before */
 };
 
 static __always_inline int is_before(__u32 a, __u32 b)

@@ -103,6 +103,16 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 	       record->passed_bytes == record->settled_bytes;
 }
 
+/* The status of the latest response, by its first line: HTTP/1.1, a space, three digits. */
+static __always_inline __u32 latest_status(const struct packet_response *record)
+{
+	const __u8 *digits = record->head + 9;
+
+	if (record->head_bytes < 12)
+		return 0;
+	return (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
+}
+
 /* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
 static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
 					    const struct packet *packet, __u32 window, struct plan *plan)
@@ -119,10 +129,12 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	server->local_end += bytes;
 	server->local_acked = server->local_end;
 	splice->response_start = splice->ways[1].end;
+	plan->is_request = 1;
+	plan->status = latest_status(record);
+	plan->sent_bytes = record->sent_bytes;
 	record->head_at = record->sent_bytes;
 	record->head_bytes = 0;
 	record->judged += 1;
-	plan->is_request = 1;
 	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
 }
 

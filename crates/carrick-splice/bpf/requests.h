@@ -117,7 +117,9 @@ struct request_counts {
 /* A request that was forwarded unseen. */
 struct request_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u64 sent_bytes; /* of responses, since the splice's record began, before this one's */
 	__u32 place;   /* of the splice */
+	__u32 status;  /* of the response before; 0: not known */
 	__u32 table;
 	__u32 generation;
 	__u32 sample_every; /* it stands for so many */

@@ -33,6 +33,9 @@ pub use table::Taken;
 /// Room for what is told of requests that were forwarded, in bytes: some thousand requests.
 const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
 
+/// Tables of routes that are made at the start: for so many listeners, if all get new ones at the same time, half as many.
+const SPARE_TABLES: usize = 16;
+
 /// How often places of splices that are over are looked at.
 const CHORE_EVERY: Duration = Duration::from_secs(5);
 
@@ -248,7 +251,10 @@ impl PacketEngine {
                     .map_err(libbpf_rs::Error::from)?,
                 splices_max,
             )),
-            request_tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?),
+            request_tables: RequestTables::new(
+                MapHandle::try_from(&loaded.maps.request_tables)?,
+                SPARE_TABLES,
+            )?,
             request_counters: MapHandle::try_from(&loaded.maps.request_counters)?,
             request_events: MapHandle::try_from(&loaded.maps.request_events)?,
             events: MapHandle::try_from(&loaded.maps.packet_events)?,

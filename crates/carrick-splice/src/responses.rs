@@ -3,6 +3,7 @@
 use crate::packet::command::Answer;
 pub use crate::packet::command::Judging;
 use crate::packet::records::Record;
+pub use crate::packet::records::ResponseWatch;
 use crate::packet::splice::PacketSplice;
 use crate::{Reason, Splicer};
 use std::io;
@@ -125,6 +126,18 @@ impl ResponseSplice {
             }
             Ok(_) | Err(_) => refuse(&self.splicer, Reason::PacketRefused),
         }
+    }
+
+    /// Its place among the splices, by which events of forwarded requests name it.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        self.splice.place()
+    }
+
+    /// A look at what the kernel notes, for others.
+    #[must_use]
+    pub fn watch(&self) -> ResponseWatch {
+        self.record.watch()
     }
 
     /// Whether the kernel forwards what the server sends.

@@ -55,6 +55,13 @@ impl Record {
         self.number
     }
 
+    pub(crate) fn watch(&self) -> ResponseWatch {
+        ResponseWatch {
+            records: Arc::clone(&self.records),
+            number: self.number,
+        }
+    }
+
     /// Bytes that were forwarded.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.word(offset_of!(packet_response, sent_bytes))
@@ -149,6 +156,43 @@ impl Record {
             .memory
             .half_word(self.offset() + field)
             .load(Acquire)
+    }
+}
+
+/// A look at the record of a splice from elsewhere. Once that splice is gone, another one may have it.
+#[derive(Clone)]
+pub struct ResponseWatch {
+    records: Arc<Records>,
+    number: u32,
+}
+
+impl std::fmt::Debug for ResponseWatch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "ResponseWatch({})", self.number)
+    }
+}
+
+impl ResponseWatch {
+    /// Bytes of responses that were forwarded since the kernel began to count in this record.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        let at = self.number as usize * size_of::<packet_response>();
+        let sent_bytes = offset_of!(packet_response, sent_bytes);
+        self.records.memory.word(at + sent_bytes).load(Acquire)
+    }
+
+    /// The status of the latest response, if its first line is known.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        let at = self.number as usize * size_of::<packet_response>();
+        let head_bytes = offset_of!(packet_response, head_bytes);
+        if self.records.memory.half_word(at + head_bytes).load(Acquire) < 12 {
+            return None;
+        }
+        let mut digits = Vec::with_capacity(3);
+        let head = offset_of!(packet_response, head);
+        self.records.memory.read(at + head + 9, 3, &mut digits);
+        std::str::from_utf8(&digits).ok()?.parse().ok()
     }
 }
 

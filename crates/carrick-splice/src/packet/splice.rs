@@ -85,6 +85,11 @@ impl PacketSplice {
         Ok(answer)
     }
 
+    /// Its place.
+    pub(crate) fn place(&self) -> u32 {
+        self.place
+    }
+
     /// Whether the kernel has the packets.
     pub(crate) fn is_armed(&self) -> bool {
         self.is_armed

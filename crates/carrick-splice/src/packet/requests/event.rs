@@ -14,8 +14,12 @@ use std::time::Duration;
 pub struct RequestEvent {
     /// When, by `CLOCK_MONOTONIC`.
     pub time: Duration,
-    /// The place of the splice whose connections it went by.
+    /// The place of the splice whose connections it went by ([`ResponseSplice::place`](crate::ResponseSplice::place)).
     pub place: u32,
+    /// Bytes of responses that were forwarded before this one's, as [`ResponseWatch::sent_bytes`](crate::ResponseWatch::sent_bytes) counts them.
+    pub sent_bytes: u64,
+    /// The status of the response before; `None` if it is not known.
+    pub status_before: Option<u16>,
     /// The place of the table by which it was judged.
     pub table: u32,
     /// And its generation.
@@ -61,6 +65,10 @@ impl RequestEvent {
         Some(RequestEvent {
             time: Duration::from_nanos(field!(time_ns, u64)),
             place: field!(place, u32),
+            sent_bytes: field!(sent_bytes, u64),
+            status_before: u16::try_from(field!(status, u32))
+                .ok()
+                .filter(|status| (100..1000).contains(status)),
             table: field!(table, u32),
             generation: field!(generation, u32),
             route: usize::from(field!(route, u8)),

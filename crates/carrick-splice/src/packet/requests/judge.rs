@@ -64,7 +64,7 @@ impl Judge {
         let program = loaded.progs.carrick_judge.as_fd().try_clone_to_owned();
         Ok(Judge {
             program: program.map_err(libbpf_rs::Error::from)?,
-            tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?),
+            tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?, 0)?,
             counters: MapHandle::try_from(&loaded.maps.request_counters)?,
             events: MapHandle::try_from(&loaded.maps.request_events)?,
         })

@@ -5,9 +5,11 @@ use super::{RequestTable, TABLES_MAX, UpToProcess};
 use crate::packet::state::u64_at;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a table is not in the kernel, or counts cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,17 +44,68 @@ impl RequestsError {
 #[derive(Debug)]
 pub struct RequestTables {
     tables: MapHandle,
+    stock: Mutex<Stock>,
     /// Never 0, which is nobody's.
     last: AtomicU32,
 }
 
-impl RequestTables {
-    /// Of a map `request_tables`.
-    pub(crate) fn new(tables: MapHandle) -> RequestTables {
-        RequestTables {
-            tables,
-            last: AtomicU32::new(0),
+/// Tables that exist: making one takes a privilege that a process may have given up, filling one does not.
+#[derive(Debug, Default)]
+struct Stock {
+    spare: Vec<MapHandle>,
+    placed: HashMap<u32, MapHandle>,
+}
+
+impl Stock {
+    fn take(&mut self) -> Result<MapHandle, RequestsError> {
+        match self.spare.pop() {
+            Some(table) => Ok(table),
+            None => make_table().map_err(|error| RequestsError::kernel("BPF_MAP_CREATE", &error)),
         }
+    }
+
+    /// The table of a place is another one, or none.
+    fn put(&mut self, place: u32, table: Option<MapHandle>) {
+        let before = match table {
+            Some(table) => self.placed.insert(place, table),
+            None => self.placed.remove(&place),
+        };
+        self.spare.extend(before);
+    }
+}
+
+fn make_table() -> libbpf_rs::Result<MapHandle> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let bytes = size_of::<request_table>() as u32;
+    MapHandle::create(
+        MapType::Array,
+        Some("carrick_routes"),
+        4,
+        bytes,
+        1,
+        &options,
+    )
+}
+
+impl RequestTables {
+    /// Of a map `request_tables`; so many tables are made at once, for when the process may make none any more.
+    pub(crate) fn new(tables: MapHandle, spare: usize) -> libbpf_rs::Result<RequestTables> {
+        let stock = Stock {
+            spare: (0..spare).map(|_| make_table()).collect::<Result<_, _>>()?,
+            placed: HashMap::new(),
+        };
+        Ok(RequestTables {
+            tables,
+            stock: Mutex::new(stock),
+            last: AtomicU32::new(0),
+        })
+    }
+
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a table into a place, from 0 to [`TABLES_MAX`] - 1, and tells its generation. When it returns, no request is judged by
@@ -65,20 +118,8 @@ impl RequestTables {
             return Err(RequestsError::Place(place));
         }
         let generation = self.next_generation();
-        let options = bpf_map_create_opts {
-            sz: size_of::<bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
-            ..Default::default()
-        };
-        let bytes = size_of::<request_table>() as u32;
-        let map = MapHandle::create(
-            MapType::Array,
-            Some("carrick_routes"),
-            4,
-            bytes,
-            1,
-            &options,
-        )
-        .map_err(|error| RequestsError::kernel("BPF_MAP_CREATE", &error))?;
+        let mut stock = self.stock();
+        let map = stock.take()?;
         let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
         let first = 0_u32.to_ne_bytes();
         map.update(&first, &table.draft.bytes(generation), MapFlags::ANY)
@@ -88,6 +129,7 @@ impl RequestTables {
                     .update(&place.to_ne_bytes(), &descriptor, MapFlags::ANY)
             })
             .map_err(|error| RequestsError::kernel("BPF_MAP_UPDATE_ELEM", &error))?;
+        stock.put(place, Some(map));
         Ok(generation)
     }
 
@@ -103,7 +145,10 @@ impl RequestTables {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(RequestsError::kernel("BPF_MAP_DELETE_ELEM", &error))
             }
-            _ => Ok(()),
+            _ => {
+                self.stock().put(place, None);
+                Ok(())
+            }
         }
     }
 

@@ -86,6 +86,8 @@ fn an_event_tells_of_the_request() {
     let first = RequestEvent {
         time: Duration::ZERO,
         place: 77,
+        sent_bytes: 0,
+        status_before: None,
         table: 9,
         generation,
         route: 1,

@@ -274,6 +274,8 @@ impl Bed {
                 for task in tasks {
                     told.push(task.await.unwrap());
                 }
+                drop(listener);
+                until_sockets_are_gone().await;
                 told
             })
         });
@@ -314,6 +316,26 @@ impl Drop for Bed {
         for name in &self.names {
             command("ip", &format!("netns del {name}"));
         }
+    }
+}
+
+/// What the kernel has yet to say for sockets that are closed goes on being translated only as long as the engine is there. At most some
+/// seconds: some tests have peers that never answer.
+async fn until_sockets_are_gone() {
+    const TIME_WAIT: &str = "06";
+    for _ in 0..300 {
+        let sockets = ["tcp", "tcp6"].map(|kind| {
+            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap();
+            let states = table
+                .lines()
+                .skip(1)
+                .map(|line| line.split_whitespace().nth(3).unwrap() != TIME_WAIT);
+            states.filter(|is_there| *is_there).count()
+        });
+        if sockets == [0, 0] {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
