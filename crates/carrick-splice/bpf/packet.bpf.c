@@ -452,18 +452,24 @@ static __always_inline void record_payload(struct __sk_buff *skb, const struct p
 		record->head_bytes = bytes;
 }
 
+// Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers. A function of its own, since its
+// stack and the judge's would be too much at the same time.
+static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const struct packet_leg *leg)
+{
+	struct local local;
+
+	look_at(skb, leg, &local);
+	return local.is_established && local.is_at_rest;
+}
+
 // Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
 static __always_inline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
 					struct packet_response *record)
 {
 	struct judgement *judged;
-	struct local server;
 
-	if (!is_next_request(splice, record, packet))
-		return 0;
-	// What it has yet to send, or to send again, would get numbers that are taken.
-	look_at(skb, &splice->legs[1], &server);
-	if (!server.is_established || !server.is_at_rest)
+	// What the server's local socket has yet to send, or to send again, would get numbers that are taken.
+	if (!is_next_request(splice, record, packet) || !is_silent(skb, &splice->legs[1]))
 		return 0;
 	if (judge_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
 			  splice->generation) < 0)
@@ -524,15 +530,17 @@ int carrick_arriving(struct __sk_buff *skb)
 		break;
 	}
 	if (plan.is_request)
-		tell_request(direction >> 1, plan.sent_bytes, plan.status);
+		tell_request(direction >> 1, record->head_at, record->before_status);
 	if (plan.is_head || plan.is_tail)
 		record_payload(skb, &packet, &plan, record);
+	if (!plan.flow)
+		return TC_ACT_SHOT;
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
 		return TC_ACT_SHOT;
-	*(__u16 *)packet.headers->new = plan.flow.own_port;
-	*(__u16 *)(packet.headers->new + 2) = plan.flow.peer_port;
+	*(__u16 *)packet.headers->new = plan.flow->own_port;
+	*(__u16 *)(packet.headers->new + 2) = plan.flow->peer_port;
 	rewrite_tcp(&packet, &plan.rewriting);
-	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, &plan.flow))
+	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, plan.flow))
 		return TC_ACT_SHOT;
 	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
 	// sign: between namespaces of one host a packet keeps the one that sent it.)

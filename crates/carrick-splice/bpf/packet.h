@@ -128,6 +128,11 @@ struct packet_response {
 	__u32 has_end;     /* the server's end of stream has come */
 	__u64 passed_bytes;  /* of requests that were left to the process */
 	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
+	__u64 passed_end;    /* what was forwarded up to the end of the response to the latest request of the process */
+	__u32 passed_status; /* and its status; 0: not known */
+	__u32 before_status; /* likewise, of the response before the latest */
+	__u32 judged_before; /* requests that had been forwarded before the latest one of the process */
+	__u32 reserved;
 	__u32 judged;        /* requests that were forwarded */
 	__u32 method;        /* of the latest of them: an `enum request_method` */
 	__u8 tail[8];      /* the last five bytes */

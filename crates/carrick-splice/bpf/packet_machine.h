@@ -20,7 +20,7 @@ enum fate {
 struct plan {
 	enum fate fate;
 	struct rewriting rewriting;
-	struct flow flow;   /* FORWARD: the connection on which it goes on */
+	const struct flow *flow; /* FORWARD: the connection on which it goes on */
 	__u32 ifindex;      /* FORWARD: the interface */
 	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
 	__u8 is_copied;
@@ -28,8 +28,6 @@ struct plan {
 	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told;       /* the process is to be told */
 	__u8 is_request;    /* FORWARD: a request that was judged */
-	__u32 status;       /* with is_request: of the response before; 0: not known */
-	__u64 sent_bytes;   /* with is_request: of all responses before */
 };
 
 static __always_inline int is_before(__u32 a, __u32 b)
@@ -129,7 +127,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	__u32 acked = packet->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), shifted;
 
 	plan->fate = FATE_FORWARD;
-	plan->flow = other->flow;
+	plan->flow = &other->flow;
 	plan->ifindex = other->ifindex;
 	plan->rewriting.seq = way->delta;
 	plan->rewriting.ack = plan->rewriting.sack = -back->delta;

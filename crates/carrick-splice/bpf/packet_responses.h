@@ -80,7 +80,7 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 
 	keep_timestamps_behind(up, server, packet);
 	plan->fate = FATE_FORWARD;
-	plan->flow = server->flow;
+	plan->flow = &server->flow;
 	plan->ifindex = server->ifindex;
 	plan->rewriting.seq = seq - packet->seq;
 	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
@@ -130,8 +130,12 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	server->local_acked = server->local_end;
 	splice->response_start = splice->ways[1].end;
 	plan->is_request = 1;
-	plan->status = latest_status(record);
-	plan->sent_bytes = record->sent_bytes;
+	record->before_status = latest_status(record);
+	/* The response to the latest request of the process. */
+	if (record->judged == record->judged_before) {
+		record->passed_status = record->before_status;
+		record->passed_end = record->sent_bytes;
+	}
 	record->head_at = record->sent_bytes;
 	record->head_bytes = 0;
 	record->judged += 1;
@@ -297,7 +301,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		note_response(splice, record, packet, plan);
 	keep_timestamps_behind(down, client, packet);
 	plan->fate = FATE_FORWARD;
-	plan->flow = client->flow;
+	plan->flow = &client->flow;
 	plan->ifindex = client->ifindex;
 	plan->rewriting.is_open = 1;
 	plan->rewriting.seq = down->delta;
@@ -366,6 +370,7 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		splice->response_start = down->end;
 		record->head_at = record->sent_bytes;
 		record->head_bytes = 0;
+		record->judged_before = record->judged;
 	}
 	note_sent_locally(server, packet);
 }

@@ -46,6 +46,19 @@ pub struct Progress {
     pub acked_bytes: u64,
 }
 
+/// Requests that the kernel has forwarded without the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaughtUp {
+    /// How many.
+    pub requests: u32,
+    /// The method of the latest.
+    pub method: Option<&'static str>,
+    /// Of the response to the request that the process has passed on before them: bytes, head included. Of no meaning if that was asked before.
+    pub passed_bytes: u64,
+    /// Likewise, its status, if its first line is known.
+    pub passed_status: Option<u16>,
+}
+
 /// What came of an attempt to arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arming {
@@ -163,18 +176,25 @@ impl ResponseSplice {
         }
     }
 
-    /// Takes note of requests that the kernel has forwarded since the last time: how many, and the method of the latest. What is said of the
-    /// response ([`ResponseSplice::progress`], [`ResponseSplice::head`]) belongs to that one from now on.
-    pub fn catch_up(&mut self) -> (u32, Option<&'static str>) {
+    /// Takes note of requests that the kernel has forwarded since the last time; `None`: there are none. What is said of the
+    /// response ([`ResponseSplice::progress`], [`ResponseSplice::head`]) belongs to the latest of them from now on.
+    pub fn catch_up(&mut self) -> Option<CaughtUp> {
         let judged = self.record.judged();
-        let news = judged.wrapping_sub(self.judged);
-        if news == 0 {
-            return (0, None);
+        let requests = judged.wrapping_sub(self.judged);
+        if requests == 0 {
+            return None;
         }
+        let (passed_end, passed_status) = self.record.passed();
+        let caught_up = CaughtUp {
+            requests,
+            method: self.record.method(),
+            passed_bytes: passed_end.saturating_sub(self.begun_at),
+            passed_status,
+        };
         self.judged = judged;
         self.count();
         self.begun_at = self.record.head_at();
-        (news, self.record.method())
+        Some(caught_up)
     }
 
     /// How much of the response has gone to the client. Costs no system call.

@@ -89,6 +89,15 @@ impl Record {
             .copied()
     }
 
+    /// What was forwarded up to the end of the response to the process' latest request, if others followed; and its status.
+    pub(crate) fn passed(&self) -> (u64, Option<u16>) {
+        let status = self.half_word(offset_of!(packet_response, passed_status));
+        let status = u16::try_from(status)
+            .ok()
+            .filter(|status| (100..1000).contains(status));
+        (self.word(offset_of!(packet_response, passed_end)), status)
+    }
+
     /// What was forwarded before the latest response.
     pub(crate) fn head_at(&self) -> u64 {
         self.word(offset_of!(packet_response, head_at))

@@ -198,7 +198,7 @@ fn numbers_are_those_of_the_kernel() {
     // No gaps, since they are written and read field by field.
     assert_eq!(
         std::mem::size_of::<request_event>(),
-        8 + 4 * 4 + 3 * 2 + 2 + 128 + 64
+        2 * 8 + 6 * 4 + 3 * 2 + 2 + 128 + 64
     );
     let numbers = 20 + ROUTES_MAX;
     let cookies = COOKIES_MAX * (2 * 4 * 8 + 16);

@@ -88,7 +88,9 @@ async fn pass_requests(
                 Err(error) => panic!("{error}"),
             }
         }
-        judged += u64::from(responses.catch_up().0);
+        judged += responses
+            .catch_up()
+            .map_or(0, |caught| u64::from(caught.requests));
         if head.is_empty() {
             break;
         }
