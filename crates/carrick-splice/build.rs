@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 12] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
@@ -22,6 +22,8 @@ const HEADERS: [&str; 10] = [
     "bpf/rules.h",
     "bpf/requests.h",
     "bpf/judge.h",
+    "bpf/judge_head.h",
+    "bpf/judge_routes.h",
     "bpf/words.h",
 ];
 

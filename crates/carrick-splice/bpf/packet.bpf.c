@@ -11,6 +11,7 @@
 #include "packet.h"
 #include "packet_headers.h"
 #include "packet_machine.h"
+#include "judge.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -88,6 +89,10 @@ struct request {
 	__u32 command;
 	__u32 number;
 	__u32 argument;
+	/* PACKET_ARM_RESPONSES: */
+	__u32 table; /* 1 more than that of the routes by which the kernel judges; 0: it does not */
+	__u32 generation;
+	__u32 upstream;
 };
 
 // What is known of a local socket.
@@ -226,7 +231,8 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 }
 
 // Lets what the server sends go to the client. The server may send what the client takes, and what its local socket has allowed.
-static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client, __u32 record)
+static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client,
+					    const struct request *request)
 {
 	struct packet_leg *leg = &splice->legs[0];
 	struct packet_way *down = &splice->ways[1];
@@ -238,7 +244,11 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 		down->window_end = down->offered_end;
 	down->window_max = down->window_end - down->acked;
 	splice->response_start = down->end;
-	splice->record = record;
+	splice->judged_start = splice->judged_end = leg->received;
+	splice->record = request->argument;
+	splice->table = request->table;
+	splice->generation = request->generation;
+	splice->upstream = request->upstream;
 	splice->state = PACKET_RESPONSES;
 }
 
@@ -263,7 +273,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
 		splice->state = PACKET_SPLICED;
 		if (!is_both_ways)
-			begin_responses(splice, a, request->argument);
+			begin_responses(splice, a, request);
 	}
 	bpf_spin_unlock(&splice->lock);
 	return answer;
@@ -442,6 +452,29 @@ static __always_inline void record_payload(struct __sk_buff *skb, const struct p
 		record->head_bytes = bytes;
 }
 
+// Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
+static __always_inline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
+					struct packet_response *record)
+{
+	struct judgement *judged;
+	struct local server;
+
+	if (!is_next_request(splice, record, packet))
+		return 0;
+	// What it has yet to send, or to send again, would get numbers that are taken.
+	look_at(skb, &splice->legs[1], &server);
+	if (!server.is_established || !server.is_at_rest)
+		return 0;
+	if (judge_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
+			  splice->generation) < 0)
+		return 0;
+	judged = judgement();
+	if (!judged || judged->upstream != splice->upstream)
+		return 0;
+	record->method = judged->method;
+	return 1;
+}
+
 SEC("tc")
 int carrick_arriving(struct __sk_buff *skb)
 {
@@ -450,6 +483,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct plan plan = {};
 	struct packet packet;
 	__u32 direction;
+	int is_judged = 0;
 	__u64 now;
 
 	if (skb->mark == own_mark) {
@@ -465,9 +499,11 @@ int carrick_arriving(struct __sk_buff *skb)
 	record = find_record(splice);
 	if (!record)
 		return TC_ACT_SHOT;
+	if (!(direction & 1) && splice->state == PACKET_RESPONSES && splice->table)
+		is_judged = judge_packet(skb, &packet, splice, record);
 	now = bpf_ktime_get_ns();
 	bpf_spin_lock(&splice->lock);
-	judge_arriving(splice, record, direction & 1, &packet, &plan);
+	judge_arriving(splice, record, direction & 1, &packet, is_judged, &plan);
 	if (plan.fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
@@ -487,6 +523,8 @@ int carrick_arriving(struct __sk_buff *skb)
 	case FATE_FORWARD:
 		break;
 	}
+	if (plan.is_request)
+		tell_request(direction >> 1);
 	if (plan.is_head || plan.is_tail)
 		record_payload(skb, &packet, &plan, record);
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))

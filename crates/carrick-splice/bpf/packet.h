@@ -103,8 +103,15 @@ struct packet_way {
 struct packet_splice {
 	struct bpf_spin_lock lock;
 	__u32 state;
-	__u32 record;         /* RESPONSES: of `responses` */
-	__u32 response_start; /* RESPONSES: where the latest response begins: leg 1's number, on the wire */
+	/* RESPONSES: */
+	__u32 record;         /* of `responses` */
+	__u32 response_start; /* where the latest response begins: leg 1's number, on the wire */
+	__u32 table;          /* 1 more than the table of routes by which requests are judged; 0: all are the process's */
+	__u32 generation;     /* of the table */
+	__u32 upstream;       /* whose server leg 1 leads to */
+	__u32 judged_start;   /* requests that were forwarded last: leg 0's numbers, on the wire */
+	__u32 judged_end;
+	__u32 judged_delta;   /* leg 1's are so much larger */
 	__u64 seen_ns;  /* when a packet was forwarded last, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];
@@ -119,6 +126,10 @@ struct packet_response {
 	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
 	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet */
 	__u32 has_end;     /* the server's end of stream has come */
+	__u64 passed_bytes;  /* of requests that were left to the process */
+	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
+	__u32 judged;        /* requests that were forwarded */
+	__u32 method;        /* of the latest of them: an `enum request_method` */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };

@@ -17,6 +17,7 @@
 #define FLAG_FIN 0x01
 #define FLAG_SYN 0x02
 #define FLAG_RST 0x04
+#define FLAG_PSH 0x08
 #define FLAG_ACK 0x10
 
 /* Kinds of options (RFC 9293, 2018, 7323). */

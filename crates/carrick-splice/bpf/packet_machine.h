@@ -27,6 +27,7 @@ struct plan {
 	__u8 is_head;       /* its payload is the beginning of a response: for the record */
 	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told;       /* the process is to be told */
+	__u8 is_request;    /* FORWARD: a request that was judged */
 };
 
 static __always_inline int is_before(__u32 a, __u32 b)
@@ -183,7 +184,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 
 /* A packet from the peer of leg `side`. */
 static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record, __u32 side,
-					   const struct packet *packet, struct plan *plan)
+					   const struct packet *packet, int is_judged, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
@@ -219,7 +220,7 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 		if (side)
 			judge_server(splice, record, packet, plan);
 		else
-			judge_client(splice, record, packet, plan);
+			judge_client(splice, record, packet, is_judged, plan);
 		return;
 	default:
 		plan->fate = FATE_LOCAL;

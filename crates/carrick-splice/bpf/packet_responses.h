@@ -70,13 +70,91 @@ static __always_inline int is_from_client(const struct packet_splice *splice, co
 	       !is_before(packet->seq, up->end - up->window_max - PROBE_BYTES);
 }
 
-/* A packet from the client. */
-static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
-					 const struct packet *packet, struct plan *plan)
+/* Sends a packet of the client's on to the server. */
+static __always_inline void forward_to_server(struct packet_splice *splice, const struct packet *packet, __u32 seq, __u32 window,
+					      struct plan *plan)
+{
+	struct packet_leg *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 shifted = window >> (server->own_shift & 15);
+
+	keep_timestamps_behind(up, server, packet);
+	plan->fate = FATE_FORWARD;
+	plan->flow = server->flow;
+	plan->ifindex = server->ifindex;
+	plan->rewriting.seq = seq - packet->seq;
+	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
+	plan->rewriting.tsval = up->ts_delta;
+	plan->rewriting.tsecr = -down->ts_delta;
+	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	up->packets += 1;
+}
+
+/* Whether nobody has anything to do but to answer this packet: all requests before it are answered, as far as can be seen. */
+static __always_inline int is_next_request(const struct packet_splice *splice, const struct packet_response *record,
+					   const struct packet *packet)
+{
+	const struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+
+	return splice->state == PACKET_RESPONSES && splice->table && packet->payload_bytes &&
+	       !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
+	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
+	       record->passed_bytes == record->settled_bytes;
+}
+
+/* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
+static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
+					    const struct packet *packet, __u32 window, struct plan *plan)
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0];
+	__u32 bytes = packet->payload_bytes;
+
+	splice->judged_start = packet->seq;
+	splice->judged_end = up->end = packet->seq + bytes;
+	splice->judged_delta = server->local_end - packet->seq;
+	client->receive_offset += bytes;
+	server->send_offset += bytes;
+	server->local_end += bytes;
+	server->local_acked = server->local_end;
+	splice->response_start = splice->ways[1].end;
+	record->head_at = record->sent_bytes;
+	record->head_bytes = 0;
+	record->judged += 1;
+	plan->is_request = 1;
+	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+}
+
+/* Whether this is a request that was forwarded, and that the server has not acknowledged. */
+static __always_inline int is_request_again(const struct packet_splice *splice, const struct packet *packet)
+{
+	return is_before(splice->legs[0].received, splice->judged_end) && !is_before(packet->seq, splice->judged_start) &&
+	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & (FLAG_FIN | FLAG_RST));
+}
+
+/* Takes note of what comes to the client's local socket. */
+static __always_inline void note_passed(struct packet_splice *splice, struct packet_response *record, const struct packet *packet)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0];
+	__u32 end = packet->seq + packet->payload_bytes;
+
+	if (is_after(end, up->end))
+		record->passed_bytes += end - up->end;
+	note_sent(up, end, 0);
+	/* So that it does not stay behind by more than numbers can tell. */
+	if (!is_before(client->received, splice->judged_end))
+		splice->judged_start = splice->judged_end = client->received;
+}
+
+/* A packet from the client. */
+static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
+					 const struct packet *packet, int is_judged, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15), shifted;
+	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
 	int is_believed = is_from_client(splice, packet, acked);
 
 	plan->fate = FATE_LOCAL;
@@ -91,6 +169,14 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 			down->offered_end = acked + window;
 		plan->is_told = is_end_due(down);
 	}
+	if (is_believed && is_judged && is_next_request(splice, record, packet)) {
+		forward_request(splice, record, packet, window, plan);
+		return;
+	}
+	if (is_believed && packet->payload_bytes && is_request_again(splice, packet)) {
+		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+		return;
+	}
 	plan->rewriting.seq = -client->receive_offset;
 	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
 	plan->rewriting.tsecr = -client->ts_offset;
@@ -98,7 +184,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		/* The local socket takes the acknowledgement from this packet. What is not to be believed, it does not believe. */
 		plan->is_copied = 0;
 		if (is_believed)
-			note_sent(up, packet->seq + packet->payload_bytes, 0);
+			note_passed(splice, record, packet);
 		return;
 	}
 	if (!is_believed) {
@@ -111,17 +197,20 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		plan->is_copied = 0;
 		return;
 	}
-	keep_timestamps_behind(up, server, packet);
-	shifted = window >> (server->own_shift & 15);
-	plan->fate = FATE_FORWARD;
-	plan->flow = server->flow;
-	plan->ifindex = server->ifindex;
-	plan->rewriting.seq = server->local_end - packet->seq;
-	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
-	plan->rewriting.tsval = up->ts_delta;
-	plan->rewriting.tsecr = -down->ts_delta;
-	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
-	up->packets += 1;
+	forward_to_server(splice, packet, splice->legs[1].local_end, window, plan);
+}
+
+/* Takes note of what the server has acknowledged of requests that were forwarded; whether that is news for the client. */
+static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
+{
+	struct packet_leg *client = &splice->legs[0];
+	__u32 acked = packet->ack - splice->judged_delta;
+
+	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received) ||
+	    is_after(acked, splice->judged_end))
+		return 0;
+	client->received = acked;
+	return 1;
 }
 
 /* Takes note of a part of a response that goes to the client. */
@@ -149,6 +238,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
 	__u32 end = packet->seq + sequence_length(packet), expected = down->acked - server->receive_offset;
+	int is_news;
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
@@ -174,13 +264,14 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		return;
 	}
 	acknowledge_locally(server, packet, plan);
+	is_news = note_request_acked(splice, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
 		down->has_end = 1;
 		down->end_of_stream = end;
 		record->has_end = 1;
 	}
 	plan->is_told = is_end_due(down);
-	if (!packet->payload_bytes && !is_before(packet->seq, down->end)) {
+	if (!packet->payload_bytes && !is_before(packet->seq, down->end) && (!is_news || packet->flags & FLAG_FIN)) {
 		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
 		plan->is_copied = 0;
 		if (!(packet->flags & FLAG_FIN))
@@ -189,7 +280,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 			plan->fate = FATE_DROP;
 		return;
 	}
-	/* A part of a response; or a probe of the client's window, which the client answers. */
+	/* A part of a response; a probe of the client's window, which the client answers; the acknowledgement of its request. */
 	if (packet->payload_bytes)
 		note_response(splice, record, packet, plan);
 	keep_timestamps_behind(down, client, packet);
@@ -214,7 +305,10 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 	__u32 end = packet->ack + client->receive_offset, window_end;
 
 	client->local_window = packet->window;
-	if (packet->flags & FLAG_ACK && is_after(end, client->received))
+	/* Of a request that was forwarded, the server says when it has it. */
+	if (is_before(client->received, splice->judged_end))
+		plan->rewriting.ack = client->received - packet->ack;
+	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
 		client->received = end;
 	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
 	if (is_after(window_end, up->window_end))
@@ -253,7 +347,8 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		return;
 	}
 	/* The client learns with the response that its request has arrived. */
-	if (received && is_after(*received + client->receive_offset, client->received))
+	if (received && !is_before(client->received, splice->judged_end) &&
+	    is_after(*received + client->receive_offset, client->received))
 		client->received = *received + client->receive_offset;
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
 		splice->response_start = down->end;

@@ -94,7 +94,7 @@ pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use packet::{PacketService, Taken, requests, rules};
 pub use pool::{PoolLimits, Splicer};
-pub use responses::{Arming, Progress as ResponseProgress, ResponseSplice};
+pub use responses::{Arming, Judging, Progress as ResponseProgress, ResponseSplice};
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService};
 pub use transfer::{End, Order, RateMin, Transfer};

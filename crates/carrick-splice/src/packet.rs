@@ -20,6 +20,7 @@ use hooks::{Changes, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use records::{Record, Records};
+use requests::{Counts, Events, RequestTables};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,9 @@ use std::{fmt, io};
 use surroundings::Surroundings;
 use table::Table;
 pub use table::Taken;
+
+/// Room for what is told of requests that were forwarded, in bytes: some thousand requests.
+const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
 
 /// How often places of splices that are over are looked at.
 const CHORE_EVERY: Duration = Duration::from_secs(5);
@@ -127,6 +131,28 @@ impl PacketService {
         }
     }
 
+    /// The tables of routes by which the kernel judges requests; `None` if the engine is not loaded.
+    #[must_use]
+    pub fn request_tables(&self) -> Option<&RequestTables> {
+        self.engine().map(|engine| &engine.request_tables)
+    }
+
+    /// What the kernel has counted of requests that it was to judge; `None` if the engine is not loaded, or it cannot be read.
+    #[must_use]
+    pub fn request_counts(&self) -> Option<Counts> {
+        Counts::read(&self.engine()?.request_counters).ok()
+    }
+
+    /// What the kernel tells of requests that it has forwarded; `None` if the engine is not loaded. Only one reader gets each.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn request_events(&self) -> io::Result<Option<Events>> {
+        self.engine()
+            .map(|engine| Events::new(&engine.request_events).map_err(io::Error::other))
+            .transpose()
+    }
+
     pub(crate) fn engine(&self) -> Option<&Arc<PacketEngine>> {
         self.0.get()
     }
@@ -137,6 +163,10 @@ pub(crate) struct PacketEngine {
     table: Arc<Table>,
     tenants: Arc<[Tenant]>,
     records: Arc<Records>,
+    /// By which requests are judged.
+    pub(crate) request_tables: RequestTables,
+    request_counters: MapHandle,
+    request_events: MapHandle,
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
@@ -191,6 +221,9 @@ impl PacketEngine {
             .responses
             .set_max_entries(Records::count(splices_max))?;
         open.maps
+            .request_events
+            .set_max_entries(REQUEST_EVENTS_BYTES)?;
+        open.maps
             .packet_events
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         open.load()
@@ -215,6 +248,9 @@ impl PacketEngine {
                     .map_err(libbpf_rs::Error::from)?,
                 splices_max,
             )),
+            request_tables: RequestTables::new(MapHandle::try_from(&loaded.maps.request_tables)?),
+            request_counters: MapHandle::try_from(&loaded.maps.request_counters)?,
+            request_events: MapHandle::try_from(&loaded.maps.request_events)?,
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),

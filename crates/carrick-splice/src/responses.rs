@@ -1,6 +1,7 @@
 //! Responses that the kernel forwards from a server to a client, while the requests go through the process (packet engine).
 
 use crate::packet::command::Answer;
+pub use crate::packet::command::Judging;
 use crate::packet::records::Record;
 use crate::packet::splice::PacketSplice;
 use crate::{Reason, Splicer};
@@ -22,10 +23,14 @@ pub struct ResponseSplice {
     splice: PacketSplice,
     record: Record,
     splicer: Splicer,
-    /// What had been forwarded, and acknowledged, before the latest request was sent.
-    before: Progress,
+    /// What had been forwarded before the latest response.
+    begun_at: u64,
     /// Acknowledged bytes that are in the splicer's counters.
     counted_bytes: u64,
+    /// It was armed with a request that had been read already.
+    is_fresh: bool,
+    /// Requests that the kernel had forwarded when that was asked for last.
+    judged: u32,
 }
 
 /// A client with less room than that is what a response waits for.
@@ -76,10 +81,13 @@ impl Splicer {
         match PacketSplice::new(engine, [client, server], label) {
             Ok(Some(splice)) => Ok(ResponseSplice {
                 splice,
+                // Others may have left something in it.
+                begun_at: record.sent_bytes(),
+                counted_bytes: record.acked_bytes(),
+                judged: record.judged(),
                 record,
                 splicer: self.clone(),
-                before: Progress::default(),
-                counted_bytes: 0,
+                is_fresh: false,
             }),
             Ok(None) => Err(refuse(Reason::PacketFull)),
             Err(_) => Err(refuse(Reason::PacketRefused)),
@@ -90,7 +98,11 @@ impl Splicer {
 impl ResponseSplice {
     /// Lets the kernel forward what the server sends. To be called between a response and the next request, before that is
     /// written to the server's socket. Costs a system call.
-    pub fn arm(&mut self) -> Arming {
+    ///
+    /// With `judging`, requests that the kernel can judge, and that may go where the last one went, are forwarded by it, too; the process
+    /// does not hear of them but by events ([`Events`](crate::requests::Events)). That begins once [`ResponseSplice::settle`] has said that there is nothing
+    /// else to be done.
+    pub fn arm(&mut self, judging: Option<Judging>) -> Arming {
         if self.splice.is_armed() {
             return Arming::Armed;
         }
@@ -98,8 +110,10 @@ impl ResponseSplice {
             splicer.counters().reason(reason).add(1);
             Arming::Never(reason)
         };
-        match self.splice.arm_responses(&self.record) {
+        match self.splice.arm_responses(&self.record, judging) {
             Ok(Answer::Done) => {
+                self.is_fresh = true;
+                self.judged = self.record.judged();
                 self.splicer.counters().packet_splices.add(1);
                 self.counted_bytes = self.record.acked_bytes();
                 self.expect_response();
@@ -123,16 +137,42 @@ impl ResponseSplice {
     /// responses before are whole.
     pub fn expect_response(&mut self) {
         self.count();
-        self.before = self.total();
+        self.begun_at = self.record.sent_bytes();
+    }
+
+    /// A request of `bytes` bytes, which was read from the client's socket, is in the server's socket as a whole. Once that has been said of
+    /// all that has come to the client's socket since it was armed, the kernel may judge the next request. Not to be called
+    /// where some request was not passed on.
+    pub fn settle(&mut self, bytes: u64) {
+        // The first one was read before.
+        if !std::mem::take(&mut self.is_fresh) {
+            self.record.settle(bytes);
+        }
+    }
+
+    /// Takes note of requests that the kernel has forwarded since the last time: how many, and the method of the latest. What is said of the
+    /// response ([`ResponseSplice::progress`], [`ResponseSplice::head`]) belongs to that one from now on.
+    pub fn catch_up(&mut self) -> (u32, Option<&'static str>) {
+        let judged = self.record.judged();
+        let news = judged.wrapping_sub(self.judged);
+        if news == 0 {
+            return (0, None);
+        }
+        self.judged = judged;
+        self.count();
+        self.begun_at = self.record.head_at();
+        (news, self.record.method())
     }
 
     /// How much of the response has gone to the client. Costs no system call.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        let total = self.total();
+        // In this order: what is acknowledged was sent before.
+        let acked_bytes = self.record.acked_bytes();
+        let since = |bytes: u64| bytes.saturating_sub(self.begun_at);
         Progress {
-            sent_bytes: total.sent_bytes - self.before.sent_bytes,
-            acked_bytes: total.acked_bytes - self.before.acked_bytes,
+            sent_bytes: since(self.record.sent_bytes()),
+            acked_bytes: since(acked_bytes),
         }
     }
 
@@ -141,7 +181,7 @@ impl ResponseSplice {
     /// sent, these may be bytes of that one. Costs no system call.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
-        self.record.head(self.before.sent_bytes)
+        self.record.head(self.begun_at)
     }
 
     /// The last five bytes of what was forwarded; empty if they are not known. Costs no system call.
@@ -178,15 +218,6 @@ impl ResponseSplice {
         match self.splice.disarm()? {
             Answer::Done => Ok(()),
             answer => Err(io::Error::other(format!("the packet engine: {answer:?}"))),
-        }
-    }
-
-    fn total(&self) -> Progress {
-        // In this order: what is acknowledged was sent before.
-        let acked_bytes = self.record.acked_bytes();
-        Progress {
-            sent_bytes: self.record.sent_bytes(),
-            acked_bytes,
         }
     }
 

@@ -14,13 +14,28 @@ pub(super) enum Command {
     /// Splice.
     Arm,
     /// Splice what the second connection's peer sends, and note it in this record.
-    ArmResponses { record: u32 },
+    ArmResponses {
+        record: u32,
+        /// Requests are judged in the kernel.
+        judging: Option<Judging>,
+    },
     /// Give the connections back; by force even if their local sockets are not at rest.
     Disarm { is_forced: bool },
     /// The local socket of this side may send its end of stream.
     MayEnd { side: u32 },
     /// Is a local socket there yet?
     Look,
+}
+
+/// By which routes the kernel judges requests that it may forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Judging {
+    /// The place of the table ([`RequestTables::install`](super::requests::RequestTables::install)).
+    pub table: u32,
+    /// Its generation. Once another table is there, all requests are up to the process.
+    pub generation: u32,
+    /// Where the server's connection leads: requests with a route to elsewhere are up to the process.
+    pub upstream: u32,
 }
 
 /// `enum packet_answer`.
@@ -69,11 +84,18 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         Command::Disarm { is_forced } => (2, u32::from(is_forced)),
         Command::MayEnd { side } => (3, side),
         Command::Look => (4, 0),
-        Command::ArmResponses { record } => (5, record),
+        Command::ArmResponses { record, .. } => (5, record),
     };
     let mut packet = Vec::with_capacity(64);
     packet.extend_from_slice(&ETHERNET_HEADER);
-    for word in [number, place, argument] {
+    let judging = match command {
+        Command::ArmResponses {
+            judging: Some(judging),
+            ..
+        } => [judging.table + 1, judging.generation, judging.upstream],
+        _ => [0; 3],
+    };
+    for word in [number, place, argument].into_iter().chain(judging) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)

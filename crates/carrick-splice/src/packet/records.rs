@@ -1,10 +1,11 @@
 //! What the kernel notes of forwarded responses (`struct packet_response` of bpf/packet.h), in memory that it shares with the process.
 
+use super::requests::METHODS;
 use super::skeleton::types::packet_response;
 use crate::mapped::Mapped;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// There are no more records than these, each of about a kilobyte.
@@ -69,6 +70,31 @@ impl Record {
         self.half_word(offset_of!(packet_response, has_end)) != 0
     }
 
+    /// Requests that the kernel has forwarded.
+    pub(crate) fn judged(&self) -> u32 {
+        self.half_word(offset_of!(packet_response, judged))
+    }
+
+    /// The method of the latest of them.
+    pub(crate) fn method(&self) -> Option<&'static str> {
+        METHODS
+            .get(self.half_word(offset_of!(packet_response, method)) as usize)
+            .copied()
+    }
+
+    /// What was forwarded before the latest response.
+    pub(crate) fn head_at(&self) -> u64 {
+        self.word(offset_of!(packet_response, head_at))
+    }
+
+    /// Tells the kernel that so many more bytes of requests that came to the process have been passed on.
+    pub(crate) fn settle(&self, bytes: u64) {
+        self.records
+            .memory
+            .word(self.offset() + offset_of!(packet_response, settled_bytes))
+            .fetch_add(bytes, AcqRel);
+    }
+
     /// The beginning of the response before which `sent_bytes` were forwarded, as far as it is known.
     pub(crate) fn head(&self, sent_bytes: u64) -> Vec<u8> {
         let mut head = Vec::new();
@@ -99,8 +125,12 @@ impl Record {
             offset_of!(packet_response, has_end),
         ] {
             let field = self.records.memory.half_word(self.offset() + field);
-            field.store(0, std::sync::atomic::Ordering::Release);
+            field.store(0, Release);
         }
+        let passed_bytes = self.word(offset_of!(packet_response, passed_bytes));
+        let settled = offset_of!(packet_response, settled_bytes);
+        let settled = self.records.memory.word(self.offset() + settled);
+        settled.store(passed_bytes, Release);
     }
 
     fn offset(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
 
 use super::PacketEngine;
-use super::command::{Answer, Command};
+use super::command::{Answer, Command, Judging};
 use super::hooks::interface_towards;
 use super::records::Record;
 use super::state::{self, Addresses, Holder, State};
@@ -68,10 +68,15 @@ impl PacketSplice {
     }
 
     /// Lets the kernel forward what the second connection's peer sends, and note it in `record`.
-    pub(crate) fn arm_responses(&mut self, record: &Record) -> io::Result<Answer> {
+    pub(crate) fn arm_responses(
+        &mut self,
+        record: &Record,
+        judging: Option<Judging>,
+    ) -> io::Result<Answer> {
         record.clear();
         let answer = self.ask(Command::ArmResponses {
             record: record.number(),
+            judging,
         })?;
         if answer == Answer::Done {
             self.was_armed = true;

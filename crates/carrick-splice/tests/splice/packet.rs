@@ -4,6 +4,7 @@ mod bed;
 mod bulk;
 mod changes;
 mod ends;
+mod judged_requests;
 mod races;
 mod response_ends;
 mod responses;

@@ -7,7 +7,7 @@ use crate::packet::state::put;
 use std::mem::{offset_of, size_of};
 
 /// The methods that the kernel judges, in the order of `enum request_method`.
-pub(super) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
+pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
 /// `enum request_text_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

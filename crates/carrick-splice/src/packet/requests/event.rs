@@ -30,7 +30,7 @@ pub struct RequestEvent {
     pub target: Vec<u8>,
     /// Whether the target was longer.
     pub is_target_cut: bool,
-    /// Its host without port; at most 64 bytes are judged.
+    /// Its host without port; names of more than 63 bytes are not judged.
     pub host: Vec<u8>,
     /// It stands for so many requests, itself included.
     pub stands_for: u32,

@@ -222,14 +222,31 @@ impl Bed {
     /// A proxy that does the same with each of `count` pairs of connections, all at the same time.
     pub fn proxy<T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
+        addresses: [IpAddr; 2],
+        count: (usize, u32),
+        join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream) -> F + Send + 'static,
+    ) -> JoinHandle<Vec<T>> {
+        self.proxy_with(
+            addresses,
+            count,
+            |_| (),
+            move |splicer, client, server, ()| join(splicer, client, server),
+        )
+    }
+
+    /// The same, with what is made of the loaded engine.
+    pub fn proxy_with<S: Copy + 'static, T: Send + 'static, F: Future<Output = T> + 'static>(
+        &self,
         [own, server]: [IpAddr; 2],
         (count, places): (usize, u32),
-        join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream) -> F + Send + 'static,
+        prepare: impl FnOnce(&PacketService) -> S + Send + 'static,
+        join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream, S) -> F + Send + 'static,
     ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
         let proxying = self.on(Host::Proxy, move || {
             let service = PacketService::default();
             service.load(places, &[]).unwrap();
+            let prepared = prepare(&service);
             on_worker(async move {
                 let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))
                     .await
@@ -249,7 +266,9 @@ impl Bed {
                         SocketService::default(),
                         service.clone(),
                     );
-                    tasks.push(tokio::task::spawn_local(join(splicer, client, server)));
+                    tasks.push(tokio::task::spawn_local(join(
+                        splicer, client, server, prepared,
+                    )));
                 }
                 let mut told = Vec::new();
                 for task in tasks {

@@ -27,7 +27,7 @@ async fn bind(splicer: &Splicer, client: &mut TcpStream, server: &mut TcpStream)
         client.write_u8(answer).await.unwrap();
     }
     let question = client.read_u8().await.unwrap();
-    assert_eq!(responses.arm(), Arming::Armed);
+    assert_eq!(responses.arm(None), Arming::Armed);
     responses.expect_response();
     server.write_u8(question).await.unwrap();
     responses

@@ -2,7 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
-use carrick_splice::{Arming, Progress, ResponseSplice, Splicer};
+use carrick_splice::{Arming, ResponseProgress as Progress, ResponseSplice, Splicer};
 use std::io::Read;
 use std::net::{IpAddr, Shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,7 +53,7 @@ async fn serve(
         if is_apart {
             responses.disarm().unwrap();
         }
-        let is_armed = !is_apart && responses.arm() == Arming::Armed;
+        let is_armed = !is_apart && responses.arm(None) == Arming::Armed;
         if is_armed {
             responses.expect_response();
         }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// How many tables of routes are tried; `CARRICK_JUDGE_SEEDS` says it otherwise.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 100;
 
 /// Requests for each table.
 const REQUESTS: usize = 150;
@@ -170,6 +170,38 @@ fn the_kernel_decides_as_the_process_or_not_at_all() {
         );
     }
     assert!(decided > seeds * REQUESTS as u64 / 10);
+}
+
+#[test]
+fn no_oddity_is_decided_otherwise() {
+    let Some(judge) = judge() else { return };
+    // With all routes in the kernel, and with the process's in between; and without conditions, so that nothing but the form counts.
+    let watchful = requests::watchful_routes();
+    let everything = vec![Conditions::default()];
+    let requests = requests::oddities();
+    for (routes, every) in [(&watchful, 1), (&watchful, 2), (&everything, 1)] {
+        let table = RequestTable::new(&in_kernel(routes, every), Settings::default());
+        assert_eq!(table.left_out(), []);
+        let generation = judge.tables().install(0, &table).unwrap();
+        let mut decided = 0;
+        for request in &requests {
+            if let Verdict::Route { route, .. } = judge.judge(0, generation, request).unwrap() {
+                let here = process(routes, &LIMITS, request);
+                assert_eq!(
+                    Ok(Some(route)),
+                    here,
+                    "{:?}",
+                    String::from_utf8_lossy(request)
+                );
+                decided += 1;
+            }
+        }
+        assert!(
+            decided > requests.len() / 10,
+            "{decided} of {}",
+            requests.len()
+        );
+    }
 }
 
 #[test]

@@ -43,8 +43,6 @@ const HOSTS: &[&str] = &[
     "10.0.0.12",
     "example",
     "a-very-long-name-of-a-host-with-sixty.letters-or-so.example",
-    "a.example.",
-    "[::1]",
     "1.a.example",
     "a",
 ];
@@ -181,6 +179,9 @@ const ODD_FIELDS: &[&str] = &[
     "X-A: b\r",
     "X-A: b\nX-B: c",
     "A-name-that-is-far-too-long-for-any-field-that-there-is: a",
+];
+
+const ODD_COOKIES: &[&str] = &[
     "Cookie: a=1 ; session=2",
     "Cookie: session =2",
     "Cookie:  session=2",
@@ -198,6 +199,106 @@ const ODD_FIELDS: &[&str] = &[
     "Cookie2: session=1",
     "cOOKIE: session=1",
 ];
+
+const ODD_HOSTS: &[&str] = &[
+    ".a.example",
+    "..a.example",
+    "a.example.",
+    ".example",
+    ".",
+    "[::1]",
+    "a..example",
+    "10.0.0.1.",
+    "a@a.example",
+    "a,b",
+    "",
+    " a.example",
+    "a-very-long-name-of-a-host-with-sixty-three-letters.a.b.example",
+    "a-very-long-name-of-a-host-with-sixty-four-letters-.a.b.example",
+];
+const PORTS: &[&str] = &[
+    "", ":", ":0", ":1", ":9", ":80", ":080", ":8080", ":9999", ":10000", ":65535", ":65536",
+    ":99999", ":100000", ":8x", ":x8", ": 80", ":80 ", ":80:80",
+];
+
+/// Each oddity by itself, in a request that is plain otherwise; and each byte at each place of one.
+pub fn oddities() -> Vec<Vec<u8>> {
+    let request = |line: &str, host: &str, field: &str| {
+        format!("GET {line} HTTP/1.1\r\nHost: {host}\r\nA: b\r\n{field}\r\n\r\n").into_bytes()
+    };
+    let hosts = HOSTS.iter().chain(ODD_HOSTS);
+    let with_ports = hosts.flat_map(|host| PORTS.iter().map(move |port| format!("{host}{port}")));
+    let mut all: Vec<Vec<u8>> = with_ports.map(|host| request("/", &host, "C: d")).collect();
+    let fields = FIELDS.iter().chain(ODD_FIELDS).chain(ODD_COOKIES);
+    all.extend(fields.map(|field| request("/", "a.example", field)));
+    for first in SEGMENTS {
+        for second in SEGMENTS {
+            let path = format!("/{first}/{second}");
+            all.extend(
+                QUERIES
+                    .iter()
+                    .map(|query| request(&format!("{path}{query}"), "a", "C: d")),
+            );
+            all.push(request(&format!("{path}{path}"), "a", "C: d"));
+        }
+    }
+    let plain = "GET /img/a;b/c.gif;d?e HTTP/1.1\r\nHost: a.example:80\r\nConnection: keep-alive\r\nCookie: id=1; s=2; session=3\r\n\r\n";
+    for at in 0..plain.len() {
+        for byte in 0..=255 {
+            let mut replaced = plain.as_bytes().to_vec();
+            replaced[at] = byte;
+            all.push(replaced);
+            let mut inserted = plain.as_bytes().to_vec();
+            inserted.insert(at, byte);
+            all.push(inserted);
+        }
+        let mut removed = plain.as_bytes().to_vec();
+        removed.remove(at);
+        all.push(removed);
+    }
+    all
+}
+
+/// Routes that see a difference wherever there is one.
+pub fn watchful_routes() -> Vec<Conditions> {
+    let with_host = |pattern: &&str| Conditions {
+        host: Some(NamePattern::parse(pattern).unwrap()),
+        method: vec!["GET".to_owned()],
+        cookie: Some(CookieRule {
+            name: "none".to_owned(),
+            present: false,
+        }),
+        path: Some("/".to_owned()),
+        cgi: Some(false),
+        ..Conditions::default()
+    };
+    let with_cookie = |name: &&str| Conditions {
+        cookie: Some(CookieRule {
+            name: (*name).to_owned(),
+            present: true,
+        }),
+        ..Conditions::default()
+    };
+    let with_path = |path: &&str| Conditions {
+        path: Some((*path).to_owned()),
+        ..Conditions::default()
+    };
+    let with_extension = |extension: &&str| Conditions {
+        extension: vec![(*extension).to_owned()],
+        ..Conditions::default()
+    };
+    let hosts = ["*.a.example", "a.example", ".example", "10.0.0.1"];
+    let mut routes: Vec<Conditions> = hosts.iter().map(with_host).collect();
+    routes.extend(COOKIES.iter().map(with_cookie));
+    routes.extend(EXTENSIONS.iter().map(with_extension));
+    routes.push(Conditions {
+        cgi: Some(true),
+        ..Conditions::default()
+    });
+    routes.extend(PATHS.iter().filter(|path| **path != "/").map(with_path));
+    routes.push(Conditions::default());
+    routes
+}
 
 /// Up to six routes, and sometimes more than the kernel has room for.
 pub fn routes(dice: &mut Dice) -> Vec<Conditions> {
@@ -276,13 +377,7 @@ fn cookies(dice: &mut Dice) -> String {
 /// A request as programs send it.
 pub fn plain_request(dice: &mut Dice) -> Vec<u8> {
     let method = dice.of(&["GET", "GET", "GET", "HEAD", "OPTIONS", "DELETE"]);
-    // Without those that are up to the process: a final dot, IPv6, a name as long as that.
-    let host = loop {
-        let host = dice.of(HOSTS);
-        if !host.ends_with('.') && !host.starts_with('[') {
-            break host;
-        }
-    };
+    let host = dice.of(HOSTS);
     let port = dice.of(&["", "", ":80", ":8080", ":65535"]);
     let mut lines = vec![format!("Host: {host}{port}")];
     for _ in 0..dice.below(12) {
@@ -308,7 +403,7 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
         return plain;
     }
     let text = String::from_utf8(plain).unwrap();
-    let odd = match dice.below(14) {
+    let odd = match dice.below(16) {
         0 => text.replacen(
             "HTTP/1.1",
             dice.of(&[
@@ -400,6 +495,12 @@ pub fn request(dice: &mut Dice) -> Vec<u8> {
             ),
             1,
         ),
+        13 => text.replacen(
+            "Host: ",
+            &format!("Host: {}{}\r\nX: ", dice.of(ODD_HOSTS), dice.of(PORTS)),
+            1,
+        ),
+        11 | 12 => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_COOKIES)), 1),
         _ => text.replacen("\r\n", &format!("\r\n{}\r\n", dice.of(ODD_FIELDS)), 1),
     };
     odd.into_bytes()
