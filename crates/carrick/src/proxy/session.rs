@@ -178,7 +178,7 @@ async fn follow_configuration(client: &mut Client) -> Result<(), Next> {
         return Ok(());
     }
     Box::pin(bound::leave(client)).await?;
-    client.binding.is_refused = false;
+    client.binding.start_afresh();
     match live.listener(client.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)

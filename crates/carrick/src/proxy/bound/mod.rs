@@ -34,6 +34,9 @@ const STATUS_UNKNOWN: u16 = 0;
 /// A client's connection is parted from its server's when nothing was asked for so long: others may need that one.
 const BOUND_IDLE_MAX: Duration = Duration::from_secs(10);
 
+/// After so many refusals in a row a client is left to the process: each costs some system calls.
+const REFUSALS_MAX: u32 = 3;
+
 /// How often it is looked whether a response that nobody has told of is over, and whether it still moves.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -59,10 +62,27 @@ pub struct Binding {
     pub bound: Option<Box<Bound>>,
     /// Whether a request of it was answered: clients that have only one are not worth being bound.
     pub is_persistent: bool,
-    /// Whether the engine has refused it for good.
-    pub is_refused: bool,
+    /// How often the engine has refused it since it took it last.
+    refusals: u32,
     /// Whether it has sent a request before it had the response to the one before.
     pub has_pipelined: bool,
+}
+
+impl Binding {
+    /// The engine has refused it, and another server's connection: it may have ended just then, or be unlike this one.
+    fn refused(&mut self) {
+        self.refusals += 1;
+    }
+
+    /// Whether it is not worth trying again.
+    fn is_hopeless(&self) -> bool {
+        self.refusals >= REFUSALS_MAX
+    }
+
+    /// The configuration has changed: what was refused may be taken now.
+    pub fn start_afresh(&mut self) {
+        self.refusals = 0;
+    }
 }
 
 /// A request whose response the kernel forwards.

@@ -32,7 +32,7 @@ pub enum Offered {
 pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     let head = &scratch.request_head;
     destination.engine == Choice::Packet
-        && !client.binding.is_refused
+        && !client.binding.is_hopeless()
         && client.binding.is_persistent
         && matches!(client.listener.mode, Mode::Switch(_))
         && may_be_kept(client, &destination.place)
@@ -70,7 +70,7 @@ pub fn bind(client: &mut Client, checkout: &mut Checkout) -> bool {
             .map(Box::new),
     };
     let Ok(mut splice) = splice else {
-        client.binding.is_refused = true;
+        client.binding.refused();
         return false;
     };
     let arming = if checkout.preamble.is_empty() {
@@ -79,7 +79,7 @@ pub fn bind(client: &mut Client, checkout: &mut Checkout) -> bool {
         Arming::NotYet
     };
     match arming {
-        Arming::Never(_) => client.binding.is_refused = true,
+        Arming::Never(_) => client.binding.refused(),
         Arming::Armed | Arming::NotYet => checkout.splice = Some(splice),
     }
     arming == Arming::Armed
@@ -140,14 +140,14 @@ pub async fn offer(
         if !bound.disarm() {
             return Offered::End(Next::Reset);
         }
-        return Offered::Relay(Some(bound.into_checkout(client)));
+        return Offered::Relay(Some(bound.into_checkout(true)));
     }
     match bound.splice.arm() {
-        Arming::Armed => {}
-        Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(client))),
+        Arming::Armed => client.binding.start_afresh(),
+        Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(_) => {
-            client.binding.is_refused = true;
-            return Offered::Relay(Some(bound.into_checkout(client)));
+            client.binding.refused();
+            return Offered::Relay(Some(bound.into_checkout(false)));
         }
     }
     write_request(client, scratch, destination);
@@ -235,15 +235,15 @@ impl Bound {
         }
     }
 
-    /// For the process, which has both connections now.
-    fn into_checkout(self: Box<Self>, client: &Client) -> Box<Checkout> {
+    /// For the process, which has both connections now. `may_follow`: the kernel may have later ones.
+    fn into_checkout(self: Box<Self>, may_follow: bool) -> Box<Checkout> {
         let Self {
             mut checkout,
             splice,
             place,
             ..
         } = *self;
-        if !client.binding.is_refused {
+        if may_follow {
             checkout.splice = Some(splice);
         }
         checkout.resume(&place);

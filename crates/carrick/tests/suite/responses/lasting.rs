@@ -1,5 +1,9 @@
-//! nginx as the server, curl and clients that stay as clients.
+//! What has to hold for long: real programs, loss, servers that close when they like, several servers.
 use super::*;
+use crate::transparent::bed::inside;
+use carrick_lab::testbed::command::find;
+use carrick_lab::testbed::namespace::Namespace;
+use std::time::Duration;
 
 /// The server of the bed, by the engine.
 const NGINX: &str = r#"
@@ -32,4 +36,150 @@ fn curl_and_nginx_get_on() {
         .filter(|line| line["engine"] == "packet")
         .count();
     assert_eq!(by_kernel, 48);
+}
+
+#[test]
+fn wrk_finds_no_fault() {
+    let Some(bed) = Bed::build() else { return };
+    if find("wrk").is_none() {
+        eprintln!("skipped: there is no wrk");
+        return;
+    }
+    let carrick = bed.carrick(NGINX);
+    let url = format!("http://{LISTENER}/slash");
+    let words = [
+        "wrk",
+        "-t",
+        "2",
+        "-c",
+        "40",
+        "-d",
+        "2",
+        "--timeout",
+        "20",
+        &url,
+    ];
+    let output = inside(&bed.client, &words).output().expect("wrk");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("requests in"), "{said}");
+    assert!(
+        !said.contains("Socket errors") && !said.contains("Non-2xx"),
+        "{said}"
+    );
+    let ok = "carrick_requests_total{mode=\"switch\",status=\"200\"}";
+    let counted = carrick.metric(&bed, ok);
+    assert!(counted > 40.0, "{counted}");
+}
+
+/// Drops some of the TCP packets that come in.
+fn lose(namespace: &Namespace) {
+    for words in [
+        "add table inet loss",
+        "add chain inet loss in { type filter hook input priority 0 ; }",
+        "add rule inet loss in meta l4proto tcp numgen random mod 100 < 3 drop",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        namespace.run("nft", &words).expect("nft");
+    }
+}
+
+#[test]
+fn nothing_is_wrong_where_packets_get_lost() {
+    let Some(play) = Play::begin("") else { return };
+    lose(&play.bed.client);
+    lose(&play.bed.server);
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let _other = play.serve(1, |_| ok(b"other"));
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let play = &play;
+            scope.spawn(move || {
+                let mut random = Random::new(300 + seed);
+                let mut client = play.connect();
+                for _ in 0..40 {
+                    if random.below(8) == 0 {
+                        assert_eq!(client.ask(&get("/other/")).body, b"other");
+                    }
+                    let target = format!("/s/{}", random.below(400_000));
+                    let response = client.ask(&get(&target));
+                    assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+                }
+            });
+        }
+    });
+    let lines = play.packet_lines(8 * 40);
+    assert!(lines.len() > 8 * 20, "{}", lines.len());
+    assert!(lines.iter().all(|line| line.text("ended") == "complete"));
+}
+
+#[test]
+fn a_server_may_close_at_any_moment_between_two_requests() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            while !stop.load(Ordering::SeqCst) {
+                let Some(mut peer) = server.try_accept() else {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                };
+                number += 1;
+                scope.spawn(move || {
+                    let mut random = Random::new(number);
+                    for _ in 0..3 + random.below(6) {
+                        if !peer.waits_for_head() {
+                            return;
+                        }
+                        let head = peer.read_head();
+                        peer.send(ok(&content(target_of(&head))));
+                    }
+                    std::thread::sleep(Duration::from_micros(random.next() % 1500));
+                });
+            }
+        });
+        let mut random = Random::new(7);
+        let mut client = play.connect();
+        for _ in 0..400 {
+            let target = format!("/s/{}", random.below(3000));
+            let response = client.ask(&get(&target));
+            assert_eq!(response.status, 200, "{target}");
+            assert!(response.body == content(&target), "{target}");
+            std::thread::sleep(Duration::from_micros(random.next() % 1500));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    let lines = play.packet_lines(400);
+    assert!(lines.len() > 100, "{}", lines.len());
+}
+
+#[test]
+fn a_hash_goes_before_the_server_that_a_client_is_bound_to() {
+    let Some(bed) = Bed::build() else { return };
+    let text = SWITCH.replace(
+        "[upstream.servers]\nservers = [\"10.2.0.2:9000\"]",
+        "[upstream.servers]\nservers = [\"10.2.0.2:9000\", \"10.2.0.3:9001\"]\nbalance = \"hash\"\nhash_on = \"path\"",
+    );
+    assert!(text.contains("hash_on"));
+    let carrick = bed.carrick(&format!("[workers]\ncount = 1\n{text}"));
+    let play = Play { carrick, bed };
+    let _first = play.serve(0, |_| ok(b"0"));
+    let _second = play.serve(1, |_| ok(b"1"));
+    let mut fresh = Vec::new();
+    for number in 0..16 {
+        fresh.push(play.connect().ask(&get(&format!("/s/{number}"))).body);
+    }
+    assert!(fresh.contains(&b"0".to_vec()) && fresh.contains(&b"1".to_vec()));
+    let mut client = play.connect();
+    for round in 0..10 {
+        for (number, expected) in fresh.iter().enumerate() {
+            // Each several times, so that the kernel has some.
+            for _ in 0..1 + round % 3 {
+                let body = client.ask(&get(&format!("/s/{number}"))).body;
+                assert_eq!(&body, expected, "{number}");
+            }
+        }
+    }
+    assert!(play.packet_lines(16 + 10 * 16).len() > 50);
 }

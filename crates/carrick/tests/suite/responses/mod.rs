@@ -138,9 +138,7 @@ impl Answering {
                 };
                 count.fetch_add(1, Ordering::SeqCst);
                 let answer = Arc::clone(&answer);
-                std::thread::spawn(move || {
-                    crate::support::server::answer_requests(peer, |head| answer(head));
-                });
+                std::thread::spawn(move || answer_requests(peer, &*answer));
             }
         });
         Self {
@@ -161,6 +159,20 @@ impl Drop for Answering {
         self.stop.store(true, Ordering::SeqCst);
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(matches!(ended, None | Some(Ok(()))) || std::thread::panicking());
+    }
+}
+
+/// Serves requests, with bodies of known length or none, until the client ends.
+fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
+    while peer.waits_for_head() {
+        let head = peer.read_head();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: "));
+        peer.read_exact(length.map_or(0, |length| length.parse().expect("a length")));
+        if peer.try_send(answer(&head)).is_err() {
+            return;
+        }
     }
 }
 
