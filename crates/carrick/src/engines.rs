@@ -1,11 +1,20 @@
 //! The engines for which the kernel must be asked: loading them with the privileges of the start, and saying why one is not there.
 
+use crate::config::in_kernel;
 use crate::config::plan::Plan;
+use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::probe::Feature;
+use carrick_splice::requests::RequestsError;
 use carrick_splice::{PacketService, SocketService};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// How many engines of the kernel's there are.
 const COUNT: usize = 2;
+
+/// The kernel tells of each request that it forwards.
+const TOLD_EVERY: u32 = 1;
 
 /// The kernel's engines, shared by all workers.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +23,12 @@ pub struct Engines {
     pub socket: SocketService,
     /// Packets from interface to interface.
     pub packet: PacketService,
+    /// Clients whose requests the kernel may forward.
+    pub forwarded: Arc<Forwarded>,
 }
+
+/// By which table of routes the kernel judges requests, and the table's generation: for listeners where it does.
+pub type JudgedBy = HashMap<SocketAddr, (u32, u32)>;
 
 impl Engines {
     /// Loads what the plan has a use for, unless it is loaded, and says what can be used.
@@ -42,6 +56,35 @@ impl Engines {
             feature("engine socket", socket),
             feature("engine packet", packet),
         ]
+    }
+
+    /// Gives the kernel the routes of listeners of which it may judge requests. Where it does not take them, the process judges, and
+    /// the log says so.
+    #[must_use]
+    pub fn install_routes(&self, plan: &Plan) -> JudgedBy {
+        let Some(tables) = self.packet.request_tables() else {
+            return JudgedBy::new();
+        };
+        let mut judged_by = JudgedBy::new();
+        for (listener, place) in plan.listeners.iter().zip(0..) {
+            let installed = match in_kernel::table(listener, &plan.limits.head, TOLD_EVERY) {
+                Some(table) => tables.install(place, &table).map(Some),
+                None => tables.remove(place).map(|()| None),
+            };
+            match installed {
+                Ok(Some(generation)) => {
+                    judged_by.insert(listener.address, (place, generation));
+                }
+                Ok(None) => {}
+                // One that has no routes for it, and none before.
+                Err(RequestsError::Place(_)) if !in_kernel::is_wanted(listener) => {}
+                Err(error) => tracing::warn!(
+                    "requests to {} are judged by the process: {error}",
+                    listener.address
+                ),
+            }
+        }
+        judged_by
     }
 
     fn where_packets_are_seen(&self) -> String {

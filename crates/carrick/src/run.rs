@@ -156,6 +156,7 @@ impl Program {
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
             generation: 0,
+            judged_by: engines.install_routes(&plan),
             plan: Arc::clone(&plan),
             upstreams,
         });
@@ -291,6 +292,7 @@ impl Program {
         let generation = before.generation + 1;
         let live = Arc::new(Live {
             generation,
+            judged_by: self.engines.install_routes(&plan),
             plan,
             upstreams,
         });

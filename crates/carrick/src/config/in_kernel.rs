@@ -32,6 +32,13 @@ pub fn table(
     table.is_useful().then_some(table)
 }
 
+/// Whether the kernel is to judge requests to this listener.
+#[must_use]
+pub fn is_wanted(listener: &ListenerPlan) -> bool {
+    matches!(&listener.mode, Mode::Switch(routes)
+        if routes.iter().any(|route| route.requests == Requests::Kernel))
+}
+
 /// Routes as the kernel judges them. The number of an upstream is its index in the plan.
 #[must_use]
 pub fn routes(routes: &[RoutePlan]) -> Vec<Route> {

@@ -2,6 +2,7 @@
 pub mod access_log;
 mod declarations;
 mod exposition;
+pub mod forwarded;
 pub mod metrics;
 mod process;
 pub mod tunnels;

@@ -1,5 +1,6 @@
 //! The configuration in force, as a worker sees it: the shared plan, and the worker's own state for each upstream.
 use crate::config::plan::{ListenerPlan, Plan};
+use crate::engines::JudgedBy;
 use crate::proxy::upstream::group::Group;
 use crate::upstreams::UpstreamState;
 use std::net::SocketAddr;
@@ -15,6 +16,8 @@ pub struct Live {
     pub plan: Arc<Plan>,
     /// The state of its upstreams, in the plan's order.
     pub upstreams: Vec<Arc<UpstreamState>>,
+    /// The kernel's tables of its routes.
+    pub judged_by: JudgedBy,
 }
 
 /// A plan in force, with what one worker keeps for it.

@@ -17,6 +17,7 @@ pub mod tunnels;
 use crate::control::WorkerResolver;
 use crate::engines::Engines;
 use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::forwarded::{Forwarded, Reader};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
 use carrick_splice::Splicer;
@@ -85,6 +86,8 @@ pub struct Worker {
     pub splicer: Splicer,
     /// Counters.
     pub metrics: Arc<WorkerMetrics>,
+    /// Clients whose requests the kernel may forward.
+    pub forwarded: Arc<Forwarded>,
     /// Access log.
     pub log: AccessLog,
     /// Name resolution.
@@ -196,6 +199,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         pipes_max: first.live.plan.limits.pipes,
         ..Default::default()
     };
+    let packet = parts.engines.packet.clone();
     let worker = Rc::new(Worker {
         number: parts.number,
         splicer: Splicer::with_engines(
@@ -204,6 +208,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
+        forwarded: parts.engines.forwarded,
         metrics: parts.metrics,
         log: parts.log,
         resolver: parts.resolver,
@@ -226,7 +231,11 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         cut_off_now: Notify::new(),
         session_ended: Notify::new(),
     });
-    let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker)));
+    // One reads for all.
+    let forwarded = (parts.number == 0)
+        .then(|| Reader::new(&packet, &worker.forwarded))
+        .flatten();
+    let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker), forwarded));
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
     started();
@@ -323,13 +332,16 @@ fn reset_clients(worker: &Worker) {
 }
 
 /// Small regular work: log lines out, idle upstream connections that are too old away.
-async fn keep_house(worker: Rc<Worker>) {
+async fn keep_house(worker: Rc<Worker>, mut forwarded: Option<Reader>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
     let mut tide = memory::Tide::default();
     loop {
         ticks.tick().await;
+        if let Some(reader) = &mut forwarded {
+            reader.read(&worker.metrics, &worker.log);
+        }
         worker.log.flush();
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {

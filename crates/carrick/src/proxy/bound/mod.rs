@@ -5,10 +5,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `judged` | requests that the kernel judges and forwards, too |
 //! | `response` | what is known of the response under way: whether it is whole |
 //! | `send` | which requests go this way, and sending them |
 //! | `wait` | between two requests: for the client, for the server's end, for time |
 //! | `settle` | waiting for a response's end, and parting the two connections |
+mod judged;
 mod response;
 mod send;
 mod settle;
@@ -22,7 +24,8 @@ use super::arrival::Client;
 use super::decide::Place;
 use super::trace::Trace;
 use super::upstream::checkout::Checkout;
-use carrick_logic::http1::{HeadLimits, Method, Progress, RequestHead};
+use crate::telemetry::forwarded::Named;
+use carrick_logic::http1::{Method, Progress, RequestHead};
 use carrick_splice::{Engine, ResponseSplice};
 use response::{Known, Look};
 use std::task::{Context, Waker};
@@ -42,6 +45,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A server's connection that belongs to one client for a while.
 pub struct Bound {
+    /// While the kernel may forward requests: under whose name they are told.
+    named: Option<Named>,
     checkout: Checkout,
     splice: Box<ResponseSplice>,
     place: Place,
@@ -91,38 +96,60 @@ struct Pending {
     method: Method,
     /// Whether the connection was exactly at rest when the request was sent: what comes is its response.
     is_trusted: bool,
+    /// Whether the kernel has forwarded the request, and tells of it.
+    is_judged: bool,
     /// The response's head, as soon as it is known.
     known: Option<Known>,
 }
 
 impl Bound {
     /// What is known of the response under way.
-    fn look(&mut self, limits: &HeadLimits) -> Look {
+    fn look(&mut self, client: &Client) -> Look {
+        self.catch_up(client);
         match &mut self.pending {
             None => Look::Whole {
                 is_exact: self.is_exact,
             },
-            Some(pending) => pending.look(&self.splice, limits),
+            Some(pending) => pending.look(&self.splice, &client.live.plan().limits.head),
         }
     }
 
     /// The response under way is over: writes the log line and counts.
     fn conclude(&mut self, client: &Client, ended: &'static str) {
+        let Some(pending) = &self.pending else {
+            return;
+        };
+        let known = pending.final_head();
+        let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
+            (known.status, known.head_bytes)
+        });
+        let sent_bytes = self.splice.progress().sent_bytes;
+        self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
+    }
+
+    /// [`Bound::conclude`] with what is known: bytes, status, and how many bytes of them are the head.
+    fn conclude_as(
+        &mut self,
+        client: &Client,
+        ended: &'static str,
+        (sent_bytes, status, head_bytes): (u64, u16, u64),
+    ) {
         let Some(mut pending) = self.pending.take() else {
             return;
         };
         self.splice.count();
-        let sent_bytes = self.splice.progress().sent_bytes;
-        let known = pending.final_head();
+        if sent_bytes > 0 {
+            self.checkout.answered(&self.place);
+        }
+        if pending.is_judged {
+            self.checkout.rest();
+            return;
+        }
         let trace = &mut pending.trace;
         if sent_bytes > 0 {
-            let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
-                (known.status, known.head_bytes)
-            });
             trace.status = status;
             trace.sent = sent_bytes - head_bytes.min(sent_bytes);
             trace.engine = Some(Engine::Packet);
-            self.checkout.answered(&self.place);
         }
         trace.ended = ended;
         self.checkout.count(&client.worker.metrics, 0, trace.sent);
@@ -146,6 +173,7 @@ impl Bound {
     /// Gives the packets back to the process. False: neither connection can be used any more.
     fn disarm(&mut self) -> bool {
         let disarmed = self.splice.disarm();
+        self.named = None;
         if let Err(error) = &disarmed {
             tracing::debug!(
                 "taking {} back from the kernel: {error}",

@@ -1,4 +1,5 @@
 //! Which requests go to the server that a client is bound to, and sending them.
+use super::judged::judging;
 use super::settle::{Unclear, part, settle};
 use super::{Bound, Pending};
 use crate::config::plan::Mode;
@@ -56,7 +57,7 @@ fn may_be_kept(client: &Client, place: &Place) -> bool {
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
 /// what the server sends from now on. Otherwise the process relays this response; the next one may go.
-pub fn bind(client: &mut Client, checkout: &mut Checkout) -> bool {
+pub fn bind(client: &mut Client, checkout: &mut Checkout, place: &Place) -> bool {
     let worker = &client.worker;
     let splice = match checkout.splice.take() {
         Some(splice) => Ok(splice),
@@ -74,7 +75,7 @@ pub fn bind(client: &mut Client, checkout: &mut Checkout) -> bool {
         return false;
     };
     let arming = if checkout.preamble.is_empty() {
-        splice.arm()
+        splice.arm(judging(client, place))
     } else {
         Arming::NotYet
     };
@@ -109,7 +110,7 @@ pub async fn offer(
         return Offered::Relay(None);
     };
     let goes_there = bound.leads_to(client, scratch, destination);
-    bound = match bound.look(&client.live.plan().limits.head) {
+    bound = match bound.look(client) {
         Look::Whole { is_exact } => {
             bound.is_over(client, is_exact);
             bound
@@ -142,7 +143,7 @@ pub async fn offer(
         }
         return Offered::Relay(Some(bound.into_checkout(true)));
     }
-    match bound.splice.arm() {
+    match bound.splice.arm(judging(client, &bound.place)) {
         Arming::Armed => client.binding.start_afresh(),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(_) => {
@@ -216,8 +217,10 @@ async fn send(
         trace: trace.hand_over(),
         method: scratch.request_head.method,
         is_trusted: bound.is_exact,
+        is_judged: false,
         known: None,
     });
+    bound.settle_request(client, head_bytes);
     client.binding.bound = Some(bound);
     Ok(())
 }
@@ -228,6 +231,7 @@ impl Bound {
             checkout,
             splice,
             place,
+            named: None,
             pending: None,
             request: Vec::new(),
             is_exact: true,

@@ -44,14 +44,13 @@ pub async fn settle(
     mut bound: Box<Bound>,
     unclear: Unclear,
 ) -> Result<Option<Box<Bound>>, Next> {
-    let limits = client.live.plan().limits.head;
     let ears = Ears {
         client: false,
         dismissal: false,
     };
     let (mut pace, mut look_again, mut is_asked) = (Pace::new(&bound), LOOK_FIRST, false);
     loop {
-        let look = bound.look(&limits);
+        let look = bound.look(client);
         match (look, unclear) {
             (Look::Whole { is_exact }, _) => {
                 bound.is_over(client, is_exact && !is_asked);
@@ -132,7 +131,7 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Nex
             None => Ok(()),
         };
     }
-    match bound.look(&client.live.plan().limits.head) {
+    match bound.look(client) {
         Look::Whole { is_exact } => {
             bound.is_over(client, is_exact);
             let _ = part(client, bound);

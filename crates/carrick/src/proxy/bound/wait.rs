@@ -127,7 +127,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         return Waited::Parted(limit);
     };
     let plan = client.live.plan();
-    let (idle, limits) = (plan.timeouts.idle, plan.limits.head);
+    let idle = plan.timeouts.idle;
     let ears = Ears {
         client: true,
         dismissal: true,
@@ -139,7 +139,9 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         } else {
             BOUND_IDLE_MAX.min(limit)
         };
-        match next_event(client, &bound, ears, quiet_max).await {
+        let event = next_event(client, &bound, ears, quiet_max).await;
+        bound.catch_up(client);
+        match event {
             Event::Client => {
                 client.binding.bound = Some(bound);
                 return Waited::Request;
@@ -167,7 +169,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             }
             Event::Tick => {}
         }
-        match bound.look(&limits) {
+        match bound.look(client) {
             Look::Whole { is_exact } => {
                 bound.is_over(client, is_exact);
                 if bound.is_closing {
@@ -255,13 +257,12 @@ pub(super) async fn server_gone(
     } else {
         "upstream_closed"
     };
-    let limits = client.live.plan().limits.head;
     // After a reset the client may have everything, and not have said so yet.
     let deadline = Instant::now() + TICK;
     while is_reset && bound.is_unacknowledged() && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let look = bound.look(&limits);
+    let look = bound.look(client);
     if !bound.disarm() {
         bound.conclude(client, how);
         return Gone::End(Next::Reset);

@@ -126,7 +126,7 @@ pub async fn relay(
                 });
             }
         };
-        if binds && bound::bind(client, &mut checkout) {
+        if binds && bound::bind(client, &mut checkout, &destination.place) {
             return Outcome::Bound(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
