@@ -94,7 +94,6 @@ struct local {
 	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_empty;   /* nothing is to be received or sent */
-	__u8 is_at_rest; /* and everything that was sent is acknowledged */
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
@@ -138,7 +137,6 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		local->snd_una = tcp->snd_una;
 		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
 				  !tcp->out_of_order_queue.rb_node;
-		local->is_at_rest = local->is_empty && tcp->snd_una == tcp->write_seq;
 		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
 		local->has_timestamps = BPF_CORE_READ_BITFIELD(tcp, rx_opt.tstamp_ok);
 		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
@@ -266,7 +264,9 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 
 	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
-	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
+	// What they have sent may be unacknowledged. Either that keeps its numbers, or the peer has it already: then their numbers
+	// move on, and what they send again is old to the peer.
+	if (!is_forced && (!a->is_empty || !b->is_empty))
 		return PACKET_BUSY;
 	bpf_spin_lock(&splice->lock);
 	if (splice->state >= PACKET_ENDED) {

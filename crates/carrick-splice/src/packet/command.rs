@@ -29,7 +29,7 @@ pub(crate) enum Answer {
     NoPlace,
     /// A local socket is not established.
     NoSocket,
-    /// A local socket has something to receive, to send, or to be acknowledged.
+    /// A local socket has something to receive or to send.
     Busy,
     /// No packet of a connection has passed the hooks both ways yet.
     Unseen,
