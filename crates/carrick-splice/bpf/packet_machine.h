@@ -113,6 +113,15 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		}
 		return;
 	}
+	/* The local socket has acknowledged more, which the receiver does not have yet. With an acknowledgement that is much older
+	 * a packet is thrown away, and what it carries with it (RFC 5961 section 5.2). */
+	if (sequence_length(packet) && is_before(acked, back->start)) {
+		__u32 more = back->start - acked;
+
+		plan->rewriting.ack += more;
+		shifted = more < window ? (window - more) >> (other->own_shift & 15) : 0;
+		plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	}
 	/* What goes before an acknowledgement may have been lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);

@@ -45,6 +45,7 @@ fn run(programs: &Programs, seeds: std::ops::Range<u64>) -> Tally {
         eprintln!("seed {seed}: {what}");
     }
     assert_eq!(again.as_ref(), Some(&wrong[0].1), "a seed is not repeated");
+    eprintln!("{tally:#?}");
     panic!(
         "{} seeds are wrong; seed {first} is above (CARRICK_MODEL_SEED={first} runs it alone)",
         wrong.len()
