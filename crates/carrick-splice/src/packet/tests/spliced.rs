@@ -496,50 +496,6 @@ fn timestamps_never_go_back() {
 }
 
 #[test]
-fn what_the_local_socket_has_acknowledged_stays_acknowledged() {
-    let Some(lab) = Lab::v4() else { return };
-    // The client has not acknowledged the last 5000 bytes of the local socket; the server knows that this host has them.
-    let mut before = spliced(&lab);
-    before.ways[SERVER].acked = S - 5000;
-    before.legs[CLIENT].local_acked = before.legs[CLIENT].local_end.wrapping_sub(5000);
-    (
-        before.legs[CLIENT].peer_shift,
-        before.legs[SERVER].own_shift,
-    ) = (2, 3);
-    // (bytes, the client's acknowledgement, its window, what the server gets)
-    for (bytes, behind, window, seen_behind, seen_window) in [
-        (9, 5000, 3000, 0, (12_000 - 5000) / 8),
-        (9, 2000, 3000, 0, (12_000 - 2000) / 8),
-        (9, 5000, 1000, 0, 0),
-        (9, 0, 3000, 0, 12_000 / 8),
-        (0, 5000, 3000, 5000, 12_000 / 8),
-    ] {
-        let (packet, forwarded) = up(&lab, |packet| packet.payload = vec![3; bytes]);
-        let packet = packet.with(|packet| {
-            packet.ack = packet.ack.wrapping_sub(behind);
-            packet.window = window;
-        });
-        let forwarded = forwarded.with(|packet| {
-            packet.ack -= seen_behind;
-            packet.window = seen_window;
-        });
-        lab.check(
-            &format!("{bytes} bytes, {behind} behind, window {window}"),
-            &before,
-            (Arriving, &packet),
-            Forwarded(forwarded),
-            |splice| {
-                splice.ways[CLIENT].end = C + bytes as u32;
-                splice.ways[CLIENT].packets = 1;
-                splice.ways[SERVER].acked = S - behind;
-                let leg = &mut splice.legs[CLIENT];
-                leg.local_acked = leg.local_end.wrapping_sub(behind);
-            },
-        );
-    }
-}
-
-#[test]
 fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
     let Some(lab) = Lab::v4() else { return };
     // The server has not acknowledged 500 bytes of the local socket. The client's last bytes before the splice, which may be
