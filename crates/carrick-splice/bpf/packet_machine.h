@@ -228,7 +228,7 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
 	int is_spliced = splice->state == PACKET_SPLICED;
-	__u32 end, tsval;
+	__u32 seq, end, tsval;
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
@@ -244,9 +244,14 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		plan->fate = FATE_DROP;
 		return;
 	}
-	/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
-	if (is_spliced && !sequence_length(packet) &&
-	    (packet->sack_blocks || way->has_moved || is_before(packet->ack + leg->receive_offset, way->acked))) {
+	seq = packet->seq + leg->send_offset;
+	if (is_spliced && is_before(seq, leg->local_acked)) {
+		/* It sends again, or asks whether a window is open: it is to get the next answer. */
+		leg->local_acked = seq;
+	} else if (is_spliced && !sequence_length(packet) &&
+		   (packet->sack_blocks || way->has_moved ||
+		    is_before(packet->ack + leg->receive_offset, way->acked))) {
+		/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
 		plan->fate = FATE_DROP;
 		return;
 	}

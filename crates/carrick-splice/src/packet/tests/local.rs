@@ -130,6 +130,46 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     }
 }
 
+/// Bytes that had passed the hook when the splice began, and the peer's window is closed.
+#[test]
+fn a_local_probe_leaves_and_is_answered() {
+    let Some(lab) = Lab::v4() else { return };
+    let mut before = spliced(&lab);
+    before.ways[CLIENT].has_moved = 1;
+    let next = before.legs[CLIENT].local_end;
+    let probe = own(&lab, |packet| packet.seq = packet.seq.wrapping_sub(1));
+    let after = lab.check(
+        "probe",
+        &before,
+        (Leaving, &probe),
+        Passed(probe.clone()),
+        |splice| splice.legs[CLIENT].local_acked = next.wrapping_sub(1),
+    );
+    // With an acknowledgement that is not new; the local socket is given it, if there is one (see `model::beside`).
+    let (answer, forwarded) = up(&lab, |packet| packet.window = 77);
+    let forwarded = forwarded.with(|packet| packet.window = 77);
+    lab.check(
+        "answer",
+        &after,
+        (Arriving, &answer),
+        Forwarded(forwarded),
+        |splice| {
+            splice.ways[CLIENT].packets = 1;
+            splice.legs[CLIENT].local_acked = next;
+        },
+    );
+    let again = own(&lab, |packet| packet.payload = vec![7; 20]).with(|packet| {
+        packet.seq = packet.seq.wrapping_sub(20);
+    });
+    lab.check(
+        "what it sends again",
+        &before,
+        (Leaving, &again),
+        Passed(again.clone()),
+        |splice| splice.legs[CLIENT].local_acked = next.wrapping_sub(20),
+    );
+}
+
 /// The local clock may be faster than that of the other peer, whose next packets must not look old (PAWS).
 #[test]
 fn a_local_timestamp_is_not_ahead_of_those_that_are_forwarded() {
