@@ -262,7 +262,8 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 {
 	enum packet_answer answer = PACKET_DONE;
 
-	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
+	// By force, one is enough: the other one may have been reset by a packet that had passed the hook before the splice.
+	if (is_forced ? !a->is_whole && !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
 	// What they have sent may be unacknowledged. Either that keeps its numbers, or the peer has it already: then their numbers
 	// move on, and what they send again is old to the peer.
@@ -274,8 +275,10 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 	} else if (splice->state != PACKET_SPLICED) {
 		answer = PACKET_NO_PLACE;
 	} else {
-		resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
-		resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
+		if (a->is_whole)
+			resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
+		if (b->is_whole)
+			resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
 		splice->state = PACKET_PROCESS;
 	}
 	bpf_spin_unlock(&splice->lock);

@@ -118,3 +118,39 @@ fn the_connections_do_not_come_back_while_something_is_to_be_relayed() {
         assert_eq!(answer, Answer::Busy);
     }
 }
+
+/// The client's reset had passed the hook before the splice: its local socket is gone.
+#[test]
+fn the_connection_that_is_left_comes_back_by_force() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    for gone in [CLIENT, SERVER] {
+        let mut before = spliced(&lab);
+        (
+            before.legs[gone].receive_offset,
+            before.legs[gone].send_offset,
+        ) = (5, 6);
+        programs.set(&before, lab.addresses);
+        let left = local(&lab, 1 - gone, before.legs[1 - gone].local_end);
+        programs.show(&left);
+        for is_forced in [false, true] {
+            let mut socket = local(&lab, gone, before.legs[gone].local_end);
+            socket.abort(0);
+            programs.show(&socket);
+            let answer = programs.ask(Command::Disarm { is_forced });
+            let wanted = if is_forced {
+                Answer::Done
+            } else {
+                Answer::NoSocket
+            };
+            assert_eq!(answer, wanted);
+        }
+        let after = programs.splice();
+        assert_eq!(after.state, PROCESS);
+        let leg = &after.legs[1 - gone];
+        assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));
+        let leg = &after.legs[gone];
+        assert_eq!((leg.receive_offset, leg.send_offset), (5, 6));
+    }
+}

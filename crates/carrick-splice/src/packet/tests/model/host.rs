@@ -190,6 +190,10 @@ impl Host {
         }
         for side in [0, 1] {
             if self.locals[side].life == Life::Reset {
+                // What is said now is to reach the other peer.
+                if self.is_armed {
+                    self.ask(now, programs, Command::Disarm { is_forced: true });
+                }
                 return self.close(now);
             }
         }
