@@ -3,6 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod hooks;
+pub(crate) mod records;
 pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;
@@ -17,6 +18,7 @@ use crate::waking::{self, Chore, Waking};
 use hooks::{Changes, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
+use records::{Record, Records};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
@@ -133,6 +135,7 @@ impl PacketService {
 pub(crate) struct PacketEngine {
     table: Arc<Table>,
     tenants: Arc<[Tenant]>,
+    records: Arc<Records>,
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
@@ -184,6 +187,9 @@ impl PacketEngine {
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
         open.maps
+            .responses
+            .set_max_entries(Records::count(splices_max))?;
+        open.maps
             .packet_events
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         open.load()
@@ -196,7 +202,10 @@ impl PacketEngine {
         surroundings: Surroundings,
     ) -> libbpf_rs::Result<PacketEngine> {
         let command = loaded.progs.carrick_command.as_fd();
+        let records = Records::map(loaded.maps.responses.as_fd(), Records::count(splices_max))
+            .map_err(libbpf_rs::Error::from)?;
         Ok(PacketEngine {
+            records: Arc::new(records),
             table: Arc::new(Table::new(
                 MapHandle::try_from(&loaded.maps.flows)?,
                 MapHandle::try_from(&loaded.maps.splices)?,
@@ -210,6 +219,11 @@ impl PacketEngine {
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
             surroundings: Arc::new(surroundings),
         })
+    }
+
+    /// A place for what the kernel notes of responses, if there is one.
+    pub(crate) fn take_record(&self) -> Option<Record> {
+        self.records.take()
     }
 
     /// Who tells splices of their end, if there is somebody.

@@ -196,7 +196,10 @@ fn a_local_timestamp_is_not_ahead_of_those_that_are_forwarded() {
             &before,
             (Leaving, &packet(tsval)),
             Passed(packet(5000)),
-            |splice| splice.legs[CLIENT].ts_offset = offset,
+            |splice| {
+                splice.legs[CLIENT].ts_offset = offset;
+                splice.legs[CLIENT].local_tsval = 5000;
+            },
         );
     }
 }

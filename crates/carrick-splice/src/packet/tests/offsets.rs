@@ -120,7 +120,10 @@ fn local_timestamps_follow_those_of_the_other_peer() {
             Passed(packet(wire, true)),
             |splice| {
                 splice.legs[SERVER].ts_offset = offset;
-                splice.legs[SERVER].last_tsval = wire;
+                (
+                    splice.legs[SERVER].last_tsval,
+                    splice.legs[SERVER].local_tsval,
+                ) = (wire, wire);
             },
         );
         lab.check(
@@ -128,7 +131,10 @@ fn local_timestamps_follow_those_of_the_other_peer() {
             &after,
             (Leaving, &packet(own + 1000, false)),
             Passed(packet(wire + 1000, true)),
-            |splice| splice.legs[SERVER].last_tsval = wire + 1000,
+            |splice| {
+                splice.legs[SERVER].last_tsval = wire + 1000;
+                splice.legs[SERVER].local_tsval = wire + 1000;
+            },
         );
     }
 }

@@ -185,6 +185,7 @@ impl Programs {
             tcp.peer_number(receiving.told),
             tcp.own_number(sending.una),
             tcp.own_number(sending.sent_max),
+            sending.edge.saturating_sub(sending.una) as u32,
             tcp.own_number(sending.limit()),
             start,
             tcp.ts_recent,
