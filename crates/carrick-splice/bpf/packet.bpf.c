@@ -21,6 +21,11 @@ char _license[] SEC("license") = "GPL";
 // What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
 
+// So that the generated types have these, too: their numbers stand in packet.h only.
+const volatile enum packet_state state_numbers = PACKET_FREE;
+const volatile enum packet_command command_numbers = PACKET_LOOK;
+const volatile enum packet_answer answer_numbers = PACKET_DONE;
+
 // Bytes of options that stand in each segment of a connection with timestamps.
 #define TIMESTAMPS_BYTES 12
 
