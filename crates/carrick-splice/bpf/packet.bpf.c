@@ -289,7 +289,9 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 		start -= 1;
 	// By which interface its packets leave is seen when it sends some.
 	leg->ifindex = 0;
-	leg->receive_offset = way->start - local->rcv_nxt;
+	// What the process has received and not passed on yet, it passes on with the numbers that it has.
+	if (way->has_moved || !is_after(local->rcv_nxt + leg->receive_offset, way->start))
+		leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = start - local->write_seq;
 	leg->local_end = start;
 	leg->sent_end = leg->peer_next = back->end + back->delta;

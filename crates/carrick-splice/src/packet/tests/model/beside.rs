@@ -154,3 +154,26 @@ fn the_connection_that_is_left_comes_back_by_force() {
         assert_eq!((leg.receive_offset, leg.send_offset), (5, 6));
     }
 }
+
+/// Bytes that had passed the hook before the splice were received and read, but there is no room yet to pass them on.
+#[test]
+fn what_the_process_still_holds_keeps_its_numbers() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let mut before = spliced(&lab);
+    before.ways[SERVER].end = S + 50;
+    programs.set(&before, lab.addresses);
+    for side in [CLIENT, SERVER] {
+        let mut socket = local(&lab, side, before.legs[side].local_end);
+        if side == SERVER {
+            socket.receiving.next += 50;
+        }
+        programs.show(&socket);
+    }
+    let answer = programs.ask(Command::Disarm { is_forced: false });
+    assert_eq!(answer, Answer::Done);
+    for leg in programs.splice().legs {
+        assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));
+    }
+}
