@@ -22,6 +22,11 @@ char _license[] SEC("license") = "GPL";
 // What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
 const volatile __u32 own_mark = 0x63617272;
 
+// So that the generated types have these, too: their numbers stand in packet.h only.
+const volatile enum packet_state state_numbers = PACKET_FREE;
+const volatile enum packet_command command_numbers = PACKET_LOOK;
+const volatile enum packet_answer answer_numbers = PACKET_DONE;
+
 // Bytes of options that stand in each segment of a connection with timestamps.
 #define TIMESTAMPS_BYTES 12
 
@@ -111,7 +116,6 @@ struct local {
 	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_empty;   /* nothing is to be received or sent */
-	__u8 is_at_rest; /* and everything that was sent is acknowledged */
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
@@ -155,7 +159,6 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		local->snd_una = tcp->snd_una;
 		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
 				  !tcp->out_of_order_queue.rb_node;
-		local->is_at_rest = local->is_empty && tcp->snd_una == tcp->write_seq;
 		local->window = tcp->rcv_wnd;
 		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
 		local->offered_end = tcp->snd_una + tcp->snd_wnd;
@@ -296,7 +299,9 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 		start -= 1;
 	// By which interface its packets leave is seen when it sends some.
 	leg->ifindex = 0;
-	leg->receive_offset = way->start - local->rcv_nxt;
+	// What the process has received and not passed on yet, it passes on with the numbers that it has.
+	if (way->has_moved || !is_after(local->rcv_nxt + leg->receive_offset, way->start))
+		leg->receive_offset = way->start - local->rcv_nxt;
 	leg->send_offset = start - local->write_seq;
 	leg->local_end = start;
 	leg->sent_end = leg->peer_next = back->end + back->delta;
@@ -319,9 +324,12 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 		bpf_spin_unlock(&splice->lock);
 		return answer;
 	}
-	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
+	// By force, one is enough: the other one may have been reset by a packet that had passed the hook before the splice.
+	if (is_forced ? !a->is_whole && !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
-	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
+	// What they have sent may be unacknowledged. Either that keeps its numbers, or the peer has it already: then their numbers
+	// move on, and what they send again is old to the peer.
+	if (!is_forced && (!a->is_empty || !b->is_empty))
 		return PACKET_BUSY;
 	bpf_spin_lock(&splice->lock);
 	if (is_over(splice)) {
@@ -329,8 +337,10 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 	} else if (splice->state != PACKET_SPLICED) {
 		answer = PACKET_NO_PLACE;
 	} else {
-		resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
-		resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
+		if (a->is_whole)
+			resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
+		if (b->is_whole)
+			resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
 		splice->state = PACKET_PROCESS;
 	}
 	bpf_spin_unlock(&splice->lock);

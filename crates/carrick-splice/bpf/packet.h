@@ -35,7 +35,7 @@ enum packet_state {
 /* What the process asks of the program `command`. */
 enum packet_command {
 	PACKET_ARM = 1,    /* splice, if both connections are at rest and alike */
-	PACKET_DISARM = 2, /* give the packets back to the local sockets, if those are at rest */
+	PACKET_DISARM = 2, /* give the packets back to the local sockets, if those have nothing to receive or to send */
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
 	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
 	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and note it in record `argument` */
@@ -46,7 +46,7 @@ enum packet_answer {
 	PACKET_DONE = 0,
 	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
 	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
-	PACKET_BUSY = 3,           /* a local socket has something to receive or to send; to disarm, also to be acknowledged */
+	PACKET_BUSY = 3,           /* a local socket has something to receive or to send */
 	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
 	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
 	PACKET_SACK = 6,           /* likewise, selective acknowledgements */

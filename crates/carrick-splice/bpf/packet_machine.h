@@ -154,6 +154,15 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		}
 		return;
 	}
+	/* The local socket has acknowledged more, which the receiver does not have yet. With an acknowledgement that is much older
+	 * a packet is thrown away, and what it carries with it (RFC 5961 section 5.2). */
+	if (sequence_length(packet) && is_before(acked, back->start)) {
+		__u32 more = back->start - acked;
+
+		plan->rewriting.ack += more;
+		shifted = more < window ? (window - more) >> (other->own_shift & 15) : 0;
+		plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	}
 	/* What goes before an acknowledgement may have been lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
@@ -261,7 +270,7 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
 	int is_spliced = splice->state == PACKET_SPLICED;
-	__u32 end, tsval;
+	__u32 seq, end, tsval;
 
 	plan->fate = FATE_LOCAL;
 	plan->rewriting.window = packet->window;
@@ -277,11 +286,17 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 		plan->fate = FATE_DROP;
 		return;
 	}
-	/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
-	if (is_spliced && !sequence_length(packet) &&
-	    (packet->sack_blocks || way->has_moved || is_before(packet->ack + leg->receive_offset, way->acked))) {
-		plan->fate = FATE_DROP;
-		return;
+	seq = packet->seq + leg->send_offset;
+	if (is_spliced && !sequence_length(packet)) {
+		if (is_before(seq, leg->local_acked)) {
+			/* It asks whether a window is open, or somebody is there: it is to get the next answer. */
+			leg->local_acked = seq;
+		} else if (packet->sack_blocks || way->has_moved ||
+			   is_before(packet->ack + leg->receive_offset, way->acked)) {
+			/* It has nothing to say about what passes it by. (After 2 GB, an old acknowledgement looks new.) */
+			plan->fate = FATE_DROP;
+			return;
+		}
 	}
 	leg->ifindex = ifindex;
 	plan->rewriting.seq = leg->send_offset;

@@ -45,6 +45,7 @@ struct model_socket {
 	__u32 rcv_wup;
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 snd_wnd;
 	__u32 write_seq;
 	__u32 tsoffset;
 	__u32 ts_recent;
@@ -138,6 +139,7 @@ static __always_inline struct bpf_sock *model_lookup(const struct bpf_sock_tuple
 	tcp->rcv_wup = socket->rcv_wup;
 	tcp->snd_una = socket->snd_una;
 	tcp->snd_nxt = socket->snd_nxt;
+	tcp->snd_wnd = socket->snd_wnd;
 	tcp->write_seq = socket->write_seq;
 	tcp->tsoffset = socket->tsoffset;
 	tcp->mss_cache = socket->mss_cache;

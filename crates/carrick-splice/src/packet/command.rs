@@ -1,6 +1,7 @@
 //! What the process asks of the program `carrick_command`, which is run on a packet of the process' own (`BPF_PROG_TEST_RUN`): it can
 //! look at local sockets and change a splice in one step, as no other call can.
 
+use super::skeleton::types::{packet_answer, packet_command};
 use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -47,7 +48,7 @@ pub(crate) enum Answer {
     NoPlace,
     /// A local socket is not established.
     NoSocket,
-    /// A local socket has something to receive, to send, or to be acknowledged.
+    /// A local socket has something to receive or to send.
     Busy,
     /// No packet of a connection has passed the hooks both ways yet.
     Unseen,
@@ -63,15 +64,17 @@ pub(crate) enum Answer {
 
 impl Answer {
     fn of(number: u32) -> Answer {
-        match number {
-            0 => Answer::Done,
-            2 => Answer::NoSocket,
-            3 => Answer::Busy,
-            4 => Answer::Unseen,
-            5..=7 => Answer::Unlike,
-            8 => Answer::Segments,
-            9 => Answer::Signed,
-            10 => Answer::Ended,
+        match packet_answer(number) {
+            packet_answer::PACKET_DONE => Answer::Done,
+            packet_answer::PACKET_NO_SOCKET => Answer::NoSocket,
+            packet_answer::PACKET_BUSY => Answer::Busy,
+            packet_answer::PACKET_UNSEEN => Answer::Unseen,
+            packet_answer::PACKET_TIMESTAMPS
+            | packet_answer::PACKET_SACK
+            | packet_answer::PACKET_ECN => Answer::Unlike,
+            packet_answer::PACKET_SEGMENTS => Answer::Segments,
+            packet_answer::PACKET_SIGNED => Answer::Signed,
+            packet_answer::PACKET_ENDED_BEFORE => Answer::Ended,
             _ => Answer::NoPlace,
         }
     }
@@ -80,11 +83,11 @@ impl Answer {
 /// Asks it about the splice at `place`.
 pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::Result<Answer> {
     let (number, argument) = match command {
-        Command::Arm => (1_u32, 0),
-        Command::Disarm { is_forced } => (2, u32::from(is_forced)),
-        Command::MayEnd { side } => (3, side),
-        Command::Look => (4, 0),
-        Command::ArmResponses { record, .. } => (5, record),
+        Command::Arm => (packet_command::PACKET_ARM, 0),
+        Command::Disarm { is_forced } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
+        Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
+        Command::Look => (packet_command::PACKET_LOOK, 0),
+        Command::ArmResponses { record, .. } => (packet_command::PACKET_ARM_RESPONSES, record),
     };
     let mut packet = Vec::with_capacity(64);
     packet.extend_from_slice(&ETHERNET_HEADER);
@@ -95,7 +98,7 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         } => [judging.table + 1, judging.generation, judging.upstream],
         _ => [0; 3],
     };
-    for word in [number, place, argument].into_iter().chain(judging) {
+    for word in [number.0, place, argument].into_iter().chain(judging) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)

@@ -1,6 +1,6 @@
 //! The state of a splice as it stands in the map: `struct packet_splice` of bpf/packet.h, read and written as bytes.
 
-use super::skeleton::types::{flow, packet_leg, packet_splice, packet_way};
+use super::skeleton::types::{flow, packet_leg, packet_splice, packet_state, packet_way};
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,7 +54,7 @@ pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
     put(
         &mut bytes,
         offset_of!(packet_splice, state),
-        &1_u32.to_ne_bytes(),
+        &packet_state::PACKET_PROCESS.0.to_ne_bytes(),
     );
     for (side, addresses) in legs.into_iter().enumerate() {
         let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
@@ -77,7 +77,7 @@ pub(super) fn continue_leg(splice: &mut [u8], side: usize, earlier: &[u8], at: u
     let Some(leg) = earlier.get(start..start + size_of::<packet_leg>()) else {
         return false;
     };
-    let is_here = u32_at(earlier, offset_of!(packet_splice, state)) == 1;
+    let is_here = state_of(earlier) == packet_state::PACKET_PROCESS;
     if is_here {
         put(splice, place(side), leg);
     }
@@ -117,10 +117,10 @@ pub(super) fn read(splice: &[u8]) -> State {
             && field(offset_of!(packet_way, start)) == field(offset_of!(packet_way, end_of_stream))
     };
     State {
-        holder: match u32_at(splice, offset_of!(packet_splice, state)) {
-            2 | 5 => Holder::Kernel,
-            3 => Holder::Ended,
-            4 => Holder::Reset,
+        holder: match state_of(splice) {
+            packet_state::PACKET_SPLICED | packet_state::PACKET_RESPONSES => Holder::Kernel,
+            packet_state::PACKET_ENDED => Holder::Ended,
+            packet_state::PACKET_RESET => Holder::Reset,
             _ => Holder::Process,
         },
         bytes: [bytes(0), bytes(1)],
@@ -139,6 +139,10 @@ pub(super) fn response_room_bytes(splice: &[u8]) -> u32 {
     let room = field(offset_of!(packet_way, offered_end)).wrapping_sub(end);
     // Behind the window, as after a probe.
     if room > i32::MAX as u32 { 0 } else { room }
+}
+
+fn state_of(splice: &[u8]) -> packet_state {
+    packet_state(u32_at(splice, offset_of!(packet_splice, state)))
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {

@@ -3,7 +3,7 @@
 use super::wire::{ACK, Packet};
 use crate::packet::PacketEngine;
 use crate::packet::command::{Ran, run_on};
-use crate::packet::skeleton::types::{flow, packet_splice};
+use crate::packet::skeleton::types::{flow, packet_splice, packet_state};
 use crate::packet::state::key;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// `enum packet_state`.
-pub const PROCESS: u32 = 1;
-pub const SPLICED: u32 = 2;
-pub const ENDED: u32 = 3;
-pub const RESET: u32 = 4;
+pub const PROCESS: u32 = packet_state::PACKET_PROCESS.0;
+pub const SPLICED: u32 = packet_state::PACKET_SPLICED.0;
+pub const ENDED: u32 = packet_state::PACKET_ENDED.0;
+pub const RESET: u32 = packet_state::PACKET_RESET.0;
 
 /// The client's connection, and the server's.
 pub const CLIENT: usize = 0;

@@ -130,6 +130,46 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     }
 }
 
+/// Bytes that had passed the hook when the splice began, and the peer's window is closed.
+#[test]
+fn a_local_probe_leaves_and_is_answered() {
+    let Some(lab) = Lab::v4() else { return };
+    let mut before = spliced(&lab);
+    before.ways[CLIENT].has_moved = 1;
+    let next = before.legs[CLIENT].local_end;
+    let probe = own(&lab, |packet| packet.seq = packet.seq.wrapping_sub(1));
+    let after = lab.check(
+        "probe",
+        &before,
+        (Leaving, &probe),
+        Passed(probe.clone()),
+        |splice| splice.legs[CLIENT].local_acked = next.wrapping_sub(1),
+    );
+    // With an acknowledgement that is not new; the local socket is given it, if there is one (see `model::beside`).
+    let (answer, forwarded) = up(&lab, |packet| packet.window = 77);
+    let forwarded = forwarded.with(|packet| packet.window = 77);
+    lab.check(
+        "answer",
+        &after,
+        (Arriving, &answer),
+        Forwarded(forwarded),
+        |splice| {
+            splice.ways[CLIENT].packets = 1;
+            splice.legs[CLIENT].local_acked = next;
+        },
+    );
+    let again = own(&lab, |packet| packet.payload = vec![7; 20]).with(|packet| {
+        packet.seq = packet.seq.wrapping_sub(20);
+    });
+    lab.check(
+        "what it sends again",
+        &before,
+        (Leaving, &again),
+        Passed(again.clone()),
+        |splice| splice.legs[CLIENT].local_acked = next.wrapping_sub(20),
+    );
+}
+
 /// The local clock may be faster than that of the other peer, whose next packets must not look old (PAWS).
 #[test]
 fn a_local_timestamp_is_not_ahead_of_those_that_are_forwarded() {
@@ -191,6 +231,50 @@ fn before_the_splice_a_leaving_packet_shows_the_interface() {
                 },
             );
         }
+    }
+}
+
+#[test]
+fn what_the_local_socket_has_acknowledged_stays_acknowledged() {
+    let Some(lab) = Lab::v4() else { return };
+    // The client has not acknowledged the last 5000 bytes of the local socket; the server knows that this host has them.
+    let mut before = spliced(&lab);
+    before.ways[SERVER].acked = S - 5000;
+    before.legs[CLIENT].local_acked = before.legs[CLIENT].local_end.wrapping_sub(5000);
+    (
+        before.legs[CLIENT].peer_shift,
+        before.legs[SERVER].own_shift,
+    ) = (2, 3);
+    // (bytes, the client's acknowledgement, its window, what the server gets)
+    for (bytes, behind, window, seen_behind, seen_window) in [
+        (9, 5000, 3000, 0, (12_000 - 5000) / 8),
+        (9, 2000, 3000, 0, (12_000 - 2000) / 8),
+        (9, 5000, 1000, 0, 0),
+        (9, 0, 3000, 0, 12_000 / 8),
+        (0, 5000, 3000, 5000, 12_000 / 8),
+    ] {
+        let (packet, forwarded) = up(&lab, |packet| packet.payload = vec![3; bytes]);
+        let packet = packet.with(|packet| {
+            packet.ack = packet.ack.wrapping_sub(behind);
+            packet.window = window;
+        });
+        let forwarded = forwarded.with(|packet| {
+            packet.ack -= seen_behind;
+            packet.window = seen_window;
+        });
+        lab.check(
+            &format!("{bytes} bytes, {behind} behind, window {window}"),
+            &before,
+            (Arriving, &packet),
+            Forwarded(forwarded),
+            |splice| {
+                splice.ways[CLIENT].end = C + bytes as u32;
+                splice.ways[CLIENT].packets = 1;
+                splice.ways[SERVER].acked = S - behind;
+                let leg = &mut splice.legs[CLIENT];
+                leg.local_acked = leg.local_end.wrapping_sub(behind);
+            },
+        );
     }
 }
 

@@ -17,7 +17,7 @@ use programs::Programs;
 use world::World;
 
 /// How many seeds there are, if `CARRICK_TORTURE_SEEDS` does not say otherwise.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 500;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable)
@@ -45,6 +45,7 @@ fn run(programs: &Programs, seeds: std::ops::Range<u64>) -> Tally {
         eprintln!("seed {seed}: {what}");
     }
     assert_eq!(again.as_ref(), Some(&wrong[0].1), "a seed is not repeated");
+    eprintln!("{tally:#?}");
     panic!(
         "{} seeds are wrong; seed {first} is above (CARRICK_MODEL_SEED={first} runs it alone)",
         wrong.len()
@@ -63,4 +64,7 @@ fn whatever_happens_each_hears_what_the_other_says() {
     let seeds = number("CARRICK_TORTURE_SEEDS").unwrap_or(SEEDS);
     let tally = run(&programs, 0..seeds);
     eprintln!("{tally:#?}");
+    if seeds >= SEEDS {
+        tally.assert_all_has_happened();
+    }
 }

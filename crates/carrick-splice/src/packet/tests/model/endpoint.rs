@@ -410,7 +410,9 @@ impl Tcp {
             return false;
         }
         if seen.ack + self.peer_window_max < self.sending.una {
-            if !flight.is_late && flight.departed > self.heard_departed {
+            // One that carries nothing is no loss.
+            let is_bare = packet.payload.is_empty() && !seen.is_end;
+            if !is_bare && !flight.is_late && flight.departed > self.heard_departed {
                 self.complain(|| format!("an acknowledgement from long ago: {packet:?}"));
             }
             return false;

@@ -1,8 +1,8 @@
 //! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/packet_model.bpf.c).
 
-use super::super::lab::as_bytes;
+use super::super::lab::{as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
-use crate::packet::command::run_on;
+use crate::packet::command::{Answer, Command, ask, run_on};
 use crate::packet::skeleton::types::packet_splice;
 use crate::packet::state::{Addresses, key};
 use crate::packet::table::Table;
@@ -110,6 +110,17 @@ impl Programs {
             .unwrap();
     }
 
+    /// Asks `carrick_command` about the splice at place 0.
+    pub fn ask(&self, command: Command) -> Answer {
+        ask(self.command.as_fd(), 0, command).unwrap()
+    }
+
+    /// What stands at place 0.
+    pub fn splice(&self) -> packet_splice {
+        let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        from_bytes(&bytes.unwrap().unwrap())
+    }
+
     pub fn arriving(&self, frame: &[u8]) -> Outcome {
         self.run(&self.arriving, frame)
     }
@@ -174,6 +185,7 @@ impl Programs {
             tcp.peer_number(receiving.told),
             tcp.own_number(sending.una),
             tcp.own_number(sending.sent_max),
+            sending.edge.saturating_sub(sending.una) as u32,
             tcp.own_number(sending.limit()),
             start,
             tcp.ts_recent,

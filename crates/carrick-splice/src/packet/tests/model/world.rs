@@ -176,26 +176,26 @@ impl<'a> World<'a> {
             Event::Peer(side, flight) => {
                 self.note_packet("arrives", side, &flight.packet);
                 let answer = self.peers[side].arrive(self.now, &flight);
-                self.from_peer(side, answer.into_iter().collect());
+                self.let_peer_send(side, answer.into_iter().collect());
                 return self.application(side);
             }
             Event::PeerTimer(side) => {
                 self.timers[0][side] = None;
                 let packets = self.peers[side].timers(self.now);
-                self.from_peer(side, packets);
+                self.let_peer_send(side, packets);
             }
             Event::Application(side) => return self.application(side),
             Event::Arriving(side, flight) => self.arriving(side, &flight),
             Event::Local(side, flight) => {
                 self.note_packet("local", side, &flight.packet);
                 let answer = self.host.locals[side].arrive(self.now, &flight);
-                self.from_local(side, answer.into_iter().collect());
+                self.let_local_send(side, answer.into_iter().collect());
                 self.wake_process();
             }
             Event::LocalTimer(side) => {
                 self.timers[1][side] = None;
                 let packets = self.host.locals[side].timers(self.now);
-                self.from_local(side, packets);
+                self.let_local_send(side, packets);
             }
             Event::TakeBack(after) => {
                 self.note(|_| format!("the process takes back: {after:?}"));
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         if is_reset {
             packets.extend(self.peers[side].abort(self.now));
         }
-        self.from_peer(side, packets);
+        self.let_peer_send(side, packets);
         Ok(())
     }
 
@@ -229,10 +229,10 @@ impl<'a> World<'a> {
             self.note(|_| format!("process   {line}"));
         }
         for (side, packet) in packets {
-            self.from_local(side, vec![packet]);
+            self.let_local_send(side, vec![packet]);
         }
         for side in [0, 1] {
-            self.from_local(side, Vec::new());
+            self.let_local_send(side, Vec::new());
         }
         if let Some(when) = self.host.wakes_at {
             self.process_by(when);
@@ -251,7 +251,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn from_peer(&mut self, side: usize, mut packets: Vec<Packet>) {
+    fn let_peer_send(&mut self, side: usize, mut packets: Vec<Packet>) {
         packets.extend(self.peers[side].flush(self.now));
         for packet in packets {
             self.note_packet("sent", side, &packet);
@@ -275,7 +275,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn from_local(&mut self, side: usize, mut packets: Vec<Packet>) {
+    fn let_local_send(&mut self, side: usize, mut packets: Vec<Packet>) {
         packets.extend(self.host.locals[side].flush(self.now));
         // The hook sees it before the socket goes on (tcp_transmit_skb).
         for packet in packets {
