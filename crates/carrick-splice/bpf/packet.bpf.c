@@ -469,7 +469,7 @@ static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const stru
 	struct local local;
 
 	look_at(skb, leg, &local);
-	return local.is_established && local.is_at_rest;
+	return local.is_established && local.is_empty && local.snd_una == local.write_seq;
 }
 
 // Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
