@@ -523,6 +523,8 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (plan.fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
+	if (plan.is_acknowledging)
+		record->acked_ns = now;
 	if (plan.is_told)
 		tell(direction);
 	switch (plan.fate) {

@@ -124,6 +124,7 @@ struct packet_response {
 	__u64 acked_bytes; /* and acknowledged by the client */
 	__u64 head_at;     /* what was forwarded before the latest response */
 	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
+	__u64 acked_ns;    /* when the client has acknowledged something last, by CLOCK_MONOTONIC */
 	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet */
 	__u32 has_end;     /* the server's end of stream has come */
 	__u64 passed_bytes;  /* of requests that were left to the process */

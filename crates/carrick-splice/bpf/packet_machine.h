@@ -28,6 +28,7 @@ struct plan {
 	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told;       /* the process is to be told */
 	__u8 is_request;    /* FORWARD: a request that was judged */
+	__u8 is_acknowledging; /* the client has got more of a response: for the record */
 };
 
 static __always_inline int is_before(__u32 a, __u32 b)

@@ -179,6 +179,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		return;
 	if (is_believed) {
 		acknowledge_locally(client, packet, plan);
+		plan->is_acknowledging = is_after(acked, down->start);
 		note_acknowledged(splice, record, acked);
 		note_window(down, acked, window);
 		if (!is_before(acked, down->acked))

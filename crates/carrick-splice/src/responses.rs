@@ -6,8 +6,10 @@ use crate::packet::records::Record;
 pub use crate::packet::records::ResponseWatch;
 use crate::packet::splice::PacketSplice;
 use crate::{Reason, Splicer};
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::task::Context;
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// A client's connection and a server's, between which the kernel forwards what the server sends, packet by packet: the
@@ -207,6 +209,17 @@ impl ResponseSplice {
             sent_bytes: since(self.record.sent_bytes()),
             acked_bytes: since(acked_bytes),
         }
+    }
+
+    /// How long ago the client has acknowledged something of what was forwarded. Costs no system call.
+    #[must_use]
+    pub fn since_acknowledged(&self) -> Duration {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now = Duration::new(
+            now.tv_sec.try_into().unwrap_or(0),
+            now.tv_nsec.try_into().unwrap_or(0),
+        );
+        now.saturating_sub(Duration::from_nanos(self.record.acked_ns()))
     }
 
     /// The beginning of the response: what was in its first packet, at most 1024 bytes. Empty if there is none yet, or if its packets did

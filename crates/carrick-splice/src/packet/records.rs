@@ -72,6 +72,11 @@ impl Record {
         self.word(offset_of!(packet_response, acked_bytes))
     }
 
+    /// When the client has acknowledged something last, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) fn acked_ns(&self) -> u64 {
+        self.word(offset_of!(packet_response, acked_ns))
+    }
+
     /// Whether the server's end of stream has come.
     pub(crate) fn has_end(&self) -> bool {
         self.half_word(offset_of!(packet_response, has_end)) != 0

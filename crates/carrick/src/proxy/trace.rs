@@ -36,6 +36,8 @@ pub struct Trace {
     pub reused: bool,
     /// How the client's and the upstream's connections of a tunnel have fared.
     pub paths: Option<[PathState; 2]>,
+    /// How long it has been over when that is noticed.
+    pub over_for: Duration,
     /// How it ended, in one word.
     pub ended: &'static str,
 }
@@ -63,6 +65,7 @@ impl Trace {
             first_byte: None,
             reused: false,
             paths: None,
+            over_for: Duration::ZERO,
             ended: "complete",
         }
     }
@@ -84,7 +87,7 @@ impl Trace {
         let worker = &client.worker;
         let job = Job::from(&client.listener.mode);
         let counters = worker.metrics.job(job);
-        let total = self.begun.elapsed();
+        let total = self.begun.elapsed().saturating_sub(self.over_for);
         counters.requests.count(self.status);
         counters.request_seconds.observe(total);
         if let Some(connect) = self.connect {

@@ -116,7 +116,7 @@ impl Bound {
 
     /// The response under way is over: writes the log line and counts.
     fn conclude(&mut self, client: &Client, ended: &'static str) {
-        let Some(pending) = &self.pending else {
+        let Some(pending) = &mut self.pending else {
             return;
         };
         let known = pending.final_head();
@@ -124,6 +124,9 @@ impl Bound {
             (known.status, known.head_bytes)
         });
         let sent_bytes = self.splice.progress().sent_bytes;
+        if sent_bytes > 0 && ended == "complete" {
+            pending.trace.over_for = self.splice.since_acknowledged();
+        }
         self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
     }
 

@@ -126,7 +126,7 @@ fn a_server_may_close_at_any_moment_between_two_requests() {
                     continue;
                 };
                 number += 1;
-                scope.spawn(move || {
+                std::thread::spawn(move || {
                     let mut random = Random::new(number);
                     for _ in 0..3 + random.below(6) {
                         if !peer.waits_for_head() {

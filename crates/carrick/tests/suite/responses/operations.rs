@@ -7,6 +7,7 @@ fn a_line_is_written_although_the_client_stays_silent() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
+    let asked = std::time::Instant::now();
     client.send("GET /s/silent HTTP/1.1\r\nHost: a\r\nUser-Agent: t\r\nReferer: r\r\n\r\n");
     upstream.read_head();
     upstream.send(ok(b"0123456789"));
@@ -14,6 +15,10 @@ fn a_line_is_written_although_the_client_stays_silent() {
     let line = play.line("/s/silent");
     assert_eq!((line.text("engine"), line.status()), ("packet", 200));
     assert_eq!((line.number("sent"), line.text("user_agent")), (10, "t"));
+    // It ends with the acknowledgement, not with the look at it a second later.
+    let total = line.value("total").as_f64().expect("a number");
+    let noticed = asked.elapsed().as_secs_f64();
+    assert!(total > 0.0 && total + 0.3 < noticed, "{total} {noticed}");
     assert_eq!(
         (line.text("referer"), line.text("server")),
         ("r", SERVERS[0])
