@@ -119,6 +119,9 @@ impl Play {
     }
 }
 
+/// Gives the whole response to a request's head.
+type Answer = dyn Fn(&str) -> Vec<u8> + Send + Sync;
+
 /// A server that answers by itself, until dropped.
 struct Answering {
     stop: Arc<AtomicBool>,
@@ -127,7 +130,7 @@ struct Answering {
 }
 
 impl Answering {
-    fn start(server: Server, answer: Arc<dyn Fn(&str) -> Vec<u8> + Send + Sync>) -> Self {
+    fn start(server: Server, answer: Arc<Answer>) -> Self {
         let (stop, accepted) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&accepted));
         let thread = std::thread::spawn(move || {
