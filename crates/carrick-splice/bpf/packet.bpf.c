@@ -18,8 +18,16 @@ char _license[] SEC("license") = "GPL";
 #define ESTABLISHED 1
 #define LISTEN 10
 
-// What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
+// What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
+// another mark, and leave it alone.
 const volatile __u32 own_mark = 0x63617272;
+
+// If nobody has looked after the splices for this long, those in which nothing has moved for that long are given up.
+#define UNATTENDED_NS (60ULL * 1000000000)
+#define FORSAKEN_NS (3ULL * 3600 * 1000000000)
+
+// How exact a pulse is.
+#define PULSE_NS 1000000000ULL
 
 // Bytes of options that stand in each segment of a connection with timestamps.
 #define TIMESTAMPS_BYTES 12
@@ -72,6 +80,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } packet_events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_pulse);
+} pulse SEC(".maps");
 
 // What `command` is asked, behind an Ethernet header: it is run by BPF_PROG_TEST_RUN.
 struct request {
@@ -303,8 +318,10 @@ int carrick_command(struct __sk_buff *skb)
 	}
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
-	if (request.command == PACKET_ARM)
+	if (request.command == PACKET_ARM) {
+		splice->seen_ns = bpf_ktime_get_ns();
 		return has_flows(splice, request.number) ? arm(splice, &a, &b) : PACKET_NO_PLACE;
+	}
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	if (request.command == PACKET_DISARM)
@@ -363,6 +380,28 @@ static __always_inline struct packet_splice *find(const struct packet *packet, c
 	return bpf_map_lookup_elem(&splices, &number);
 }
 
+// Whether the process has died, nobody has taken its place, and the peers of this splice have vanished, too.
+static __always_inline int is_forsaken(const struct packet_splice *splice, __u64 now)
+{
+	struct packet_pulse *last;
+	__u32 first = 0;
+
+	if (splice->state < PACKET_SPLICED || now - splice->seen_ns < FORSAKEN_NS)
+		return 0;
+	last = bpf_map_lookup_elem(&pulse, &first);
+	return last && last->attended_ns && now - last->attended_ns > UNATTENDED_NS;
+}
+
+static __always_inline void note_pulse(__u64 now)
+{
+	struct packet_pulse *last;
+	__u32 first = 0;
+
+	last = bpf_map_lookup_elem(&pulse, &first);
+	if (last && now - last->forwarded_ns > PULSE_NS)
+		last->forwarded_ns = now;
+}
+
 static __always_inline int changes(const struct rewriting *rewriting)
 {
 	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
@@ -389,6 +428,10 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;
 	now = bpf_ktime_get_ns();
+	if (is_forsaken(splice, now)) {
+		bpf_map_delete_elem(&flows, &packet.flow);
+		return TC_ACT_UNSPEC;
+	}
 	bpf_spin_lock(&splice->lock);
 	judge_arriving(splice, direction & 1, &packet, &plan);
 	if (plan.fate == FATE_FORWARD)
@@ -408,6 +451,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		rewrite_tcp(&packet, &plan.rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	case FATE_FORWARD:
+		note_pulse(now);
 		break;
 	}
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
@@ -445,6 +489,10 @@ int carrick_leaving(struct __sk_buff *skb)
 	splice = find(&packet, &flow, &direction);
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;
+	if (is_forsaken(splice, bpf_ktime_get_ns())) {
+		bpf_map_delete_elem(&flows, &flow);
+		return TC_ACT_UNSPEC;
+	}
 	bpf_spin_lock(&splice->lock);
 	judge_leaving(splice, direction & 1, &packet, skb->ifindex, &plan);
 	bpf_spin_unlock(&splice->lock);

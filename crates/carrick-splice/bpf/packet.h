@@ -91,10 +91,17 @@ struct packet_splice {
 	__u32 state;
 	__u32 wake;     /* if not 0: the process is to be told of the end */
 	__u32 reserved;
-	__u64 seen_ns;  /* when a packet was forwarded last, by CLOCK_MONOTONIC */
+	__u64 seen_ns;  /* when a packet was forwarded last, or it was spliced, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];
 	struct packet_way ways[2];
+};
+
+/* When something happened to these programs' splices, by CLOCK_MONOTONIC. Pinned as `pulse`; it stays as it is for ever, so that each
+ * version of carrick can read the pulse of each other. */
+struct packet_pulse {
+	__u64 forwarded_ns; /* a packet was forwarded, to the second */
+	__u64 attended_ns;  /* a process looked after them; 0: there is one as long as there are these programs */
 };
 
 #endif

@@ -90,7 +90,7 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
-pub use packet::{PacketService, Taken, rules};
+pub use packet::{Adopted, AdoptedTotals, Cleaned, PacketService, Pinned, Taken, rules};
 pub use pool::{PoolLimits, Splicer};
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService};

@@ -25,16 +25,16 @@
 
 mod attachment;
 mod changes;
-mod clsact;
+pub(super) mod clsact;
 pub mod doctor;
 mod error;
 mod filters;
 mod foreign;
 mod interface;
 mod netlink;
-mod pins;
+pub(super) mod pins;
 mod route;
-mod tcx;
+pub(super) mod tcx;
 
 pub use attachment::Attachment;
 #[cfg(test)]
@@ -50,7 +50,9 @@ use pins::Pins;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// Which hook of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -248,15 +250,12 @@ impl Hooks {
         &self.refused
     }
 
-    /// Takes the programs away, also from the folder.
+    /// Takes the programs away, also from the folder, and puts them on no interface any more.
     ///
     /// # Errors
     /// The first thing that could not be removed; the others are. With [`Way::Clsact`], filters need `CAP_NET_ADMIN` to be removed.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "splices that outlive the process are to come")
-    )]
-    pub fn detach(mut self) -> Result<(), HookError> {
+    pub fn detach(&mut self) -> Result<(), HookError> {
+        self.settings.interfaces = Interfaces::Named(Vec::new());
         let mut outcome = Ok(());
         for (_, attachment) in std::mem::take(&mut self.attached) {
             outcome = outcome.and(attachment.remove(self.pins.as_ref()));
@@ -270,10 +269,7 @@ impl Hooks {
     /// # Errors
     /// A process that runs has the folder; it is not on a BPF file system; it holds something else under a name of ours; or
     /// privileges are missing.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "splices that outlive the process are to come")
-    )]
+    #[cfg(test)]
     pub fn remove_pinned(folder: &Path) -> Result<usize, HookError> {
         if !folder.exists() {
             return Ok(0);

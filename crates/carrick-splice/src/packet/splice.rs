@@ -23,6 +23,8 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
+    /// It outlives this process.
+    is_left: bool,
     /// Of the surroundings, when it was looked where the packets have to go.
     generation: u32,
     addresses: [Addresses; 2],
@@ -47,6 +49,7 @@ impl PacketSplice {
             place,
             was_armed: false,
             is_armed: false,
+            is_left: false,
             generation: engine.surroundings.generation(),
             addresses: legs,
         };
@@ -136,6 +139,13 @@ impl PacketSplice {
         Ok(answer)
     }
 
+    /// Leaves the packets to the kernel for good: the local sockets are not needed any more, nor is this process. False if the
+    /// programs go with the process.
+    pub(crate) fn leave(&mut self) -> bool {
+        self.is_left = self.is_armed && self.engine.is_pinned();
+        self.is_left
+    }
+
     fn ask(&self, command: Command) -> io::Result<Answer> {
         self.engine.table.ask(self.place, command)
     }
@@ -149,11 +159,18 @@ impl Drop for PacketSplice {
     fn drop(&mut self) {
         self.tenant().forget();
         self.tenant().go();
-        if self.is_armed {
-            // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
-            let _ = self.ask(Command::Disarm { is_forced: true });
+        if self.is_left {
+            return;
         }
-        if self.was_armed {
+        // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused. If they are gone,
+        // nobody speaks for them any more, and the peers are told so when they send something.
+        let is_alone = self.is_armed
+            && matches!(
+                self.ask(Command::Disarm { is_forced: true }),
+                Ok(Answer::NoSocket)
+            )
+            && self.state().holder == Holder::Kernel;
+        if self.was_armed && !is_alone {
             self.engine.table.leave_place(self.place);
         } else {
             self.engine.table.give_place_back(self.place);

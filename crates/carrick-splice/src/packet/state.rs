@@ -2,7 +2,7 @@
 
 use super::skeleton::types::{flow, packet_leg, packet_splice, packet_way};
 use std::mem::{offset_of, size_of};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Who has the packets of a splice (`enum packet_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,53 @@ pub(super) fn read(splice: &[u8]) -> State {
         bytes: [bytes(0), bytes(1)],
         is_passed: [is_passed(0), is_passed(1)],
     }
+}
+
+/// How a splice is laid out, as far as a process reads those of others: whoever changes the meaning of what is listed here, and not
+/// its place, changes the first number.
+pub(super) const LAYOUT: [usize; 13] = [
+    1,
+    size_of::<flow>(),
+    offset_of!(flow, own),
+    offset_of!(flow, peer),
+    offset_of!(flow, own_port),
+    offset_of!(flow, peer_port),
+    BYTES,
+    offset_of!(packet_splice, state),
+    offset_of!(packet_splice, seen_ns),
+    offset_of!(packet_splice, legs) + offset_of!(packet_leg, flow),
+    size_of::<packet_leg>(),
+    offset_of!(packet_splice, ways) + offset_of!(packet_way, bytes),
+    size_of::<packet_way>(),
+];
+
+/// Whether the peers have each other's packets, and nothing of it needs a local socket.
+pub(super) fn is_spliced(splice: &[u8]) -> bool {
+    u32_at(splice, offset_of!(packet_splice, state)) == 2
+}
+
+/// When a packet was forwarded last, or the splice was made.
+pub(super) fn seen_ns(splice: &[u8]) -> u64 {
+    u64_at(splice, offset_of!(packet_splice, seen_ns))
+}
+
+/// The addresses of both connections.
+pub(super) fn addresses(splice: &[u8]) -> [Addresses; 2] {
+    keys(splice).map(|key| {
+        let address = |ip: usize, port: usize| {
+            let octets = key.get(ip..).and_then(|rest| rest.first_chunk::<16>());
+            let port = key.get(port..).and_then(|rest| rest.first_chunk());
+            let ip = octets.map_or(Ipv6Addr::UNSPECIFIED, |octets| Ipv6Addr::from(*octets));
+            SocketAddr::new(
+                IpAddr::V6(ip).to_canonical(),
+                port.map_or(0, |port| u16::from_be_bytes(*port)),
+            )
+        };
+        (
+            address(offset_of!(flow, own), offset_of!(flow, own_port)),
+            address(offset_of!(flow, peer), offset_of!(flow, peer_port)),
+        )
+    })
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {

@@ -2,7 +2,9 @@
 mod machine;
 
 use crate::cli::{FAILED, FINE};
+use crate::config::keys::PINS_DEFAULT;
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
+use carrick_splice::{PacketService, Pinned, Unavailable};
 use machine::Fact;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -22,6 +24,7 @@ pub fn run() -> ExitCode {
     let mut text = render(&features, &facts);
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
+    text += &render_pinned(PacketService::pinned(Path::new(PINS_DEFAULT)));
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
     let is_hopeless = features
         .iter()
@@ -93,6 +96,37 @@ fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obsta
     }
     for obstacle in obstacles {
         let _ = writeln!(text, "- {obstacle}");
+    }
+    text
+}
+
+/// What is pinned where the configuration does not name another folder.
+fn render_pinned(pinned: Result<Vec<Pinned>, Unavailable>) -> String {
+    let mut text = format!("\npinned in {PINS_DEFAULT}\n");
+    let generations = match pinned {
+        Ok(generations) => generations,
+        Err(because) => return text + &format!("- cannot be looked at: {because}\n"),
+    };
+    if generations.is_empty() {
+        text += "- nothing\n";
+    }
+    for one in generations {
+        let whose = if one.is_in_use {
+            "of a carrick that runs, or looked after by one"
+        } else {
+            "left by a carrick that is gone; the next one looks after it, `carrick clean` removes it"
+        };
+        let tunnels = match &one.tunnels {
+            Ok(count) => format!("{count} tunnels that need no process"),
+            Err(because) => because.clone(),
+        };
+        let name = one.folder.file_name().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "- {}: {tunnels}; {} programs at network interfaces; {whose}",
+            name.display(),
+            one.hooks
+        );
     }
     text
 }

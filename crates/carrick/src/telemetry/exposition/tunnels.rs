@@ -7,6 +7,7 @@ use carrick_splice::LiveSplice;
 use std::fmt;
 
 const DIRECTIONS: [&str; 2] = ["client_to_upstream", "upstream_to_client"];
+const NO_LABELS: [(&str, &str); 0] = [];
 const LEGS: [&str; 2] = ["client", "upstream"];
 
 impl Writer<'_, '_> {
@@ -38,6 +39,21 @@ impl Writer<'_, '_> {
             [
                 ([("state", "open")], u64::from(taken.open)),
                 ([("state", "over")], u64::from(taken.over)),
+            ],
+        )?;
+        let totals = state.kernel.packet.adopted_totals();
+        self.counters(&declared::ADOPTED, [(NO_LABELS, totals.adopted)])?;
+        let ended = totals.closed + totals.reset + totals.idle;
+        self.gauge(
+            &declared::ADOPTED_OPEN,
+            totals.adopted.saturating_sub(ended),
+        )?;
+        self.counters(
+            &declared::ADOPTED_ENDED,
+            [
+                ([("result", "closed")], totals.closed),
+                ([("result", "reset")], totals.reset),
+                ([("result", "idle")], totals.idle),
             ],
         )?;
         // What is not known is not told: zero would be a lie.
