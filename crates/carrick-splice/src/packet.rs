@@ -183,7 +183,9 @@ impl PacketEngine {
     ) -> Result<PacketEngine, Unavailable> {
         let printed = libbpf_rs::set_print(None);
         let mut object = MaybeUninit::<OpenObject>::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, splices_max)
+        // Random enough: two processes at the same interfaces must not have the same.
+        let mark = RandomState::new().build_hasher().finish() as u32 | 1;
+        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark)
             .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         let loaded = loaded?;
@@ -294,6 +296,7 @@ impl PacketEngine {
     fn load_maps(
         object: &mut MaybeUninit<OpenObject>,
         splices_max: u32,
+        own_mark: u32,
     ) -> libbpf_rs::Result<skeleton::PacketSkel<'_>> {
         let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
@@ -302,8 +305,7 @@ impl PacketEngine {
             .packet_events
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         if let Some(constants) = &mut open.maps.rodata_data {
-            // Random enough: two processes at the same interfaces must not have the same.
-            constants.own_mark = RandomState::new().build_hasher().finish() as u32 | 1;
+            constants.own_mark = own_mark;
         }
         open.load()
     }

@@ -39,6 +39,9 @@ pub enum Fate {
 }
 pub use Fate::{Dropped, Forwarded, Passed};
 
+/// What the programs mark packets with between each other.
+pub const OWN_MARK: u32 = 0x6361_7272;
+
 /// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
 const UNSPEC: u32 = u32::MAX;
 const SHOT: u32 = 2;
@@ -80,7 +83,7 @@ impl Lab {
             return None;
         }
         let mut object = MaybeUninit::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, 4).unwrap();
+        let loaded = PacketEngine::load_maps(&mut object, 4, OWN_MARK).unwrap();
         let owned =
             |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
         let lab = Lab {

@@ -4,10 +4,10 @@ use crate::proxy::engine_name;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::tunnels::{ENGINES, View};
 use carrick_splice::LiveSplice;
+use prometheus_client::encoding::NoLabelSet;
 use std::fmt;
 
 const DIRECTIONS: [&str; 2] = ["client_to_upstream", "upstream_to_client"];
-const NO_LABELS: [(&str, &str); 0] = [];
 const LEGS: [&str; 2] = ["client", "upstream"];
 
 impl Writer<'_, '_> {
@@ -42,7 +42,8 @@ impl Writer<'_, '_> {
             ],
         )?;
         let totals = state.kernel.packet.adopted_totals();
-        self.counters(&declared::ADOPTED, [(NO_LABELS, totals.adopted)])?;
+        self.family(&declared::ADOPTED)?
+            .encode_counter::<NoLabelSet, _, f64>(&totals.adopted, None)?;
         let ended = totals.closed + totals.reset + totals.idle;
         self.gauge(
             &declared::ADOPTED_OPEN,

@@ -260,6 +260,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             assert!(error.to_string().contains("another process"), "{error}");
             programs.seen_of(1, 1, 1, 0);
             hooks.detach().expect("detached");
+            drop(hooks);
 
             // Something else has the name.
             let path = folder.join(format!("hook-{}-ingress", index("v0")));
