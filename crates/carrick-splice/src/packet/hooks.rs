@@ -103,7 +103,8 @@ pub struct Settings {
     /// Of the program for egress.
     pub egress: Place,
     /// A folder on a BPF file system, of this network namespace alone. It is made if its parent exists. The hooks are recorded there
-    /// and outlive the process; the next one that is given the folder takes them over, without a packet passing by.
+    /// and outlive the process; the next one that is given the folder takes them over, without a packet passing by. Where the
+    /// privilege to write there is given up, hooks of interfaces that appear later go with the process.
     pub folder: Option<PathBuf>,
 }
 
@@ -296,7 +297,12 @@ impl Hooks {
 
     fn attach_to(&mut self, interface: &Interface) -> Result<Attachment, Reason> {
         let recorded = match &self.pins {
-            Some(pins) => pins.entries().map_err(Reason::Failed)?,
+            Some(pins) => match pins.entries() {
+                Ok(entries) => entries,
+                // Given up since the folder was opened.
+                Err(error) if error.is_permission() => Vec::new(),
+                Err(error) => return Err(Reason::Failed(error)),
+            },
             None => Vec::new(),
         };
         match interface.unsupported(&self.settings.interfaces) {
@@ -428,7 +434,8 @@ impl Drop for Hooks {
     }
 }
 
-/// Records a hook; takes it away again if that is not possible.
+/// Records a hook; takes it away again if that is not possible. Without the privilege to write into the folder, which may have been
+/// given up, it goes with the process.
 fn keep(
     hook: Hook,
     record: Option<(&Pins, pins::Entry)>,
@@ -437,6 +444,7 @@ fn keep(
 ) -> Result<Hook, HookError> {
     if let Some((pins, entry)) = record
         && let Err(error) = pins.keep(&entry, object)
+        && !error.is_permission()
     {
         let _ = hook.remove(interface, entry.direction, None);
         return Err(error);

@@ -118,8 +118,11 @@ impl Pins {
                 // Of a process that was killed just then; if it is a link, it is on a hook. See `remove` for why it is opened.
                 let new = self.folder.join(NEW);
                 let _link = tcx::open_pinned(&new);
-                remove(&new)?;
-                Ok(true)
+                match remove(&new) {
+                    // Whoever opened the folder may have given up the privilege to write there since then.
+                    Err(error) if !error.is_permission() => Err(error),
+                    _ => Ok(true),
+                }
             }
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(HookError::new(

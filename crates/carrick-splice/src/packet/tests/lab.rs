@@ -51,6 +51,7 @@ const REDIRECT: u32 = 7;
 pub struct Lab {
     flows: MapHandle,
     splices: MapHandle,
+    pulse: MapHandle,
     programs: [OwnedFd; 2],
     pub addresses: [(SocketAddr, SocketAddr); 2],
 }
@@ -89,6 +90,7 @@ impl Lab {
         let lab = Lab {
             flows: MapHandle::try_from(&loaded.maps.flows).unwrap(),
             splices: MapHandle::try_from(&loaded.maps.splices).unwrap(),
+            pulse: MapHandle::try_from(&loaded.maps.pulse).unwrap(),
             programs: [
                 owned(&loaded.progs.carrick_arriving),
                 owned(&loaded.progs.carrick_leaving),
@@ -113,6 +115,17 @@ impl Lab {
     pub fn knows(&self, side: usize) -> bool {
         let flow = self.flows.lookup(&key(self.addresses[side]), MapFlags::ANY);
         flow.unwrap().is_some()
+    }
+
+    /// When something was forwarded last, and when somebody looked after it.
+    pub fn pulse(&self) -> [u64; 2] {
+        let value = self.pulse.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        [0, 8].map(|at| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap()))
+    }
+
+    pub fn set_pulse(&self, pulse: [u64; 2]) {
+        let value = pulse.map(u64::to_ne_bytes).concat();
+        self.pulse.update(&[0; 4], &value, MapFlags::ANY).unwrap();
     }
 
     pub fn set(&self, splice: &packet_splice) {

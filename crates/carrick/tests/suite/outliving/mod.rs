@@ -171,10 +171,11 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
             let mut tunnels: Vec<_> = (0..4).map(|_| bed.tunnel(&listener)).collect();
             bed.wait_for_kernel(&old, &mut tunnels);
             let mut idle = tunnels.pop().expect("four");
-            let words = words(tunnels.len(), PIECES);
+            // Longer than the drain.
+            let words = words(tunnels.len(), 3 * PIECES);
             let busy: Vec<_> = (0..)
                 .zip(tunnels)
-                .map(|(number, ends)| exchange(ends, number, &words, PIECES))
+                .map(|(number, ends)| exchange(ends, number, &words, 3 * PIECES))
                 .collect();
             // It lets go of the listener at once, and of its tunnels in the end.
             old.signal(Signal::TERM);
@@ -183,7 +184,13 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
                 let is_free = bed.on(Host::Proxy, is_free).join().expect("an answer");
                 is_free.then_some(())
             });
-            let new = bed.start(1, "");
+            // By then it has no privileges, and may not even see the folder.
+            let pins = bed.pins();
+            let process = format!(
+                "[process]\nuser = \"nobody\"\npins = \"{}\"",
+                pins.display()
+            );
+            let new = bed.start(1, &process);
             assert_eq!(bed.tunnels(&new)["outliving"]["adopted"], 0);
             let said = old.wait();
             assert!(said.contains("tunnels go on in the kernel"), "{said}");
