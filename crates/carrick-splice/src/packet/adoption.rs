@@ -138,8 +138,12 @@ impl PacketService {
     pub fn adopt(&self, folder: &Path) -> Result<(), Unavailable> {
         let mut care = self.care();
         care.folder = Some(folder.to_owned());
-        let outcome = care.look(self.engine().map(|engine| &**engine), LOCK_WAIT);
-        outcome.map_err(|error| Unavailable::new(error.to_string()))
+        let engine = self.engine().map(|engine| &**engine);
+        care.look(engine, LOCK_WAIT)
+            .map_err(|error| Unavailable::new(error.to_string()))?;
+        // What is over, and could not be removed by whoever had no privileges for it, goes now.
+        care.tend(Duration::MAX);
+        Ok(())
     }
 
     /// Looks after splices that have outlived their process, and says to the kernel that somebody does: to be called every few

@@ -10,7 +10,7 @@
 
 use super::hooks::HookError;
 use super::hooks::clsact::Slot;
-use super::hooks::pins::{self, Entry, Pins};
+use super::hooks::pins::{self, Pins};
 use super::hooks::tcx::{self, quietly};
 use super::skeleton::types::{flow, packet_pulse};
 use super::{Table, state};
@@ -298,8 +298,11 @@ impl Generation {
             let _ = tcx::detach(link.as_fd());
         }
         let entries = self.pins.entries()?;
-        let hooks = entries.iter().map(|entry: &Entry| self.pins.remove(entry));
-        let outcome = hooks.fold(Ok(()), |before, outcome| before.and(outcome));
+        let mut outcome = Ok(());
+        for entry in &entries {
+            // Whatever is wrong with one, the others go.
+            outcome = outcome.and(self.pins.remove(entry));
+        }
         outcome.and(remove_objects(self.folder()))
     }
 }
