@@ -91,9 +91,9 @@ impl PacketService {
     }
 
     /// At the end of the process: takes the programs off the interfaces, unless splices are to outlive the process. The number of
-    /// those.
+    /// those, with the ones that had been adopted.
     pub fn leave(&self) -> usize {
-        self.engine().map_or(0, |engine| engine.leave())
+        self.engine().map_or(0, |engine| engine.leave()) + self.leave_adopted()
     }
 
     /// Whether splices can use it.

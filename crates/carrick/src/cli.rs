@@ -65,7 +65,7 @@ pub enum Command {
     )]
     Check(CheckArgs),
     /// Show what this machine can do: engines, kernel features, limits.
-    Doctor,
+    Doctor(PinsArgs),
     /// Remove what a carrick that was killed has left in the kernel.
     #[command(
         long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
@@ -77,7 +77,7 @@ pub enum Command {
             carrick clean\n  \
             carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
     )]
-    Clean(CleanArgs),
+    Clean(PinsArgs),
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
@@ -97,9 +97,9 @@ pub struct RunArgs {
     pub config: Option<PathBuf>,
 }
 
-/// `carrick clean`
+/// `carrick clean`, `carrick doctor`
 #[derive(Debug, Clone, Args)]
-pub struct CleanArgs {
+pub struct PinsArgs {
     /// The configuration file, for its [process] pins; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -148,7 +148,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Run(arguments) => commands::run::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
-            Command::Doctor => commands::doctor::run(),
+            Command::Doctor(arguments) => commands::doctor::run(&arguments),
             Command::Clean(arguments) => commands::clean::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),

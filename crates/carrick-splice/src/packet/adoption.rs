@@ -272,6 +272,24 @@ impl PacketService {
         Ok(cleaned)
     }
 
+    /// Removes generations in which no splice is left, also if its peers may send something again. The number of splices in the
+    /// others.
+    pub(super) fn leave_adopted(&self) -> usize {
+        let mut care = self.care();
+        let care = &mut *care;
+        let held = care
+            .base
+            .as_ref()
+            .and_then(|base| base.hold_within(Duration::ZERO).ok());
+        for orphan in &mut care.orphans {
+            if held.is_some() && orphan.table.is_ok() && orphan.live.is_empty() {
+                // What needs privileges is left to the next process that has them.
+                let _ = orphan.generation.remove();
+            }
+        }
+        care.orphans.iter().map(|orphan| orphan.live.len()).sum()
+    }
+
     fn care(&self) -> MutexGuard<'_, Care> {
         self.care.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -195,3 +195,35 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_were_written() {
+        let parse = |text: &str| text.parse().unwrap();
+        for [own, peer, other_own, other_peer] in [
+            [
+                "198.51.100.1:80",
+                "192.0.2.9:40000",
+                "198.51.100.2:50000",
+                "203.0.113.5:8000",
+            ],
+            [
+                "[2001:db8:1::1]:80",
+                "[2001:db8::9]:40000",
+                "198.51.100.2:50000",
+                "203.0.113.5:1",
+            ],
+        ] {
+            let legs = [
+                (parse(own), parse(peer)),
+                (parse(other_own), parse(other_peer)),
+            ];
+            let splice = new(legs);
+            assert_eq!(addresses(&splice), legs);
+            assert!(!is_spliced(&splice));
+        }
+    }
+}

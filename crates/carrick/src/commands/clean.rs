@@ -1,26 +1,24 @@
 //! `carrick clean`, and the keeper of transparent listeners' rules.
 use super::check::report;
-use crate::cli::{CleanArgs, FAILED, FINE, WRONG};
+use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
 use crate::config;
 use crate::config::keys::PINS_DEFAULT;
 use crate::transparent;
 use carrick_splice::{Cleaned, PacketService};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Removes what dead carricks have left, and says what that was.
 #[must_use]
-pub fn run(arguments: &CleanArgs) -> ExitCode {
-    let pins = match &arguments.config {
-        None => Some(PINS_DEFAULT.into()),
-        Some(file) => match config::load(Some(file)) {
-            Ok(loaded) => loaded.plan.pins,
-            Err(rejected) => {
-                report(&rejected.problems);
-                return ExitCode::from(WRONG);
-            }
-        },
+pub fn run(arguments: &PinsArgs) -> ExitCode {
+    let pins = match pins(arguments) {
+        Ok(pins) => pins,
+        Err(rejected) => {
+            report(&rejected.problems);
+            return ExitCode::from(WRONG);
+        }
     };
     let (mut cleaned, mut failures) = (Cleaned::default(), Vec::new());
     match transparent::clean() {
@@ -54,6 +52,14 @@ pub fn run(arguments: &CleanArgs) -> ExitCode {
         let _ = writeln!(anstream::stderr().lock(), "carrick: {failure}");
     }
     ExitCode::from(if failures.is_empty() { FINE } else { FAILED })
+}
+
+/// The folder in which tunnels outlive carrick.
+pub(super) fn pins(arguments: &PinsArgs) -> Result<Option<PathBuf>, config::Rejected> {
+    match &arguments.config {
+        None => Ok(Some(PINS_DEFAULT.into())),
+        Some(file) => config::load(Some(file)).map(|loaded| loaded.plan.pins),
+    }
 }
 
 /// Does the keeper's work.

@@ -1,8 +1,9 @@
 //! `carrick doctor`: what this machine can do, and why not.
 mod machine;
 
-use crate::cli::{FAILED, FINE};
-use crate::config::keys::PINS_DEFAULT;
+use super::check::report;
+use super::clean::pins;
+use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
 use carrick_splice::{PacketService, Pinned, Unavailable};
 use machine::Fact;
@@ -17,14 +18,23 @@ const LATER: [&str; 1] = ["engine packet"];
 const LAST_RESORT: &str = "engine copy";
 
 /// Prints the table. Fails if not even copying is possible.
-pub fn run() -> ExitCode {
+pub fn run(arguments: &PinsArgs) -> ExitCode {
+    let pins = match pins(arguments) {
+        Ok(pins) => pins,
+        Err(rejected) => {
+            report(&rejected.problems);
+            return ExitCode::from(WRONG);
+        }
+    };
     let mut features = carrick_splice::probe::probe();
     features.extend(crate::transparent::probe());
     let facts = machine::facts(Path::new("/proc/sys"));
     let mut text = render(&features, &facts);
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
-    text += &render_pinned(PacketService::pinned(Path::new(PINS_DEFAULT)));
+    if let Some(pins) = pins {
+        text += &render_pinned(&pins, PacketService::pinned(&pins));
+    }
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
     let is_hopeless = features
         .iter()
@@ -100,9 +110,9 @@ fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obsta
     text
 }
 
-/// What is pinned where the configuration does not name another folder.
-fn render_pinned(pinned: Result<Vec<Pinned>, Unavailable>) -> String {
-    let mut text = format!("\npinned in {PINS_DEFAULT}\n");
+/// What outlives its process.
+fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> String {
+    let mut text = format!("\npinned in {}\n", folder.display());
     let generations = match pinned {
         Ok(generations) => generations,
         Err(because) => return text + &format!("- cannot be looked at: {because}\n"),

@@ -20,7 +20,7 @@ const RECORDED: u32 = 0x8000;
 /// Processes in one network namespace that can have filters at a time, of each kind.
 const SLOTS: u32 = 256;
 /// How the names of our programs begin.
-pub(in crate::packet) const NAME: &str = "carrick";
+pub(super) const NAME: &str = "carrick";
 /// So many priorities are tried; a classifier of another kind may have one.
 const PRIORITIES: u32 = 16;
 const PRIORITY_MAX: u32 = 0xffff;

@@ -1,12 +1,12 @@
 //! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
 mod bed;
 
-use crate::support::wait_for;
+use crate::support::{PATIENCE, wait_for};
 use bed::{Host, assert_reset, exchange, inside, say, words};
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of one exchange each way: 4 MB, for about three seconds.
 const PIECES: usize = 256;
@@ -130,6 +130,13 @@ fn a_reset_reaches_the_other_end_and_ends_an_adopted_tunnel() {
             drop(client);
             assert!(server.read(&mut [0; 8]).is_err());
             bed.wait_until(&second, "its end", |told| told["outliving"]["reset"] == 1);
+            // What the peers may send again is answered for a minute. Then the programs go.
+            assert_eq!(bed.generations().len(), 2);
+            let deadline = Instant::now() + Duration::from_secs(60) + PATIENCE;
+            while bed.generations().len() > 1 {
+                assert!(Instant::now() < deadline, "{:?}", bed.generations());
+                std::thread::sleep(Duration::from_secs(1));
+            }
         },
     );
 }
@@ -229,8 +236,15 @@ fn clean_removes_what_is_pinned_but_not_of_a_carrick_that_runs() {
                 "{said}"
             );
             say(&mut ends, 0, b"still here");
+            let doctor = ["doctor", "-c", &file.display().to_string()];
+            let (_, said) = bed.carrick(&doctor);
+            let part = "1 tunnels that need no process; 4 programs at network interfaces; of a carrick that runs";
+            assert!(said.contains(part), "{said}");
             carrick.kill();
             say(&mut ends, 0, b"even now");
+            let (_, said) = bed.carrick(&doctor);
+            let part = "1 tunnels that need no process; 4 programs at network interfaces; left by a carrick that is gone";
+            assert!(said.contains(part), "{said}");
             // A file of somebody's.
             let others = bed.pins().join("others");
             std::fs::create_dir(&others).expect("a folder");
