@@ -205,6 +205,8 @@ impl Exchange<'_> {
     /// has no folder in which it outlives the process ([`PacketService::pins`](crate::PacketService::pins)), or something waits in a
     /// local socket that nobody would pass on.
     pub fn leave(&mut self) -> bool {
+        // Those are asked.
+        self.wake_up();
         let is_empty = self.legs.iter().flatten().all(|socket| {
             let unread = tcp::pending_input(socket);
             let unsent = crate::socket::unacked_bytes(&**socket);

@@ -143,6 +143,12 @@ impl PacketService {
             .map_err(|error| Unavailable::new(error.to_string()))?;
         // What is over, and could not be removed by whoever had no privileges for it, goes now.
         care.tend(Duration::MAX);
+        if let Some(base) = &care.base {
+            let _held = base
+                .hold()
+                .map_err(|error| Unavailable::new(error.to_string()))?;
+            let _ = base.remove_strays();
+        }
         Ok(())
     }
 
@@ -241,6 +247,12 @@ impl PacketService {
         if folder.exists() {
             let base = Base::look(folder).map_err(explain)?;
             let _held = base.hold().map_err(explain)?;
+            let strays = base.remove_strays().map_err(explain)?;
+            cleaned.removed.extend(
+                strays
+                    .iter()
+                    .map(|path| format!("{}: of a network namespace that is gone", path.display())),
+            );
             for (name, path) in base.generations().map_err(explain)? {
                 let file = path.display();
                 let outcome = Generation::open(&path).and_then(|mut generation| {

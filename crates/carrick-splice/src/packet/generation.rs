@@ -10,7 +10,7 @@
 
 use super::hooks::HookError;
 use super::hooks::clsact::Slot;
-use super::hooks::pins::{self, Pins};
+use super::hooks::pins::{self, Entry, Pins};
 use super::hooks::tcx::{self, quietly};
 use super::skeleton::types::{flow, packet_pulse};
 use super::{Table, state};
@@ -96,21 +96,48 @@ impl Base {
         }
     }
 
-    /// The generations of this network namespace. Files of other names are left alone.
+    /// The generations of this network namespace.
     pub(super) fn generations(&self) -> Result<Vec<(Name, PathBuf)>, HookError> {
+        let mut found = self.all()?;
+        found.retain(|(name, _)| name.namespace == self.namespace);
+        found.sort_unstable_by_key(|(name, _)| name.number);
+        Ok(found)
+    }
+
+    /// Removes generations of other network namespaces which nothing can use any more: their processes are gone, and so are all
+    /// interfaces that they had. Returns their folders.
+    pub(super) fn remove_strays(&self) -> Result<Vec<PathBuf>, HookError> {
+        let mut removed = Vec::new();
+        for (name, path) in self.all()? {
+            if name.namespace == self.namespace {
+                continue;
+            }
+            // What cannot be opened or removed is not ours to judge.
+            let Ok(mut generation) = Generation::open(&path) else {
+                continue;
+            };
+            if generation.has_no_hook()
+                && generation.lock().unwrap_or(false)
+                && generation.remove().is_ok()
+            {
+                removed.push(path);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// All generations. Files of other names are left alone.
+    fn all(&self) -> Result<Vec<(Name, PathBuf)>, HookError> {
         let failed =
             |error| HookError::new("readdir(3)", self.folder.display().to_string(), &error);
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            if let Some(name) = name.to_str().and_then(Name::parse)
-                && name.namespace == self.namespace
-            {
+            if let Some(name) = name.to_str().and_then(Name::parse) {
                 found.push((name, entry.path()));
             }
         }
-        found.sort_unstable_by_key(|(name, _)| name.number);
         Ok(found)
     }
 }
@@ -280,6 +307,20 @@ impl Generation {
         Some(Duration::from_nanos(
             now_ns().saturating_sub(forwarded.max(attended)),
         ))
+    }
+
+    /// Whether none of its programs is on an interface: those have vanished.
+    fn has_no_hook(&self) -> bool {
+        let is_gone = |link: &OwnedFd| {
+            tcx::standing(link.as_fd()).is_ok_and(|standing| standing.interface == 0)
+        };
+        // Whether a tc filter stands cannot be seen from here.
+        let is_link = |entry: &Entry| entry.filter.is_none();
+        self.links.iter().all(is_gone)
+            && self
+                .pins
+                .entries()
+                .is_ok_and(|entries| entries.iter().all(is_link))
     }
 
     /// How many hooks it has.

@@ -28,7 +28,7 @@ pub(super) struct OnHook {
 pub(in crate::packet) struct Standing {
     pub(super) link: u32,
     /// 0: the interface has vanished, or somebody has detached it.
-    pub(super) interface: u32,
+    pub(in crate::packet) interface: u32,
     pub(super) direction: Direction,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn open_pinned(path: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// What a tcx link says of itself.
-pub(super) fn standing(link: BorrowedFd<'_>) -> io::Result<Standing> {
+pub(in crate::packet) fn standing(link: BorrowedFd<'_>) -> io::Result<Standing> {
     let info = LinkInfo::from_fd(link).map_err(as_io)?;
     let LinkTypeInfo::Tcx(tcx) = info.info else {
         return Err(io::Error::other("it is no tcx link"));

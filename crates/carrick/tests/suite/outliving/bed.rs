@@ -104,6 +104,13 @@ impl Bed {
         assert!(status.expect("sysctl").success());
     }
 
+    /// Takes the interfaces of the proxy away, as when its namespace goes.
+    pub fn remove_interfaces(&self) {
+        let proxy = &self.names[Host::Proxy as usize];
+        run(&format!("ip -n {proxy} link delete pc"));
+        run(&format!("ip -n {proxy} link delete ps"));
+    }
+
     /// Where carrick's pins are, unless a configuration says otherwise.
     pub fn pins(&self) -> PathBuf {
         self.directory.path().join("bpf/carrick")

@@ -1,6 +1,7 @@
 //! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
 mod bed;
 
+use crate::support::carrick::PROGRAM;
 use crate::support::{PATIENCE, wait_for};
 use bed::{Host, assert_reset, exchange, inside, say, words};
 use rustix::process::Signal;
@@ -401,6 +402,36 @@ fn a_port_that_an_adopted_tunnel_has_is_not_given_to_another_connection() {
                 (error.kind() == std::io::ErrorKind::AddrInUse).then_some(())
             });
             say(&mut ends, 0, b"undisturbed");
+        },
+    );
+}
+
+#[test]
+fn what_is_pinned_for_a_network_namespace_that_is_gone_is_removed_from_another() {
+    inside(
+        "what_is_pinned_for_a_network_namespace_that_is_gone_is_removed_from_another",
+        |bed| {
+            let listener = bed.listen();
+            let carrick = bed.start(0, "");
+            let mut ends = bed.tunnel(&listener);
+            bed.wait_for_kernel(&carrick, std::slice::from_mut(&mut ends));
+            let file = bed.configuration(9, "");
+            let clean = [PROGRAM, "clean", "-c", &file.display().to_string()];
+            let clean = || {
+                let output = bed.command(Host::Client, &clean).output().expect("carrick");
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            };
+            carrick.kill();
+            // Its interfaces are there yet.
+            assert!(clean().contains("nothing was left over"));
+            say(&mut ends, 0, b"untouched");
+            bed.remove_interfaces();
+            let said = clean();
+            assert!(
+                said.contains("of a network namespace that is gone"),
+                "{said}"
+            );
+            assert_eq!(bed.generations().len(), 0);
         },
     );
 }
