@@ -9,15 +9,16 @@ use std::{env, ffi::OsString};
 const PROGRAMS: [&str; 4] = ["socket", "live", "packet", "rules"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
-const TEST_PROGRAMS: [&str; 1] = ["hooks_test"];
+const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
     "bpf/packet_headers.h",
     "bpf/packet_machine.h",
+    "bpf/packet_responses.h",
     "bpf/rules.h",
 ];
 

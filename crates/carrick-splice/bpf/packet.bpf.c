@@ -49,6 +49,7 @@ struct tcp_sock {
 	__u32 rcv_wup;
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 snd_wnd;
 	__u32 write_seq;
 	__u32 tsoffset;
 	__u32 mss_cache;
@@ -74,6 +75,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct packet_splice);
 } splices SEC(".maps");
+
+// What is known of forwarded responses; mapped into the process.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_response);
+} responses SEC(".maps");
 
 // Splices whose owner is to look at them.
 struct {
@@ -101,6 +111,8 @@ struct local {
 	__u32 snd_una;
 	__u32 write_seq;
 	__u32 window_end; /* behind the last byte that its peer may send */
+	__u32 offered_end; /* behind the last byte that its peer takes */
+	__u32 window;     /* what it lets its peer send */
 	__u32 tsval;      /* what it would send now */
 	__u32 ts_recent;  /* what its peer has sent last */
 	__u32 segment_bytes; /* what its peer takes, options included */
@@ -154,7 +166,9 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
 				  !tcp->out_of_order_queue.rb_node;
 		local->is_at_rest = local->is_empty && tcp->snd_una == tcp->write_seq;
+		local->window = tcp->rcv_wnd;
 		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
+		local->offered_end = tcp->snd_una + tcp->snd_wnd;
 		local->has_timestamps = BPF_CORE_READ_BITFIELD(tcp, rx_opt.tstamp_ok);
 		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
 		local->own_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.rcv_wscale);
@@ -180,8 +194,8 @@ static __always_inline int has_flows(const struct packet_splice *splice, __u32 n
 	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
 }
 
-// Why two connections cannot be joined.
-static __always_inline enum packet_answer compare(const struct local *a, const struct local *b)
+// Why two connections cannot be joined: both ways, or only from `b` to `a`.
+static __always_inline enum packet_answer compare(const struct local *a, const struct local *b, int is_both_ways)
 {
 	if (!a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
@@ -193,7 +207,7 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 		return PACKET_SACK;
 	if (a->has_ecn != b->has_ecn)
 		return PACKET_ECN;
-	if (a->segment_bytes < b->advertised_bytes || b->segment_bytes < a->advertised_bytes)
+	if (a->segment_bytes < b->advertised_bytes || (is_both_ways && b->segment_bytes < a->advertised_bytes))
 		return PACKET_SEGMENTS;
 	if (a->is_signed || b->is_signed)
 		return PACKET_SIGNED;
@@ -217,7 +231,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	way->ts_delta = to->tsval + receiver->ts_offset - from->ts_recent;
 	way->window_end = from->window_end + sender->receive_offset;
 	way->window_max = way->window_end - way->acked;
-	receiver->last_tsval = to->tsval + receiver->ts_offset;
+	receiver->last_tsval = receiver->local_tsval = to->tsval + receiver->ts_offset;
 	receiver->has_tsval = to->has_timestamps;
 	receiver->local_end = to->write_seq + receiver->send_offset;
 	receiver->local_acked = to->snd_una + receiver->send_offset;
@@ -226,9 +240,28 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	receiver->peer_shift = to->peer_shift;
 }
 
-static __always_inline enum packet_answer arm(struct packet_splice *splice, const struct local *a, const struct local *b)
+// Lets what the server sends go to the client. The server may send what the client takes, and what its local socket has allowed.
+static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client, __u32 record)
 {
-	enum packet_answer answer = compare(a, b);
+	struct packet_leg *leg = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+
+	leg->received = client->rcv_nxt + leg->receive_offset;
+	leg->local_window = client->window >> (client->own_shift & 15);
+	down->offered_end = client->offered_end + leg->send_offset - down->delta;
+	if (is_after(down->offered_end, down->window_end))
+		down->window_end = down->offered_end;
+	down->window_max = down->window_end - down->acked;
+	splice->response_start = down->end;
+	splice->record = record;
+	splice->state = PACKET_RESPONSES;
+}
+
+static __always_inline enum packet_answer arm(struct packet_splice *splice, const struct request *request,
+					      const struct local *a, const struct local *b)
+{
+	int is_both_ways = request->command == PACKET_ARM;
+	enum packet_answer answer = compare(a, b, is_both_ways);
 
 	if (answer)
 		return answer;
@@ -244,6 +277,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
 		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
 		splice->state = PACKET_SPLICED;
+		if (!is_both_ways)
+			begin_responses(splice, a, request->argument);
 	}
 	bpf_spin_unlock(&splice->lock);
 	return answer;
@@ -279,12 +314,22 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 {
 	enum packet_answer answer = PACKET_DONE;
 
+	if (splice->state == PACKET_RESPONSES) {
+		// Nothing is said by the local sockets in the meantime: they need not be at rest.
+		bpf_spin_lock(&splice->lock);
+		if (splice->state == PACKET_RESPONSES)
+			end_responses(splice);
+		else
+			answer = PACKET_NO_PLACE;
+		bpf_spin_unlock(&splice->lock);
+		return answer;
+	}
 	if (is_forced ? !a->is_whole || !b->is_whole : !a->is_established || !b->is_established)
 		return PACKET_NO_SOCKET;
 	if (!is_forced && (!a->is_at_rest || !b->is_at_rest))
 		return PACKET_BUSY;
 	bpf_spin_lock(&splice->lock);
-	if (splice->state >= PACKET_ENDED) {
+	if (is_over(splice)) {
 		answer = PACKET_ENDED_BEFORE;
 	} else if (splice->state != PACKET_SPLICED) {
 		answer = PACKET_NO_PLACE;
@@ -318,9 +363,9 @@ int carrick_command(struct __sk_buff *skb)
 	}
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
-	if (request.command == PACKET_ARM) {
+	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES) {
 		splice->seen_ns = bpf_ktime_get_ns();
-		return has_flows(splice, request.number) ? arm(splice, &a, &b) : PACKET_NO_PLACE;
+		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
 	}
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
@@ -349,7 +394,8 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 	struct local local;
 
 	look_at(skb, leg, &local);
-	if (!local.is_established)
+	// One that has ended its stream still waits.
+	if (!local.is_whole)
 		return 1;
 	rewriting.seq = local.rcv_nxt - packet->payload_bytes - packet->seq;
 	// Of no use here: they are translated for the other peer.
@@ -402,16 +448,44 @@ static __always_inline void note_pulse(__u64 now)
 		last->forwarded_ns = now;
 }
 
-static __always_inline int changes(const struct rewriting *rewriting)
+static __always_inline int changes(const struct packet *packet, const struct rewriting *rewriting)
 {
 	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
-	       rewriting->is_reset;
+	       rewriting->window != packet->window || rewriting->is_reset;
+}
+
+// Where what is known of the splice's responses stands. Splices of other kinds have no use for it.
+static __always_inline struct packet_response *find_record(const struct packet_splice *splice)
+{
+	__u32 record = splice->record;
+
+	return bpf_map_lookup_elem(&responses, &record);
+}
+
+// Keeps the first bytes and the last ones of a response for the process.
+static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
+					   struct packet_response *record)
+{
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes;
+
+	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
+		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
+	if (!plan->is_head)
+		return;
+	if (bytes > PACKET_HEAD_BYTES)
+		bytes = PACKET_HEAD_BYTES;
+	asm volatile("" : "+r"(bytes));
+	if (!bytes || bytes > PACKET_HEAD_BYTES)
+		return;
+	if (!bpf_skb_load_bytes(skb, at, record->head, bytes))
+		record->head_bytes = bytes;
 }
 
 SEC("tc")
 int carrick_arriving(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
+	struct packet_response *record;
 	struct plan plan = {};
 	struct packet packet;
 	__u32 direction;
@@ -427,13 +501,16 @@ int carrick_arriving(struct __sk_buff *skb)
 	splice = find(&packet, &packet.flow, &direction);
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;
+	record = find_record(splice);
+	if (!record)
+		return TC_ACT_SHOT;
 	now = bpf_ktime_get_ns();
 	if (is_forsaken(splice, now)) {
 		bpf_map_delete_elem(&flows, &packet.flow);
 		return TC_ACT_UNSPEC;
 	}
 	bpf_spin_lock(&splice->lock);
-	judge_arriving(splice, direction & 1, &packet, &plan);
+	judge_arriving(splice, record, direction & 1, &packet, &plan);
 	if (plan.fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
@@ -446,7 +523,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &packet.flow);
 		return TC_ACT_UNSPEC;
 	case FATE_LOCAL:
-		if (!changes(&plan.rewriting))
+		if (!changes(&packet, &plan.rewriting))
 			return TC_ACT_UNSPEC;
 		rewrite_tcp(&packet, &plan.rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
@@ -454,6 +531,8 @@ int carrick_arriving(struct __sk_buff *skb)
 		note_pulse(now);
 		break;
 	}
+	if (plan.is_head || plan.is_tail)
+		record_payload(skb, &packet, &plan, record);
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
 		return TC_ACT_SHOT;
 	*(__u16 *)packet.headers->new = plan.flow.own_port;
@@ -470,11 +549,13 @@ int carrick_arriving(struct __sk_buff *skb)
 SEC("tc")
 int carrick_leaving(struct __sk_buff *skb)
 {
+	__u32 direction, *received = 0;
 	struct packet_splice *splice;
+	struct packet_response *record;
 	struct plan plan = {};
 	struct packet packet;
+	struct local client;
 	struct flow flow;
-	__u32 direction;
 
 	if (skb->mark == own_mark) {
 		skb->mark = 0;
@@ -493,8 +574,17 @@ int carrick_leaving(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &flow);
 		return TC_ACT_UNSPEC;
 	}
+	record = find_record(splice);
+	if (!record)
+		return TC_ACT_SHOT;
+	// With a request, what has come of it.
+	if (splice->state == PACKET_RESPONSES && direction & 1 && packet.payload_bytes) {
+		look_at(skb, &splice->legs[0], &client);
+		if (client.is_established)
+			received = &client.rcv_nxt;
+	}
 	bpf_spin_lock(&splice->lock);
-	judge_leaving(splice, direction & 1, &packet, skb->ifindex, &plan);
+	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, &plan);
 	bpf_spin_unlock(&splice->lock);
 	switch (plan.fate) {
 	case FATE_DROP:
@@ -503,7 +593,7 @@ int carrick_leaving(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &flow);
 		return TC_ACT_UNSPEC;
 	default:
-		if (!changes(&plan.rewriting))
+		if (!changes(&packet, &plan.rewriting))
 			return TC_ACT_UNSPEC;
 		rewrite_tcp(&packet, &plan.rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;

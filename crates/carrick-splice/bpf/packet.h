@@ -23,7 +23,14 @@ enum packet_state {
 	PACKET_SPLICED = 2, /* the other peer */
 	PACKET_ENDED = 3,   /* the other peer, for what is sent again: both ends of stream are acknowledged */
 	PACKET_RESET = 4,   /* likewise: a peer has reset its connection */
+	PACKET_RESPONSES = 5, /* what leg 1 sends, the other peer; what leg 0 sends, the local socket */
 };
+
+/* How much of a response is kept for the process. */
+#define PACKET_HEAD_BYTES 1024
+
+/* The last bytes of what was forwarded. */
+#define PACKET_TAIL_BYTES 5
 
 /* What the process asks of the program `command`. */
 enum packet_command {
@@ -31,6 +38,7 @@ enum packet_command {
 	PACKET_DISARM = 2, /* give the packets back to the local sockets, if those are at rest */
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
 	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
+	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and note it in record `argument` */
 };
 
 /* Why it was not done. */
@@ -60,6 +68,10 @@ struct packet_leg {
 	__u32 local_acked;    /* what of that the peer has acknowledged */
 	__u32 sent_end;       /* if is_ahead: behind what the peer was sent by whomever */
 	__u32 peer_next;      /* likewise: what it expects next, as far as is known; at first, sent_end */
+	__u32 local_tsval;    /* the latest timestamp that the local socket has sent, on the wire */
+	__u32 received;       /* behind what the local socket has received, as far as was seen */
+	__u16 local_window;   /* the window that the local socket has told its peer last, as it stands in the header */
+	__u16 reserved;
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */
@@ -80,21 +92,35 @@ struct packet_way {
 	__u32 start;        /* behind the last byte that the process has sent, or that was counted in `bytes` */
 	__u32 acked;        /* what the receiver has acknowledged */
 	__u32 window_end;   /* as far as the sender may send */
+	__u32 offered_end;  /* as far as the receiver takes, by the latest that it has said */
 	__u32 window_max;   /* the largest window that the receiver has offered, in bytes */
 	__u32 end_of_stream; /* behind the FIN, if has_end */
 	__u32 has_end;
 	__u32 has_moved;    /* the receiver has acknowledged something of it */
+	__u32 reserved;
 };
 
 struct packet_splice {
 	struct bpf_spin_lock lock;
 	__u32 state;
-	__u32 wake;     /* if not 0: the process is to be told of the end */
-	__u32 reserved;
+	__u32 record;         /* RESPONSES: of `responses` */
+	__u32 response_start; /* RESPONSES: where the latest response begins: leg 1's number, on the wire */
 	__u64 seen_ns;  /* when a packet was forwarded last, or it was spliced, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];
 	struct packet_way ways[2];
+};
+
+/* What the process knows of forwarded responses without asking. Counts begin with the splice's place. */
+struct packet_response {
+	__u64 sent_bytes;  /* forwarded */
+	__u64 acked_bytes; /* and acknowledged by the client */
+	__u64 head_at;     /* what was forwarded before the latest response */
+	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
+	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet */
+	__u32 has_end;     /* the server's end of stream has come */
+	__u8 tail[8];      /* the last five bytes */
+	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };
 
 /* When something happened to these programs' splices, by CLOCK_MONOTONIC. Pinned as `pulse`; it stays as it is for ever, so that each

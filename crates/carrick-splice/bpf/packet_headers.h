@@ -206,6 +206,7 @@ struct rewriting {
 	__u32 tsecr;
 	__u16 window; /* the new value */
 	__u8 is_reset; /* an end of stream becomes a reset */
+	__u8 is_open;  /* an end of stream is left out */
 };
 
 /* Changes the new header in memory. */
@@ -220,6 +221,8 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
 	if (rewriting->is_reset)
 		header[13] = FLAG_RST | FLAG_ACK;
+	if (rewriting->is_open)
+		header[13] &= ~FLAG_FIN;
 	if (packet->timestamps_at) {
 		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
 

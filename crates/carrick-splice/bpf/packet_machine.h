@@ -22,8 +22,10 @@ struct plan {
 	struct rewriting rewriting;
 	struct flow flow;   /* FORWARD: the connection on which it goes on */
 	__u32 ifindex;      /* FORWARD: the interface */
-	__u32 local_ack;    /* not 0, with is_copied: the local socket is to get it, too, with this acknowledgement */
+	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
 	__u8 is_copied;
+	__u8 is_head;       /* its payload is the beginning of a response: for the record */
+	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told;       /* the process is to be told */
 };
 
@@ -41,6 +43,12 @@ static __always_inline int is_after(__u32 a, __u32 b)
 static __always_inline __u32 sequence_length(const struct packet *packet)
 {
 	return packet->payload_bytes + !!(packet->flags & FLAG_SYN) + !!(packet->flags & FLAG_FIN);
+}
+
+/* Whether nothing but what is sent again is to come. */
+static __always_inline int is_over(const struct packet_splice *splice)
+{
+	return splice->state == PACKET_ENDED || splice->state == PACKET_RESET;
 }
 
 static __always_inline int has_ended(const struct packet_way *way)
@@ -62,19 +70,51 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 
 /* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
-					const struct packet_way *back, __u32 acked)
+					const struct packet_way *back, __u32 acked, int is_whole)
 {
 	__u32 end = packet->seq + sequence_length(packet);
 
 	if (is_after(end, way->window_end + PROBE_BYTES) || is_before(packet->seq, way->acked - way->window_max))
 		return 0;
 	/* What was sent again from before the splice has the numbers of what the local socket has sent, but may be something else.
-	 * Once the receiver has the latter, it knows the former as old. */
-	if (packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
+	 * Once the receiver has the latter, it knows the former as old; and once it is gone, it says so. */
+	if (is_whole && packet->payload_bytes && is_before(packet->seq, way->start) && is_before(way->acked, way->start))
 		return 0;
 	if (!(packet->flags & FLAG_ACK))
 		return packet->flags & FLAG_RST;
 	return !is_after(acked, back->end) && !is_before(acked, back->acked - WINDOW_LIMIT);
+}
+
+/* What the local socket has sent must be acknowledged to it, or it sends it again. */
+static __always_inline void acknowledge_locally(struct packet_leg *leg, const struct packet *packet, struct plan *plan)
+{
+	if (leg->local_acked == leg->local_end || !is_after(packet->ack, leg->local_acked))
+		return;
+	leg->local_acked = is_after(packet->ack, leg->local_end) ? leg->local_end : packet->ack;
+	plan->local_ack = leg->local_acked - leg->send_offset;
+	plan->is_copied = 1;
+}
+
+/* Takes note of what the local socket has sent; the number behind it, on the wire. */
+static __always_inline __u32 note_sent_locally(struct packet_leg *leg, const struct packet *packet)
+{
+	__u32 start = packet->seq + leg->send_offset, end = start + sequence_length(packet);
+
+	if (is_after(end, leg->local_end))
+		leg->local_end = end;
+	/* It has not got the acknowledgement, and sends again: it is to get the next one. */
+	if (is_before(start, leg->local_acked))
+		leg->local_acked = start;
+	return end;
+}
+
+/* What a peer says of the window that it offers to the sender of `back`. */
+static __always_inline void note_window(struct packet_way *back, __u32 acked, __u32 window)
+{
+	if (is_after(acked + window, back->window_end))
+		back->window_end = acked + window;
+	if (window > back->window_max)
+		back->window_max = window;
 }
 
 /* A packet from the peer of leg `side`, while the splice is in the kernel. */
@@ -100,7 +140,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		plan->rewriting.window = packet->window;
 		return;
 	}
-	if (!is_plausible(packet, way, back, acked)) {
+	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
@@ -113,7 +153,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		}
 		return;
 	}
-	note_sent(way, packet->seq + sequence_length(packet), packet->flags);
+	/* What goes before an acknowledgement may have been lost on the way here. */
+	if (sequence_length(packet))
+		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
 	if (is_after(acked, back->acked))
 		back->acked = acked;
@@ -122,10 +164,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		back->start = acked;
 		back->has_moved = 1;
 	}
-	if (is_after(acked + window, back->window_end))
-		back->window_end = acked + window;
-	if (window > back->window_max)
-		back->window_max = window;
+	note_window(back, acked, window);
 	if (packet->timestamps_at) {
 		__u32 tsval = packet->tsval + way->ts_delta;
 
@@ -133,21 +172,18 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 			other->last_tsval = tsval;
 		other->has_tsval = 1;
 	}
-	/* What the local socket has sent must be acknowledged to it, or it sends it again. */
-	if (leg->local_acked != leg->local_end && is_after(packet->ack, leg->local_acked)) {
-		leg->local_acked = is_after(packet->ack, leg->local_end) ? leg->local_end : packet->ack;
-		plan->local_ack = leg->local_acked - leg->send_offset;
-		plan->is_copied = 1;
-	}
+	acknowledge_locally(leg, packet, plan);
 	if (splice->state == PACKET_SPLICED && has_ended(way) && has_ended(back)) {
 		splice->state = PACKET_ENDED;
 		plan->is_told = 1;
 	}
 }
 
+#include "packet_responses.h"
+
 /* A packet from the peer of leg `side`. */
-static __always_inline void judge_arriving(struct packet_splice *splice, __u32 side, const struct packet *packet,
-					   struct plan *plan)
+static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record, __u32 side,
+					   const struct packet *packet, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
@@ -179,6 +215,12 @@ static __always_inline void judge_arriving(struct packet_splice *splice, __u32 s
 		break;
 	case PACKET_SPLICED:
 		break;
+	case PACKET_RESPONSES:
+		if (side)
+			judge_server(splice, record, packet, plan);
+		else
+			judge_client(splice, record, packet, plan);
+		return;
 	default:
 		plan->fate = FATE_LOCAL;
 		plan->rewriting.window = packet->window;
@@ -197,8 +239,12 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 		plan->rewriting.is_reset = 1;
 	/* To the peer, its numbers are old. What counts by itself gets those that the peer expects. */
 	if ((plan->rewriting.is_reset || packet->flags & FLAG_RST || !sequence_length(packet)) &&
-	    is_before(seq, leg->peer_next))
+	    is_before(seq, leg->peer_next)) {
 		plan->rewriting.seq = leg->peer_next - packet->seq;
+		/* One number less asks for an answer: a probe of a closed window, or whether somebody is there. */
+		if (!(packet->flags & FLAG_RST) && !plan->rewriting.is_reset && is_before(seq, leg->local_end))
+			plan->rewriting.seq -= 1;
+	}
 	if (packet->flags & FLAG_RST || plan->rewriting.is_reset)
 		return;
 	if (is_after(end, leg->local_end))
@@ -206,9 +252,10 @@ static __always_inline void judge_behind(struct packet_leg *leg, const struct pa
 	leg->is_ahead = is_before(leg->local_end, leg->sent_end);
 }
 
-/* A packet that the local socket of leg `side` sends by interface `ifindex`. */
-static __always_inline void judge_leaving(struct packet_splice *splice, __u32 side, const struct packet *packet,
-					  __u32 ifindex, struct plan *plan)
+/* A packet that the local socket of leg `side` sends by interface `ifindex`. The other leg's local socket has received what is
+ * before `received`, in its own numbers, if that is known. */
+static __always_inline void judge_leaving(struct packet_splice *splice, struct packet_response *record, __u32 side,
+					  const struct packet *packet, __u32 ifindex, const __u32 *received, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
@@ -226,7 +273,7 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		return;
 	}
 	/* The local sockets are closed by and by, or their process has died: the connections do not end with that. */
-	if (splice->state >= PACKET_ENDED ||
+	if (is_over(splice) ||
 	    (is_spliced && (packet->flags & FLAG_RST || (packet->flags & FLAG_FIN && !leg->may_end)))) {
 		plan->fate = FATE_DROP;
 		return;
@@ -249,21 +296,26 @@ static __always_inline void judge_leaving(struct packet_splice *splice, __u32 si
 		way->window_end = end;
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
-		if (leg->has_tsval && is_before(tsval, leg->last_tsval)) {
+		/* While spliced, the clock of the other peer goes on from there, and it may be slower than the local one. */
+		if (leg->has_tsval && (is_spliced || is_before(tsval, leg->last_tsval))) {
 			leg->ts_offset += leg->last_tsval - tsval;
 			tsval = leg->last_tsval;
 		}
 		/* Only where somebody else has sent timestamps, too, do they have to be followed. */
 		if (leg->has_tsval)
-			leg->last_tsval = tsval;
+			leg->last_tsval = leg->local_tsval = tsval;
 		plan->rewriting.tsval = leg->ts_offset;
 	}
 	if (splice->state == PACKET_PROCESS && leg->is_ahead)
 		judge_behind(leg, packet, plan);
+	if (splice->state == PACKET_RESPONSES) {
+		if (side)
+			judge_local_server(splice, record, received, packet, plan);
+		else
+			judge_local_client(splice, packet, plan);
+	}
 	if (is_spliced && sequence_length(packet)) {
-		end = packet->seq + sequence_length(packet) + leg->send_offset;
-		if (is_after(end, leg->local_end))
-			leg->local_end = end;
+		end = note_sent_locally(leg, packet);
 		note_sent(back, end - back->delta, packet->flags);
 		if (is_after(end - back->delta, back->start))
 			back->start = end - back->delta;

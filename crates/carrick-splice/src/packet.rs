@@ -5,6 +5,7 @@ mod adoption;
 pub(crate) mod command;
 mod generation;
 pub(crate) mod hooks;
+pub(crate) mod records;
 pub mod rules;
 pub(crate) mod splice;
 pub(crate) mod state;
@@ -22,6 +23,7 @@ use generation::Base;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
+use records::{Record, Records};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::mem::MaybeUninit;
@@ -166,6 +168,7 @@ impl PacketService {
 pub(crate) struct PacketEngine {
     table: Arc<Table>,
     tenants: Arc<[Tenant]>,
+    records: Arc<Records>,
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
@@ -302,6 +305,9 @@ impl PacketEngine {
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
         open.maps
+            .responses
+            .set_max_entries(Records::count(splices_max))?;
+        open.maps
             .packet_events
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         if let Some(constants) = &mut open.maps.rodata_data {
@@ -322,7 +328,10 @@ impl PacketEngine {
         if matches!(pinned, Some(Ok(_))) {
             generation::attend(&pulse);
         }
+        let records = Records::map(loaded.maps.responses.as_fd(), Records::count(splices_max))
+            .map_err(libbpf_rs::Error::from)?;
         Ok(PacketEngine {
+            records: Arc::new(records),
             table: Arc::new(Table::new(
                 MapHandle::try_from(&loaded.maps.flows)?,
                 MapHandle::try_from(&loaded.maps.splices)?,
@@ -338,6 +347,11 @@ impl PacketEngine {
             pulse,
             pinned,
         })
+    }
+
+    /// A place for what the kernel notes of responses, if there is one.
+    pub(crate) fn take_record(&self) -> Option<Record> {
+        self.records.take()
     }
 
     /// Who tells splices of their end, if there is somebody.

@@ -12,6 +12,8 @@ const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb
 pub(super) enum Command {
     /// Splice.
     Arm,
+    /// Splice what the second connection's peer sends, and note it in this record.
+    ArmResponses { record: u32 },
     /// Give the connections back; by force even if their local sockets are not at rest.
     Disarm { is_forced: bool },
     /// The local socket of this side may send its end of stream.
@@ -66,6 +68,7 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         Command::Disarm { is_forced } => (2, u32::from(is_forced)),
         Command::MayEnd { side } => (3, side),
         Command::Look => (4, 0),
+        Command::ArmResponses { record } => (5, record),
     };
     let mut packet = Vec::with_capacity(64);
     packet.extend_from_slice(&ETHERNET_HEADER);

@@ -3,6 +3,7 @@
 use super::PacketEngine;
 use super::command::{Answer, Command};
 use super::hooks::interface_towards;
+use super::records::Record;
 use super::state::{self, Addresses, Holder, State};
 use crate::tenant::Tenant;
 use std::io;
@@ -62,6 +63,19 @@ impl PacketSplice {
     /// Gives the packets to the kernel, if both connections are at rest and alike.
     pub(crate) fn arm(&mut self) -> io::Result<Answer> {
         let answer = self.ask(Command::Arm)?;
+        if answer == Answer::Done {
+            self.was_armed = true;
+            self.is_armed = true;
+        }
+        Ok(answer)
+    }
+
+    /// Lets the kernel forward what the second connection's peer sends, and note it in `record`.
+    pub(crate) fn arm_responses(&mut self, record: &Record) -> io::Result<Answer> {
+        record.clear();
+        let answer = self.ask(Command::ArmResponses {
+            record: record.number(),
+        })?;
         if answer == Answer::Done {
             self.was_armed = true;
             self.is_armed = true;

@@ -118,7 +118,7 @@ pub(super) fn read(splice: &[u8]) -> State {
     };
     State {
         holder: match u32_at(splice, offset_of!(packet_splice, state)) {
-            2 => Holder::Kernel,
+            2 | 5 => Holder::Kernel,
             3 => Holder::Ended,
             4 => Holder::Reset,
             _ => Holder::Process,

@@ -6,6 +6,7 @@ mod forsaken;
 mod headers;
 mod lab;
 mod local;
+mod model;
 mod offsets;
 mod spliced;
 mod wire;

@@ -1,47 +1,23 @@
 //! The memory that the verdict program and the process share: one `struct direction` of bpf/socket.h per direction.
 
 use super::skeleton::types::direction;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use crate::mapped::Mapped;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// All directions, mapped into this process.
 pub(super) struct Directions {
-    start: NonNull<u8>,
-    bytes: usize,
+    memory: Mapped,
     count: u32,
 }
 
-// SAFETY: the memory is shared with the kernel anyway; it is only touched through atomics, and the mapping stays until the
-// owner is dropped.
-#[expect(unsafe_code, reason = "a pointer to shared memory")]
-unsafe impl Send for Directions {}
-// SAFETY: as above.
-#[expect(unsafe_code, reason = "a pointer to shared memory")]
-unsafe impl Sync for Directions {}
-
 impl Directions {
     /// Maps the array map `map`, which has `count` entries.
-    #[expect(unsafe_code, reason = "mmap")]
     pub(super) fn map(map: BorrowedFd<'_>, count: u32) -> std::io::Result<Directions> {
         let bytes = size_of::<direction>() * count as usize;
-        // SAFETY: a new shared mapping at an address of the kernel's choice; it aliases nothing of ours.
-        let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                map,
-                0,
-            )?
-        };
-        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::InvalidData)?;
         Ok(Directions {
-            start,
-            bytes,
+            memory: Mapped::map(map, bytes)?,
             count,
         })
     }
@@ -53,28 +29,6 @@ impl Directions {
             directions: self,
             offset: size_of::<direction>() * index as usize,
         }
-    }
-
-    #[expect(unsafe_code, reason = "a field in shared memory")]
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset + 8 <= self.bytes && offset.is_multiple_of(8));
-        // SAFETY: inside the mapping (see `get`), aligned as its type in C is, and only accessed through atomics.
-        unsafe { self.start.add(offset).cast().as_ref() }
-    }
-
-    #[expect(unsafe_code, reason = "a field in shared memory")]
-    fn half_word(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset + 4 <= self.bytes && offset.is_multiple_of(4));
-        // SAFETY: as in `word`.
-        unsafe { self.start.add(offset).cast().as_ref() }
-    }
-}
-
-impl Drop for Directions {
-    #[expect(unsafe_code, reason = "munmap")]
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `map` made, whole; nothing borrows from it any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -88,12 +42,14 @@ pub(super) struct Direction<'d> {
 impl Direction<'_> {
     fn read(&self, field: usize) -> u64 {
         self.directions
+            .memory
             .word(self.offset + field)
             .load(Ordering::Acquire)
     }
 
     fn write(&self, field: usize, value: u64) {
         self.directions
+            .memory
             .word(self.offset + field)
             .store(value, Ordering::Release);
     }
@@ -141,6 +97,7 @@ impl Direction<'_> {
     /// The receiver is in the map of those that only receive.
     pub(super) fn set_only_receives(&self) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, only_receives))
             .store(1, Ordering::Release);
     }
@@ -148,6 +105,7 @@ impl Direction<'_> {
     /// Whether bytes were lost.
     pub(super) fn has_gap(&self) -> bool {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, gap))
             .load(Ordering::Acquire)
             != 0
@@ -161,6 +119,7 @@ impl Direction<'_> {
     /// Nothing goes to the shelter any more.
     pub(super) fn leave_shelter(&self) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(0, Ordering::Release);
     }
@@ -168,6 +127,7 @@ impl Direction<'_> {
     /// Whether the process is to be woken also when something is left to it.
     pub(super) fn set_asleep(&self, asleep: bool) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, is_asleep))
             .store(u32::from(asleep), Ordering::SeqCst);
     }
@@ -175,6 +135,7 @@ impl Direction<'_> {
     /// Whether, and for which time, the process is to be woken at the agreed end, and when bytes are lost.
     pub(super) fn set_wake(&self, time: u32) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, wake))
             .store(time, Ordering::SeqCst);
     }
@@ -182,6 +143,7 @@ impl Direction<'_> {
     /// From now on everything goes to the socket at `index` of the map.
     pub(super) fn set_shelter(&self, index: u32) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
     }
@@ -194,6 +156,7 @@ impl Direction<'_> {
     /// Whether the program may hand bytes to the receiver.
     pub(super) fn is_redirecting(&self) -> bool {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, redirecting))
             .load(Ordering::Acquire)
             != 0
@@ -202,6 +165,7 @@ impl Direction<'_> {
     /// Whether the program hands bytes to the receiver, where it may, or leaves everything to the process.
     pub(super) fn set_redirecting(&self, redirecting: bool) {
         self.directions
+            .memory
             .half_word(self.offset + offset_of!(direction, redirecting))
             .store(u32::from(redirecting), Ordering::Release);
     }

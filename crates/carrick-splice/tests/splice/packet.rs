@@ -5,6 +5,8 @@ mod bulk;
 mod changes;
 mod ends;
 mod races;
+mod response_ends;
+mod responses;
 mod roads;
 mod tunnels;
 mod unlike;

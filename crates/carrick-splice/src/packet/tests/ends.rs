@@ -168,6 +168,23 @@ fn an_end_in_the_midst_of_what_was_sent_is_none() {
     );
 }
 
+/// An acknowledgement that overtakes, or survives, what was sent before it: that has not gone to the other peer.
+#[test]
+fn an_acknowledgement_does_not_say_what_was_sent() {
+    let Some(lab) = Lab::v4() else { return };
+    let ack = down(&lab, |packet| at(packet, 501, 0, ACK));
+    let splice = forward(&lab, "ACK", &spliced(&lab), ack, |splice| {
+        splice.ways[SERVER].packets = 1;
+    });
+    let fin = down(&lab, |packet| {
+        at(packet, 0, 0, FIN | ACK);
+        packet.payload = vec![1; 500];
+    });
+    forward(&lab, "FIN", &splice, fin, |splice| {
+        end(splice, SERVER, S + 501);
+    });
+}
+
 #[test]
 fn only_the_next_number_resets() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {

@@ -233,18 +233,18 @@ fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
 }
 
 /// Types that the kernel and the process share: plain numbers without gaps.
-trait Plain: Default {}
+pub trait Plain: Default {}
 impl Plain for packet_splice {}
 impl Plain for flow {}
 
 #[expect(unsafe_code, reason = "the generated types have no conversion")]
-fn as_bytes<T: Plain>(value: &T) -> &[u8] {
+pub fn as_bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: plain numbers without gaps may be seen as bytes.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
 #[expect(unsafe_code, reason = "the generated types have no conversion")]
-fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
+pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     assert_eq!(bytes.len(), size_of::<T>());
     // SAFETY: every pattern of bits is a value of plain numbers, and there are enough bytes.
     unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }

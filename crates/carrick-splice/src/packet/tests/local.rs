@@ -130,6 +130,40 @@ fn a_local_acknowledgement_leaves_until_others_do() {
     }
 }
 
+/// The local clock may be faster than that of the other peer, whose next packets must not look old (PAWS).
+#[test]
+fn a_local_timestamp_is_not_ahead_of_those_that_are_forwarded() {
+    let Some(lab) = Lab::v4() else { return };
+    let mut before = spliced(&lab);
+    (
+        before.legs[CLIENT].has_tsval,
+        before.legs[CLIENT].last_tsval,
+    ) = (1, 5000);
+    let packet = |tsval: u32| {
+        own(&lab, |packet| {
+            packet.ack = C + 500;
+            packet.options = timestamps(tsval, 7);
+        })
+    };
+    for (tsval, offset) in [
+        (4990, 10),
+        (5000, 0),
+        (5001, 1_u32.wrapping_neg()),
+        (9000, 4000_u32.wrapping_neg()),
+    ] {
+        lab.check(
+            &format!("{tsval}"),
+            &before,
+            (Leaving, &packet(tsval)),
+            Passed(packet(5000)),
+            |splice| {
+                splice.legs[CLIENT].ts_offset = offset;
+                splice.legs[CLIENT].local_tsval = 5000;
+            },
+        );
+    }
+}
+
 #[test]
 fn before_the_splice_a_leaving_packet_shows_the_interface() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {

@@ -120,7 +120,10 @@ fn local_timestamps_follow_those_of_the_other_peer() {
             Passed(packet(wire, true)),
             |splice| {
                 splice.legs[SERVER].ts_offset = offset;
-                splice.legs[SERVER].last_tsval = wire;
+                (
+                    splice.legs[SERVER].last_tsval,
+                    splice.legs[SERVER].local_tsval,
+                ) = (wire, wire);
             },
         );
         lab.check(
@@ -128,7 +131,10 @@ fn local_timestamps_follow_those_of_the_other_peer() {
             &after,
             (Leaving, &packet(own + 1000, false)),
             Passed(packet(wire + 1000, true)),
-            |splice| splice.legs[SERVER].last_tsval = wire + 1000,
+            |splice| {
+                splice.legs[SERVER].last_tsval = wire + 1000;
+                splice.legs[SERVER].local_tsval = wire + 1000;
+            },
         );
     }
 }
@@ -204,6 +210,12 @@ fn a_peer_that_has_more_understands() {
         "an acknowledgement gets the number that is expected",
         say(90_000, 5, ACK, 0),
         say(wire(91_000), ack, ACK, 0),
+        &|_| {},
+    );
+    check(
+        "a probe stays one number behind",
+        say(89_999, 5, ACK, 0),
+        say(wire(90_999), ack, ACK, 0),
         &|_| {},
     );
     check(

@@ -525,7 +525,21 @@ fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
             });
         }
     }
+    // A server that has reset its connection tells the client, however old that is.
+    before.state = RESET;
+    let (packet, forwarded) = up(&lab, |packet| {
+        packet.seq -= 200;
+        packet.payload = vec![1; 200];
+    });
+    lab.check(
+        "after a reset",
+        &before,
+        (Arriving, &packet),
+        Forwarded(forwarded),
+        |splice| splice.ways[CLIENT].packets = 1,
+    );
     // As soon as the server has those, it knows the old ones as old.
+    before.state = SPLICED;
     before.ways[CLIENT].acked = C;
     let (packet, forwarded) = up(&lab, |packet| {
         packet.seq -= 200;

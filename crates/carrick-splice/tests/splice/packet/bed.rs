@@ -146,6 +146,23 @@ impl Bed {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
+    /// From now on, so many of a hundred TCP packets are lost on their way to each host.
+    pub fn lose(&self, percent: u32) {
+        for (host, interface) in INTERFACES {
+            let rules = format!(
+                "add table netdev lossy; add chain netdev lossy {interface} {{ type filter hook ingress device {interface} priority -500; }}; \
+                 add rule netdev lossy {interface} meta l4proto tcp numgen random mod 100 < {percent} drop"
+            );
+            let name = &self.names[host as usize];
+            let output = Command::new("ip")
+                .args(["netns", "exec", name, "nft", &rules])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "nft: {said}");
+        }
+    }
+
     /// Moves an interface from the proxy to the server.
     pub fn give_to_server(&self, interface: &str) {
         let server = self.names[Host::Server as usize].clone();

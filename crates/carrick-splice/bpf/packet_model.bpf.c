@@ -1,0 +1,169 @@
+// The packet engine's programs for its model in virtual time (src/packet/tests/model): the same source. Only what they ask the
+// kernel about the world outside is answered by the model: what the time is, what the local sockets stand at. What a local socket
+// is given beside (`bpf_clone_redirect`), the model is given.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+#include "packet.h"
+
+// A frame of the model is shorter.
+#define CLONE_BYTES 2048
+
+struct tcp_sock;
+
+static __u64 model_now(void);
+static struct bpf_sock *model_lookup(const struct bpf_sock_tuple *tuple, __u32 tuple_bytes);
+static struct tcp_sock *model_tcp(struct bpf_sock *socket);
+static long model_clone(struct __sk_buff *skb);
+
+#define bpf_ktime_get_ns() model_now()
+#define bpf_skc_lookup_tcp(skb, tuple, bytes, netns, flags) model_lookup(tuple, bytes)
+#define bpf_skc_to_tcp_sock(socket) model_tcp(socket)
+#define bpf_sk_release(socket) ((void)(socket))
+#define bpf_clone_redirect(skb, ifindex, flags) model_clone(skb)
+// The structures are these, and not those of the running kernel.
+#define preserve_access_index unused
+#undef BPF_CORE_READ_BITFIELD
+#define BPF_CORE_READ_BITFIELD(structure, field) ((structure)->field)
+#undef bpf_core_field_exists
+#define bpf_core_field_exists(field) 0
+
+#include "packet.bpf.c"
+
+// What the model says of a local socket.
+struct model_socket {
+	__u32 state; /* net/tcp_states.h */
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	__u32 rcv_wnd;
+	__u32 rcv_wup;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 tsoffset;
+	__u32 ts_recent;
+	__u32 mss_cache;
+	__u32 advmss;
+	__u32 has_timestamps;
+	__u32 has_sack;
+	__u32 own_shift;
+	__u32 peer_shift;
+	__u32 is_out_of_order;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2);
+	__type(key, struct flow);
+	__type(value, struct model_socket);
+} model_sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} model_clock SEC(".maps");
+
+// The latest frame for a local socket. Whoever reads it sets its length to 0.
+struct model_frame {
+	__u32 bytes;
+	__u8 frame[CLONE_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct model_frame);
+} model_clones SEC(".maps");
+
+// A local socket as the programs see it.
+struct model_seen {
+	struct bpf_sock socket;
+	struct tcp_sock tcp;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct model_seen);
+} model_seen SEC(".maps");
+
+static __always_inline __u64 model_now(void)
+{
+	__u32 zero = 0;
+	__u64 *now = bpf_map_lookup_elem(&model_clock, &zero);
+
+	return now ? *now : 0;
+}
+
+static __always_inline struct bpf_sock *model_lookup(const struct bpf_sock_tuple *tuple, __u32 tuple_bytes)
+{
+	struct model_socket *socket;
+	struct model_seen *seen;
+	struct flow flow = {};
+	struct tcp_sock *tcp;
+	__u32 zero = 0;
+
+	if (tuple_bytes == sizeof(tuple->ipv6)) {
+		__builtin_memcpy(flow.own, tuple->ipv6.daddr, sizeof(flow.own));
+		__builtin_memcpy(flow.peer, tuple->ipv6.saddr, sizeof(flow.peer));
+		flow.own_port = tuple->ipv6.dport;
+		flow.peer_port = tuple->ipv6.sport;
+	} else {
+		flow.own[2] = flow.peer[2] = bpf_htonl(0xffff);
+		flow.own[3] = tuple->ipv4.daddr;
+		flow.peer[3] = tuple->ipv4.saddr;
+		flow.own_port = tuple->ipv4.dport;
+		flow.peer_port = tuple->ipv4.sport;
+	}
+	socket = bpf_map_lookup_elem(&model_sockets, &flow);
+	seen = bpf_map_lookup_elem(&model_seen, &zero);
+	if (!socket || !seen)
+		return 0;
+	tcp = &seen->tcp;
+	__builtin_memset(tcp, 0, sizeof(*tcp));
+	seen->socket.state = socket->state;
+	tcp->copied_seq = socket->copied_seq;
+	tcp->rcv_nxt = socket->rcv_nxt;
+	tcp->rcv_wnd = socket->rcv_wnd;
+	tcp->rcv_wup = socket->rcv_wup;
+	tcp->snd_una = socket->snd_una;
+	tcp->snd_nxt = socket->snd_nxt;
+	tcp->write_seq = socket->write_seq;
+	tcp->tsoffset = socket->tsoffset;
+	tcp->mss_cache = socket->mss_cache;
+	tcp->advmss = socket->advmss;
+	tcp->rx_opt.ts_recent = socket->ts_recent;
+	tcp->rx_opt.tstamp_ok = socket->has_timestamps;
+	tcp->rx_opt.sack_ok = socket->has_sack;
+	tcp->rx_opt.rcv_wscale = socket->own_shift;
+	tcp->rx_opt.snd_wscale = socket->peer_shift;
+	tcp->out_of_order_queue.rb_node = (void *)(unsigned long)socket->is_out_of_order;
+	return &seen->socket;
+}
+
+static __always_inline struct tcp_sock *model_tcp(struct bpf_sock *socket)
+{
+	return &((struct model_seen *)socket)->tcp;
+}
+
+static __always_inline long model_clone(struct __sk_buff *skb)
+{
+	__u32 zero = 0, bytes = skb->len;
+	struct model_frame *clone = bpf_map_lookup_elem(&model_clones, &zero);
+
+	asm volatile("" : "+r"(bytes));
+	if (!clone || !bytes || bytes > CLONE_BYTES || bpf_skb_load_bytes(skb, 0, clone->frame, bytes))
+		return -1;
+	clone->bytes = bytes;
+	return 0;
+}

@@ -1,0 +1,261 @@
+/* The state RESPONSES: what the server (leg 1) sends goes to the client (leg 0), what the client sends to the local socket, and the
+ * client's acknowledgements to the server. Included by packet_machine.h. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_PACKET_RESPONSES_H
+#define CARRICK_PACKET_RESPONSES_H
+
+/* The local sockets are always where the client has acknowledged: whenever it acknowledges more, the client's local socket is taken
+ * to have sent that, and the server's to have received it. Thus nothing is to be computed when the connections are given back. */
+static __always_inline void note_acknowledged(struct packet_splice *splice, struct packet_response *record, __u32 acked)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+	__u32 bytes = acked - down->start;
+
+	if (is_after(acked, down->acked))
+		down->acked = acked;
+	if (!is_after(acked, down->start))
+		return;
+	down->start = acked;
+	down->bytes += bytes;
+	down->has_moved = 1;
+	client->send_offset += bytes;
+	client->local_end += bytes;
+	client->local_acked = client->local_end;
+	splice->legs[1].receive_offset += bytes;
+	record->acked_bytes += bytes;
+}
+
+/* Gives the connections back. What the client has got and not acknowledged, its local socket has not sent yet. */
+static __always_inline void end_responses(struct packet_splice *splice)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+
+	client->sent_end = client->peer_next = down->end + down->delta;
+	client->is_ahead = client->sent_end != client->local_end;
+	client->had_end = 0;
+	splice->state = PACKET_PROCESS;
+}
+
+/* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all. */
+static __always_inline int is_end_due(const struct packet_way *down)
+{
+	return down->has_end && down->acked == down->end_of_stream - 1;
+}
+
+/* Timestamps of forwarded packets never are before those that the local socket sends to the same peer. */
+static __always_inline void keep_timestamps_behind(struct packet_way *way, struct packet_leg *receiver, const struct packet *packet)
+{
+	__u32 tsval = packet->tsval + way->ts_delta;
+
+	if (!packet->timestamps_at)
+		return;
+	if (receiver->has_tsval && is_before(tsval, receiver->local_tsval)) {
+		way->ts_delta += receiver->local_tsval - tsval;
+		tsval = receiver->local_tsval;
+	}
+	if (!receiver->has_tsval || is_after(tsval, receiver->last_tsval))
+		receiver->last_tsval = tsval;
+	receiver->has_tsval = 1;
+}
+
+/* Whether the client's local socket, or the server, is to believe this packet's numbers. */
+static __always_inline int is_from_client(const struct packet_splice *splice, const struct packet *packet, __u32 acked)
+{
+	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+
+	return packet->flags & FLAG_ACK && !is_after(acked, down->end) && !is_before(acked, down->acked - WINDOW_LIMIT) &&
+	       !is_after(packet->seq + sequence_length(packet), up->window_end + PROBE_BYTES) &&
+	       !is_before(packet->seq, up->end - up->window_max - PROBE_BYTES);
+}
+
+/* A packet from the client. */
+static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
+					 const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15), shifted;
+	int is_believed = is_from_client(splice, packet, acked);
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (packet->flags & FLAG_SYN)
+		return;
+	if (is_believed) {
+		acknowledge_locally(client, packet, plan);
+		note_acknowledged(splice, record, acked);
+		note_window(down, acked, window);
+		if (!is_before(acked, down->acked))
+			down->offered_end = acked + window;
+		plan->is_told = is_end_due(down);
+	}
+	plan->rewriting.seq = -client->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
+	plan->rewriting.tsecr = -client->ts_offset;
+	if (sequence_length(packet) || packet->flags & FLAG_RST) {
+		/* The local socket takes the acknowledgement from this packet. What is not to be believed, it does not believe. */
+		plan->is_copied = 0;
+		if (is_believed)
+			note_sent(up, packet->seq + packet->payload_bytes, 0);
+		return;
+	}
+	if (!is_believed) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		return;
+	}
+	/* A keep-alive probe, which the local socket answers; or an old acknowledgement. */
+	if (is_before(packet->seq, up->end)) {
+		plan->is_copied = 0;
+		return;
+	}
+	keep_timestamps_behind(up, server, packet);
+	shifted = window >> (server->own_shift & 15);
+	plan->fate = FATE_FORWARD;
+	plan->flow = server->flow;
+	plan->ifindex = server->ifindex;
+	plan->rewriting.seq = server->local_end - packet->seq;
+	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
+	plan->rewriting.tsval = up->ts_delta;
+	plan->rewriting.tsecr = -down->ts_delta;
+	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	up->packets += 1;
+}
+
+/* Takes note of a part of a response that goes to the client. */
+static __always_inline void note_response(struct packet_splice *splice, struct packet_response *record,
+					  const struct packet *packet, struct plan *plan)
+{
+	struct packet_way *down = &splice->ways[1];
+	__u32 end = packet->seq + packet->payload_bytes;
+
+	if (packet->seq == splice->response_start && !record->head_bytes)
+		plan->is_head = 1;
+	if (is_after(end, down->end)) {
+		record->sent_bytes += end - down->end;
+		record->tail_at = record->sent_bytes;
+		plan->is_tail = 1;
+	}
+	note_sent(down, end, 0);
+	down->packets += 1;
+}
+
+/* A packet from the server. */
+static __always_inline void judge_server(struct packet_splice *splice, struct packet_response *record,
+					 const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 end = packet->seq + sequence_length(packet), expected = down->acked - server->receive_offset;
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (packet->flags & FLAG_SYN)
+		return;
+	if (is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
+	    /* What was sent again from before the splice: see is_plausible. */
+	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
+	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
+	    (packet->flags & FLAG_ACK &&
+	     (is_after(packet->ack, server->local_end) || is_before(packet->ack, server->local_acked - WINDOW_LIMIT)))) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		return;
+	}
+	plan->rewriting.seq = -server->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -server->send_offset;
+	plan->rewriting.tsecr = -server->ts_offset;
+	if (packet->flags & FLAG_RST) {
+		/* It has this number also if the client has not acknowledged all yet. */
+		if (packet->seq == down->end)
+			plan->rewriting.seq = expected - packet->seq;
+		return;
+	}
+	acknowledge_locally(server, packet, plan);
+	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
+		down->has_end = 1;
+		down->end_of_stream = end;
+		record->has_end = 1;
+	}
+	plan->is_told = is_end_due(down);
+	if (!packet->payload_bytes && !is_before(packet->seq, down->end)) {
+		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
+		plan->is_copied = 0;
+		if (!(packet->flags & FLAG_FIN))
+			plan->rewriting.seq = expected - packet->seq;
+		else if (packet->seq != down->acked)
+			plan->fate = FATE_DROP;
+		return;
+	}
+	/* A part of a response; or a probe of the client's window, which the client answers. */
+	if (packet->payload_bytes)
+		note_response(splice, record, packet, plan);
+	keep_timestamps_behind(down, client, packet);
+	plan->fate = FATE_FORWARD;
+	plan->flow = client->flow;
+	plan->ifindex = client->ifindex;
+	plan->rewriting.is_open = 1;
+	plan->rewriting.seq = down->delta;
+	plan->rewriting.ack = client->received - packet->ack;
+	plan->rewriting.sack = 0;
+	plan->rewriting.tsval = down->ts_delta;
+	plan->rewriting.tsecr = -up->ts_delta;
+	plan->rewriting.window = client->local_window;
+}
+
+/* A packet of the client's local socket. It has only acknowledgements to send. If it is closed, nobody knows whether the response is
+ * whole. */
+static __always_inline void judge_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 end = packet->ack + client->receive_offset, window_end;
+
+	client->local_window = packet->window;
+	if (packet->flags & FLAG_ACK && is_after(end, client->received))
+		client->received = end;
+	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
+	if (is_after(window_end, up->window_end))
+		up->window_end = window_end;
+	if (packet->payload_bytes)
+		note_sent_locally(client, packet);
+	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
+	/* What counts by itself gets the number that the client expects. */
+	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
+		plan->rewriting.seq = down->end + down->delta - packet->seq;
+	if (packet->flags & (FLAG_RST | FLAG_FIN))
+		end_responses(splice);
+}
+
+/* A packet of the server's local socket: mostly a request. The client's local socket has received what is before `received`. */
+static __always_inline void judge_local_server(struct packet_splice *splice, struct packet_response *record,
+					       const __u32 *received, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *down = &splice->ways[1];
+	__u32 acked = packet->ack + server->receive_offset, window;
+
+	/* It has nothing to say of what passes it by, but that it has got an end. */
+	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
+		plan->fate = FATE_DROP;
+		return;
+	}
+	/* The server may send what the client takes. */
+	window = is_after(down->offered_end, acked) ? (down->offered_end - acked) >> (server->own_shift & 15) : 0;
+	plan->rewriting.window = window > 0xffff ? 0xffff : window;
+	if (!packet->payload_bytes)
+		return;
+	/* The client learns with the response that its request has arrived. */
+	if (received && is_after(*received + client->receive_offset, client->received))
+		client->received = *received + client->receive_offset;
+	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
+		splice->response_start = down->end;
+		record->head_at = record->sent_bytes;
+		record->head_bytes = 0;
+	}
+	note_sent_locally(server, packet);
+}
+
+#endif

@@ -1,0 +1,195 @@
+//! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/packet_model.bpf.c).
+
+use super::super::lab::as_bytes;
+use super::endpoint::{Life, Tcp};
+use crate::packet::command::run_on;
+use crate::packet::skeleton::types::packet_splice;
+use crate::packet::state::{Addresses, key};
+use crate::packet::table::Table;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use std::os::fd::{AsFd, OwnedFd};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_model.o"));
+
+/// Places for splices: each that begins anew takes another one.
+pub const PLACES: u32 = 64;
+
+/// net/tcp_states.h: TCP_ESTABLISHED, and one of those that are not.
+const ESTABLISHED: u32 = 1;
+const CLOSE_WAIT: u32 = 8;
+
+/// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
+const UNSPEC: u32 = u32::MAX;
+const SHOT: u32 = 2;
+const REDIRECT: u32 = 7;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Forward,
+    Drop,
+}
+
+pub struct Programs {
+    arriving: OwnedFd,
+    leaving: OwnedFd,
+    command: OwnedFd,
+    flows: MapHandle,
+    splices: MapHandle,
+    sockets: MapHandle,
+    clock: MapHandle,
+    clones: MapHandle,
+}
+
+/// What a program has made of a frame, and the frame for the local socket that it has made besides.
+pub struct Outcome {
+    pub verdict: Verdict,
+    pub frame: Vec<u8>,
+    pub clone: Option<Vec<u8>>,
+}
+
+impl Programs {
+    /// `None` without root.
+    pub fn load() -> Option<Programs> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: the packet engine needs root");
+            return None;
+        }
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+        for mut map in open.maps_mut() {
+            match map.name().to_str().unwrap() {
+                "flows" => map.set_max_entries(2 * PLACES).unwrap(),
+                "splices" => map.set_max_entries(PLACES).unwrap(),
+                _ => {}
+            }
+        }
+        let object = open.load().unwrap();
+        let program = |name: &str| {
+            let mut all = object.progs();
+            let program = all.find(|program| program.name() == name).unwrap();
+            program.as_fd().try_clone_to_owned().unwrap()
+        };
+        let map = |name: &str| {
+            let mut all = object.maps();
+            MapHandle::try_from(&all.find(|map| map.name() == name).unwrap()).unwrap()
+        };
+        Some(Programs {
+            arriving: program("carrick_arriving"),
+            leaving: program("carrick_leaving"),
+            command: program("carrick_command"),
+            flows: map("flows"),
+            splices: map("splices"),
+            sockets: map("model_sockets"),
+            clock: map("model_clock"),
+            clones: map("model_clones"),
+        })
+    }
+
+    /// The engine's table over these maps, with nothing in it.
+    pub fn table(&self) -> Table {
+        for map in [&self.flows, &self.sockets] {
+            for key in map.keys().collect::<Vec<_>>() {
+                map.delete(&key).unwrap();
+            }
+        }
+        let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
+        let command = self.command.try_clone().unwrap();
+        Table::new(copy(&self.flows), copy(&self.splices), command, PLACES)
+    }
+
+    /// Two connections, at place 0, in this state.
+    pub fn set(&self, splice: &packet_splice, addresses: [Addresses; 2]) {
+        for (number, addresses) in (0_u32..).zip(addresses) {
+            let (key, number) = (key(addresses), number.to_ne_bytes());
+            self.flows.update(&key, &number, MapFlags::ANY).unwrap();
+        }
+        let zero = 0_u32.to_ne_bytes();
+        let splices = &self.splices;
+        splices
+            .update(&zero, as_bytes(splice), MapFlags::ANY)
+            .unwrap();
+    }
+
+    pub fn arriving(&self, frame: &[u8]) -> Outcome {
+        self.run(&self.arriving, frame)
+    }
+
+    pub fn leaving(&self, frame: &[u8]) -> Outcome {
+        self.run(&self.leaving, frame)
+    }
+
+    fn run(&self, program: &OwnedFd, frame: &[u8]) -> Outcome {
+        let ran = run_on(program.as_fd(), frame, &[]).unwrap();
+        Outcome {
+            verdict: match ran.verdict {
+                UNSPEC => Verdict::Pass,
+                SHOT => Verdict::Drop,
+                REDIRECT => Verdict::Forward,
+                other => panic!("verdict {other}"),
+            },
+            frame: ran.packet,
+            clone: self.clone_of(),
+        }
+    }
+
+    fn clone_of(&self) -> Option<Vec<u8>> {
+        let zero = 0_u32.to_ne_bytes();
+        let mut clone = self.clones.lookup(&zero, MapFlags::ANY).unwrap().unwrap();
+        let bytes = u32::from_ne_bytes(*clone.first_chunk().unwrap()) as usize;
+        if bytes == 0 {
+            return None;
+        }
+        let frame = clone[4..4 + bytes].to_vec();
+        clone[..4].fill(0);
+        self.clones.update(&zero, &clone, MapFlags::ANY).unwrap();
+        Some(frame)
+    }
+
+    pub fn set_clock(&self, now: u64) {
+        let (zero, now) = (0_u32.to_ne_bytes(), (now * 1000).to_ne_bytes());
+        self.clock.update(&zero, &now, MapFlags::ANY).unwrap();
+    }
+
+    /// Shows the programs where a local socket is (`struct model_socket`).
+    pub fn show(&self, tcp: &Tcp) {
+        let key = key(addresses(tcp));
+        if tcp.life != Life::Open {
+            // Fails if it is gone already.
+            let _ = self.sockets.delete(&key);
+            return;
+        }
+        let (sending, receiving, settings) = (&tcp.sending, &tcp.receiving, &tcp.settings);
+        let is_established = !sending.has_end && !receiving.has_ended;
+        let read = receiving.next - receiving.ready.len() as u64;
+        let (start, option_bytes) = settings.clock.map_or((0, 0), |(start, _)| (start, 12));
+        let fields = [
+            if is_established {
+                ESTABLISHED
+            } else {
+                CLOSE_WAIT
+            },
+            tcp.peer_number(read),
+            tcp.peer_number(receiving.next),
+            receiving.edge.saturating_sub(receiving.told) as u32,
+            tcp.peer_number(receiving.told),
+            tcp.own_number(sending.una),
+            tcp.own_number(sending.sent_max),
+            tcp.own_number(sending.limit()),
+            start,
+            tcp.ts_recent,
+            settings.mss as u32,
+            settings.mss as u32 + option_bytes,
+            u32::from(settings.clock.is_some()),
+            u32::from(settings.has_sack),
+            u32::from(settings.own_shift),
+            u32::from(settings.peer_shift),
+            u32::from(receiving.is_out_of_order()),
+        ];
+        let bytes: Vec<u8> = fields.into_iter().flat_map(u32::to_ne_bytes).collect();
+        self.sockets.update(&key, &bytes, MapFlags::ANY).unwrap();
+    }
+}
+
+pub fn addresses(tcp: &Tcp) -> Addresses {
+    (tcp.settings.own, tcp.settings.peer)
+}
