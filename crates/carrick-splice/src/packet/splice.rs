@@ -176,14 +176,15 @@ impl Drop for PacketSplice {
         if self.is_left {
             return;
         }
-        // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused. If they are gone,
-        // nobody speaks for them any more, and the peers are told so when they send something.
-        let is_alone = self.is_armed
-            && matches!(
-                self.ask(Command::Disarm { is_forced: true }),
-                Ok(Answer::NoSocket)
-            )
-            && self.state().holder == Holder::Kernel;
+        let mut is_alone = false;
+        if self.is_armed {
+            // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
+            let answer = self.ask(Command::Disarm { is_forced: true });
+            // If both are gone, nobody speaks for them any more, and the peers are told so when they send something.
+            is_alone = matches!(answer, Ok(Answer::NoSocket))
+                && self.state().holder == Holder::Kernel
+                && matches!(self.ask(Command::Look), Ok(Answer::NoSocket));
+        }
         if self.was_armed && !is_alone {
             self.engine.table.leave_place(self.place);
         } else {
