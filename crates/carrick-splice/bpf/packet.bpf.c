@@ -11,6 +11,7 @@
 #include "packet.h"
 #include "packet_headers.h"
 #include "packet_machine.h"
+#include "packet_pulse.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -21,13 +22,6 @@ char _license[] SEC("license") = "GPL";
 // What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
 // another mark, and leave it alone.
 const volatile __u32 own_mark = 0x63617272;
-
-// If nobody has looked after the splices for this long, those in which nothing has moved for that long are given up.
-#define UNATTENDED_NS (60ULL * 1000000000)
-#define FORSAKEN_NS (3ULL * 3600 * 1000000000)
-
-// How exact a pulse is.
-#define PULSE_NS 1000000000ULL
 
 // Bytes of options that stand in each segment of a connection with timestamps.
 #define TIMESTAMPS_BYTES 12
@@ -90,13 +84,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } packet_events SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct packet_pulse);
-} pulse SEC(".maps");
 
 // What `command` is asked, behind an Ethernet header: it is run by BPF_PROG_TEST_RUN.
 struct request {
@@ -424,28 +411,6 @@ static __always_inline struct packet_splice *find(const struct packet *packet, c
 	*direction = place->number;
 	number = place->number >> 1;
 	return bpf_map_lookup_elem(&splices, &number);
-}
-
-// Whether the process has died, nobody has taken its place, and the peers of this splice have vanished, too.
-static __always_inline int is_forsaken(const struct packet_splice *splice, __u64 now)
-{
-	struct packet_pulse *last;
-	__u32 first = 0;
-
-	if (splice->state < PACKET_SPLICED || now - splice->seen_ns < FORSAKEN_NS)
-		return 0;
-	last = bpf_map_lookup_elem(&pulse, &first);
-	return last && last->attended_ns && now - last->attended_ns > UNATTENDED_NS;
-}
-
-static __always_inline void note_pulse(__u64 now)
-{
-	struct packet_pulse *last;
-	__u32 first = 0;
-
-	last = bpf_map_lookup_elem(&pulse, &first);
-	if (last && now - last->forwarded_ns > PULSE_NS)
-		last->forwarded_ns = now;
 }
 
 static __always_inline int changes(const struct packet *packet, const struct rewriting *rewriting)

@@ -147,6 +147,7 @@ fn an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go() {
     inside(
         "an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go",
         |bed| {
+            bed.forget_orphans();
             let listener = bed.listen();
             let first = bed.start(0, "");
             let mut ends = bed.tunnel(&listener);
@@ -175,11 +176,11 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
         "an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended",
         |bed| {
             let listener = bed.listen();
-            let old = bed.start(0, "[timeouts]\ndrain = \"2s\"");
+            let old = bed.start(0, "[timeouts]\ndrain = \"1m\"");
             let mut tunnels: Vec<_> = (0..4).map(|_| bed.tunnel(&listener)).collect();
             bed.wait_for_kernel(&old, &mut tunnels);
             let mut idle = tunnels.pop().expect("four");
-            // Longer than the drain.
+            // Long enough for both of them.
             let words = words(tunnels.len(), 3 * PIECES);
             let busy: Vec<_> = (0..)
                 .zip(tunnels)
@@ -200,6 +201,8 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
             );
             let new = bed.start(1, &process);
             assert_eq!(bed.tunnels(&new)["outliving"]["adopted"], 0);
+            // A second signal ends the drain.
+            old.signal(Signal::TERM);
             let said = old.wait();
             assert!(said.contains("tunnels go on in the kernel"), "{said}");
             bed.wait_until(&new, "the old ones", |told| {
