@@ -12,6 +12,7 @@
 #include "packet_headers.h"
 #include "packet_machine.h"
 #include "judge.h"
+#include "packet_pulse.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -19,7 +20,8 @@ char _license[] SEC("license") = "GPL";
 #define ESTABLISHED 1
 #define LISTEN 10
 
-// What a packet is marked with between two of these programs. Nobody else sees it. Set when it is loaded.
+// What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
+// another mark, and leave it alone.
 const volatile __u32 own_mark = 0x63617272;
 
 // So that the generated types have these, too: their numbers stand in packet.h only.
@@ -368,8 +370,10 @@ int carrick_command(struct __sk_buff *skb)
 	}
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
-	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES)
+	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES) {
+		splice->seen_ns = bpf_ktime_get_ns();
 		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
+	}
 	if (request.command == PACKET_LOOK)
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
 	if (request.command == PACKET_DISARM)
@@ -518,6 +522,10 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (!(direction & 1) && splice->state == PACKET_RESPONSES && splice->table)
 		is_judged = judge_packet(skb, &packet, splice, record);
 	now = bpf_ktime_get_ns();
+	if (is_forsaken(splice, now)) {
+		bpf_map_delete_elem(&flows, &packet.flow);
+		return TC_ACT_UNSPEC;
+	}
 	bpf_spin_lock(&splice->lock);
 	judge_arriving(splice, record, direction & 1, &packet, is_judged, &plan);
 	if (plan.fate == FATE_FORWARD)
@@ -539,6 +547,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		rewrite_tcp(&packet, &plan.rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	case FATE_FORWARD:
+		note_pulse(now);
 		break;
 	}
 	if (plan.is_request)
@@ -584,6 +593,10 @@ int carrick_leaving(struct __sk_buff *skb)
 	splice = find(&packet, &flow, &direction);
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;
+	if (is_forsaken(splice, bpf_ktime_get_ns())) {
+		bpf_map_delete_elem(&flows, &flow);
+		return TC_ACT_UNSPEC;
+	}
 	record = find_record(splice);
 	if (!record)
 		return TC_ACT_SHOT;

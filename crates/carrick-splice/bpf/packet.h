@@ -112,7 +112,7 @@ struct packet_splice {
 	__u32 judged_start;   /* requests that were forwarded last: leg 0's numbers, on the wire */
 	__u32 judged_end;
 	__u32 judged_delta;   /* leg 1's are so much larger */
-	__u64 seen_ns;  /* when a packet was forwarded last, by CLOCK_MONOTONIC */
+	__u64 seen_ns;  /* when a packet was forwarded last, or it was spliced, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];
 	struct packet_way ways[2];
@@ -138,6 +138,13 @@ struct packet_response {
 	__u32 method;        /* of the latest of them: an `enum request_method` */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
+};
+
+/* When something happened to these programs' splices, by CLOCK_MONOTONIC. Pinned as `pulse`; it stays as it is for ever, so that each
+ * version of carrick can read the pulse of each other. */
+struct packet_pulse {
+	__u64 forwarded_ns; /* a packet was forwarded, to the second */
+	__u64 attended_ns;  /* a process looked after them; 0: there is one as long as there are these programs */
 };
 
 #endif

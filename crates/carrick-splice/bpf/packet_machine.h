@@ -278,7 +278,9 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	if (splice->state == PACKET_FREE)
 		return;
 	if (packet->flags & FLAG_SYN) {
-		plan->fate = FATE_FORGET;
+		/* While the peers use these addresses, nobody else can: the process of the local sockets has died, and the kernel
+		 * believes that the port is free. */
+		plan->fate = is_spliced ? FATE_DROP : FATE_FORGET;
 		return;
 	}
 	/* The local sockets are closed by and by, or their process has died: the connections do not end with that. */

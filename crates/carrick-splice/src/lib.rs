@@ -92,7 +92,7 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
-pub use packet::{PacketService, Taken, requests, rules};
+pub use packet::{Adopted, AdoptedTotals, Cleaned, PacketService, Pinned, Taken, requests, rules};
 pub use pool::{PoolLimits, Splicer};
 pub use responses::{
     Arming, CaughtUp, Judging, Progress as ResponseProgress, ResponseSplice, ResponseWatch,

@@ -1,7 +1,9 @@
 //! The packet engine: two connections become one for their peers, whose packets the kernel forwards with other addresses and
 //! numbers (IP-level TCP splice, tc BPF). Loading it, and who may use it; [`splice`] is one splice.
 
+mod adoption;
 pub(crate) mod command;
+mod generation;
 pub(crate) mod hooks;
 pub(crate) mod records;
 pub mod requests;
@@ -16,14 +18,20 @@ skeleton!("packet.skel.rs");
 use crate::Unavailable;
 use crate::tenant::Tenant;
 use crate::waking::{self, Chore, Waking};
-use hooks::{Changes, Hooks, Interfaces, Settings};
+use adoption::Care;
+pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
+use generation::Base;
+use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use records::{Record, Records};
 use requests::{Counts, Events, RequestTables};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::sync::{Arc, OnceLock};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 use surroundings::Surroundings;
@@ -42,7 +50,11 @@ const CHORE_EVERY: Duration = Duration::from_secs(5);
 /// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
 /// the engine before go through the process.
 #[derive(Clone, Default)]
-pub struct PacketService(Arc<OnceLock<Arc<PacketEngine>>>);
+pub struct PacketService {
+    loaded: Arc<OnceLock<Arc<PacketEngine>>>,
+    /// What processes that are gone have left.
+    care: Arc<Mutex<Care>>,
+}
 
 impl fmt::Debug for PacketService {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,22 +73,43 @@ impl PacketService {
     /// time, those included that have ended within the last minute; further ones go through the process. Blocks for some
     /// milliseconds. Does nothing if it is loaded already.
     ///
+    /// With `pins`, a folder on a BPF file system, what the kernel has outlives the process: see [`adopt`](PacketService::adopt),
+    /// which is to be called before. Where that cannot be, it is loaded without, and [`pins`](PacketService::pins) says why.
+    ///
     /// # Errors
     /// Why not.
-    pub fn load(&self, splices_max: u32, interfaces: &[String]) -> Result<(), Unavailable> {
-        if self.0.get().is_some() {
+    pub fn load(
+        &self,
+        splices_max: u32,
+        interfaces: &[String],
+        pins: Option<&Path>,
+    ) -> Result<(), Unavailable> {
+        if self.loaded.get().is_some() {
             return Ok(());
         }
-        let engine = PacketEngine::load(splices_max.max(1), interfaces)?;
+        let engine = PacketEngine::load(splices_max.max(1), interfaces, pins)?;
         // Somebody else may have been faster; one is as good as the other.
-        let _ = self.0.set(Arc::new(engine));
+        let _ = self.loaded.set(Arc::new(engine));
         Ok(())
+    }
+
+    /// Where its programs and maps outlive the process; or why they do not. `None` if it was not asked for, or is not loaded.
+    #[must_use]
+    pub fn pins(&self) -> Option<Result<&Path, &str>> {
+        let pinned = self.engine()?.pinned.as_ref()?;
+        Some(pinned.as_deref().map_err(String::as_str))
+    }
+
+    /// At the end of the process: takes the programs off the interfaces, unless splices are to outlive the process. The number of
+    /// those, with the ones that had been adopted.
+    pub fn leave(&self) -> usize {
+        self.engine().map_or(0, |engine| engine.leave()) + self.leave_adopted()
     }
 
     /// Whether splices can use it.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
-        self.0.get().is_some()
+        self.loaded.get().is_some()
     }
 
     /// How many splices there are, and how many there can be.
@@ -157,7 +190,7 @@ impl PacketService {
     }
 
     pub(crate) fn engine(&self) -> Option<&Arc<PacketEngine>> {
-        self.0.get()
+        self.loaded.get()
     }
 }
 
@@ -174,32 +207,36 @@ pub(crate) struct PacketEngine {
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
     surroundings: Arc<Surroundings>,
+    pulse: MapHandle,
+    /// The folder of its generation, or why there is none.
+    pinned: Option<Result<PathBuf, String>>,
 }
 
 impl PacketEngine {
-    fn load(splices_max: u32, interfaces: &[String]) -> Result<PacketEngine, Unavailable> {
+    fn load(
+        splices_max: u32,
+        interfaces: &[String],
+        pins: Option<&Path>,
+    ) -> Result<PacketEngine, Unavailable> {
         let printed = libbpf_rs::set_print(None);
         let mut object = MaybeUninit::<OpenObject>::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, splices_max)
+        // Random enough: two processes at the same interfaces must not have the same.
+        let mark = RandomState::new().build_hasher().finish() as u32 | 1;
+        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark)
             .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         let loaded = loaded?;
-        let settings = Settings {
-            interfaces: if interfaces.is_empty() {
-                Interfaces::All
-            } else {
-                Interfaces::Named(interfaces.to_vec())
-            },
-            ..Settings::default()
-        };
         // Opened first, so that nothing is missed. Without it, what changes is not followed.
         let changes = Changes::open().ok();
-        let hooks = Hooks::attach(
-            loaded.progs.carrick_arriving.as_fd(),
-            loaded.progs.carrick_leaving.as_fd(),
-            settings,
-        )
-        .map_err(|error| Unavailable::new(error.to_string()))?;
+        let pinned = pins.map(|pins| PacketEngine::attach_pinned(&loaded, interfaces, pins));
+        let (hooks, pinned) = match pinned {
+            Some(Ok((hooks, folder))) => (hooks, Some(Ok(folder))),
+            Some(Err(why)) => (
+                PacketEngine::attach(&loaded, interfaces, None)?,
+                Some(Err(why.to_string())),
+            ),
+            None => (PacketEngine::attach(&loaded, interfaces, None)?, None),
+        };
         if hooks.attached().next().is_none() {
             let refused: Vec<String> = hooks.refused().iter().map(ToString::to_string).collect();
             let why = if refused.is_empty() {
@@ -207,15 +244,96 @@ impl PacketEngine {
             } else {
                 refused.join("; ")
             };
+            if let Some(Ok(folder)) = &pinned {
+                let _ = generation::remove_objects(folder);
+            }
             return Err(Unavailable::new(why));
         }
-        PacketEngine::take(&loaded, splices_max, Surroundings::new(hooks, changes))
+        let surroundings = Surroundings::new(hooks, changes);
+        PacketEngine::take(&loaded, splices_max, surroundings, pinned)
             .map_err(|error| Unavailable::explain(&error))
+    }
+
+    fn attach(
+        loaded: &skeleton::PacketSkel<'_>,
+        interfaces: &[String],
+        folder: Option<PathBuf>,
+    ) -> Result<Hooks, Unavailable> {
+        let settings = Settings {
+            interfaces: if interfaces.is_empty() {
+                Interfaces::All
+            } else {
+                Interfaces::Named(interfaces.to_vec())
+            },
+            folder,
+            ..Settings::default()
+        };
+        Hooks::attach(
+            loaded.progs.carrick_arriving.as_fd(),
+            loaded.progs.carrick_leaving.as_fd(),
+            settings,
+        )
+        .map_err(|error| Unavailable::new(error.to_string()))
+    }
+
+    /// Attaches the programs so that they outlive the process, below this folder; and where.
+    fn attach_pinned(
+        loaded: &skeleton::PacketSkel<'_>,
+        interfaces: &[String],
+        pins: &Path,
+    ) -> Result<(Hooks, PathBuf), Unavailable> {
+        let explain = |error: HookError| Unavailable::new(error.to_string());
+        let base = Base::open(pins).map_err(explain)?;
+        // Nobody may take what is half made for something that a dead process has left.
+        let held = base.hold().map_err(explain)?;
+        let folder = held.vacant().map_err(explain)?;
+        let made = PacketEngine::attach(loaded, interfaces, Some(folder.clone()));
+        let kept = made.and_then(|mut hooks| {
+            let objects = [
+                loaded.maps.flows.as_fd(),
+                loaded.maps.splices.as_fd(),
+                loaded.progs.carrick_command.as_fd(),
+                loaded.maps.pulse.as_fd(),
+            ];
+            generation::keep(&folder, objects).map_err(|error| {
+                let _ = hooks.detach();
+                explain(error)
+            })?;
+            Ok(hooks)
+        });
+        if kept.is_err() {
+            let _ = generation::remove_objects(&folder);
+        }
+        Ok((kept?, folder))
+    }
+
+    /// Whether the programs and maps outlive the process.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.pinned, Some(Ok(_)))
+    }
+
+    /// The folder in which they do.
+    fn folder(&self) -> Option<&Path> {
+        self.pinned.as_ref()?.as_deref().ok()
+    }
+
+    fn leave(&self) -> usize {
+        let Some(folder) = self.folder() else {
+            return 0;
+        };
+        let left = self.table.spliced();
+        if left == 0 {
+            // What privileges would be needed for is done by the next process that has them.
+            let _ = self.surroundings.detach();
+            let _ = generation::remove_objects(folder);
+        }
+        left
     }
 
     fn load_maps(
         object: &mut MaybeUninit<OpenObject>,
         splices_max: u32,
+        own_mark: u32,
     ) -> libbpf_rs::Result<skeleton::PacketSkel<'_>> {
         let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
@@ -229,6 +347,9 @@ impl PacketEngine {
         open.maps
             .packet_events
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
+        if let Some(constants) = &mut open.maps.rodata_data {
+            constants.own_mark = own_mark;
+        }
         open.load()
     }
 
@@ -237,8 +358,13 @@ impl PacketEngine {
         loaded: &skeleton::PacketSkel<'_>,
         splices_max: u32,
         surroundings: Surroundings,
+        pinned: Option<Result<PathBuf, String>>,
     ) -> libbpf_rs::Result<PacketEngine> {
         let command = loaded.progs.carrick_command.as_fd();
+        let pulse = MapHandle::try_from(&loaded.maps.pulse)?;
+        if matches!(pinned, Some(Ok(_))) {
+            generation::attend(&pulse);
+        }
         let records = Records::map(loaded.maps.responses.as_fd(), Records::count(splices_max))
             .map_err(libbpf_rs::Error::from)?;
         Ok(PacketEngine {
@@ -261,6 +387,8 @@ impl PacketEngine {
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
             surroundings: Arc::new(surroundings),
+            pulse,
+            pinned,
         })
     }
 
@@ -280,7 +408,7 @@ impl PacketEngine {
                     every: CHORE_EVERY,
                     descriptor: surroundings.descriptor(),
                     run: Box::new(move || {
-                        table.reap(Duration::ZERO);
+                        let _ = table.reap(Duration::ZERO);
                         if surroundings.follow() {
                             tenants.iter().for_each(Tenant::wake);
                         }

@@ -65,15 +65,19 @@ pub enum Command {
     )]
     Check(CheckArgs),
     /// Show what this machine can do: engines, kernel features, limits.
-    Doctor,
+    Doctor(PinsArgs),
     /// Remove what a carrick that was killed has left in the kernel.
     #[command(
         long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
-            These are the rules of transparent listeners: nft tables, routing rules and routes of this network namespace. \
-            What belongs to a carrick that runs is left alone, and so is what others have made. Wants root, or CAP_NET_ADMIN.",
-        after_help = "Exit codes: 0 nothing is left over, 1 it could not be removed."
+            These are the rules of transparent listeners (nft tables, routing rules and routes), and the programs and maps of the \
+            engine `packet`, with the tunnels that go on in them; of this network namespace. \
+            What belongs to a carrick that runs is left alone, and so is what others have made. Wants root, or CAP_NET_ADMIN and CAP_BPF.",
+        after_help = "Exit codes: 0 nothing is left over, 1 it could not be removed, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick clean\n  \
+            carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
     )]
-    Clean,
+    Clean(PinsArgs),
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
@@ -89,6 +93,14 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     /// The configuration file, in TOML; without it: a forward proxy on 127.0.0.1:3128.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick clean`, `carrick doctor`
+#[derive(Debug, Clone, Args)]
+pub struct PinsArgs {
+    /// The configuration file, for its [process] pins; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -136,8 +148,8 @@ pub fn main() -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Run(arguments) => commands::run::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
-            Command::Doctor => commands::doctor::run(),
-            Command::Clean => commands::clean::run(),
+            Command::Doctor(arguments) => commands::doctor::run(&arguments),
+            Command::Clean(arguments) => commands::clean::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),

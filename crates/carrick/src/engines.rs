@@ -48,7 +48,7 @@ impl Engines {
             useless()
         } else {
             self.packet
-                .load(plan.limits.splices, &[])
+                .load(plan.limits.splices, &[], plan.pins.as_deref())
                 .map(|()| self.where_packets_are_seen())
                 .map_err(|because| because.to_string())
         };
@@ -87,6 +87,49 @@ impl Engines {
         judged_by
     }
 
+    /// Looks after tunnels that have outlived an earlier carrick. To be called with the privileges of the start, before
+    /// [`load`](Engines::load).
+    pub fn adopt(&self, plan: &Plan) {
+        let Some(folder) = &plan.pins else { return };
+        match self.packet.adopt(folder) {
+            // Whoever has never used the engine need not hear of it.
+            Err(because) if plan.wants_packet_engine() => {
+                tracing::warn!("tunnels of an earlier carrick are not looked for: {because}");
+            }
+            Err(_) => {}
+            Ok(()) => {
+                let adopted = self.packet.adopted_totals().adopted;
+                if adopted > 0 {
+                    tracing::info!(
+                        "{adopted} tunnels of an earlier carrick go on in the kernel and are looked after"
+                    );
+                }
+                for why in self.packet.not_adopted() {
+                    tracing::warn!("not looked after: {why}");
+                }
+            }
+        }
+    }
+
+    /// Says if tunnels of the engine "packet" end with the process.
+    pub fn warn_of_pins(&self) {
+        if let Some(Err(because)) = self.packet.pins() {
+            tracing::warn!(
+                "tunnels of the engine \"packet\" end with carrick, because {because}; [process] pins = \"\" if that is wanted"
+            );
+        }
+    }
+
+    /// At the end: takes the programs away, but for tunnels that go on without carrick.
+    pub fn leave(&self) {
+        let left = self.packet.leave();
+        if left > 0 {
+            tracing::info!(
+                "{left} tunnels go on in the kernel; the next carrick looks after them, or `carrick clean` ends them"
+            );
+        }
+    }
+
     fn where_packets_are_seen(&self) -> String {
         let mut text = format!(
             "its programs are on {}",
@@ -94,6 +137,9 @@ impl Engines {
         );
         for left_out in self.packet.interfaces_left_out() {
             text += &format!("; not on {left_out}");
+        }
+        if let Some(Ok(folder)) = self.packet.pins() {
+            text += &format!("; its tunnels outlive carrick ({})", folder.display());
         }
         text
     }

@@ -75,6 +75,7 @@ impl Opened {
         transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
         let engines = Engines::default();
+        engines.adopt(plan);
         let features = engines.load(plan);
         let admin = Control::bind(plan)?;
         let listeners = worker::bind_all(plan)?;
@@ -127,6 +128,7 @@ impl Program {
         // From here on everything is as it will be at a reload.
         engines.start_waking();
         engines.warn_of_foreign_programs();
+        engines.warn_of_pins();
         let mut told = Told::default();
         told.tell(&plan, &kernel_features, "");
         if given_up.is_something() {
@@ -245,12 +247,14 @@ impl Program {
                 "[limits] pipes, splices and dns_cache reach the workers only with a restart"
             );
         }
-        if plan.account != before.plan.account {
+        let process = |plan: &Plan| (plan.account.clone(), plan.pins.clone());
+        if process(&plan) != process(&before.plan) {
             tracing::warn!(
                 "[process] changes only with a restart; carrick goes on as {}",
                 self.given_up.standing
             );
             plan.account.clone_from(&before.plan.account);
+            plan.pins.clone_from(&before.plan.pins);
         }
         transparent::check_reload(&before.plan, &plan)?;
         // A new address that cannot be bound must not cost the ones that work.
@@ -334,6 +338,7 @@ impl Program {
         // Connections that stand need the rules to their end.
         drop(self.rules.take());
         self.control.shutdown();
+        self.engines.leave();
         self.log.stop();
         tracing::info!("ended");
     }

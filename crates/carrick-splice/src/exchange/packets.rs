@@ -200,6 +200,25 @@ impl Exchange<'_> {
         }
     }
 
+    /// Leaves the connections to the kernel for good, which goes on without this process: for its end. From then on, nothing that
+    /// happens to the local sockets reaches the peers. False if that is not possible: the packets are not in the kernel, the engine
+    /// has no folder in which it outlives the process ([`PacketService::pins`](crate::PacketService::pins)), or something waits in a
+    /// local socket that nobody would pass on.
+    pub fn leave(&mut self) -> bool {
+        // Those are asked.
+        self.wake_up();
+        let is_empty = self.legs.iter().flatten().all(|socket| {
+            let unread = tcp::pending_input(socket);
+            let unsent = crate::socket::unacked_bytes(&**socket);
+            matches!((unread, unsent), (Ok(0), Ok(0)))
+        });
+        let has_passed_all = !self.a_to_b.holds_bytes() && !self.b_to_a.holds_bytes();
+        let Packets::Placed(placed) = &mut self.packets else {
+            return false;
+        };
+        is_empty && has_passed_all && self.failed.is_none() && placed.splice.leave()
+    }
+
     /// Takes the packets back: the connections go on where their peers are.
     pub(super) fn disarm(&mut self) {
         let Packets::Placed(placed) = &mut self.packets else {

@@ -25,16 +25,16 @@
 
 mod attachment;
 mod changes;
-mod clsact;
+pub(super) mod clsact;
 pub mod doctor;
 mod error;
 mod filters;
 mod foreign;
 mod interface;
 mod netlink;
-mod pins;
+pub(super) mod pins;
 mod route;
-mod tcx;
+pub(super) mod tcx;
 
 pub use attachment::Attachment;
 #[cfg(test)]
@@ -50,7 +50,9 @@ use pins::Pins;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// Which hook of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +103,8 @@ pub struct Settings {
     /// Of the program for egress.
     pub egress: Place,
     /// A folder on a BPF file system, of this network namespace alone. It is made if its parent exists. The hooks are recorded there
-    /// and outlive the process; the next one that is given the folder takes them over, without a packet passing by.
+    /// and outlive the process; the next one that is given the folder takes them over, without a packet passing by. Where the
+    /// privilege to write there is given up, hooks of interfaces that appear later go with the process.
     pub folder: Option<PathBuf>,
 }
 
@@ -248,15 +251,12 @@ impl Hooks {
         &self.refused
     }
 
-    /// Takes the programs away, also from the folder.
+    /// Takes the programs away, also from the folder, and puts them on no interface any more.
     ///
     /// # Errors
     /// The first thing that could not be removed; the others are. With [`Way::Clsact`], filters need `CAP_NET_ADMIN` to be removed.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "splices that outlive the process are to come")
-    )]
-    pub fn detach(mut self) -> Result<(), HookError> {
+    pub fn detach(&mut self) -> Result<(), HookError> {
+        self.settings.interfaces = Interfaces::Named(Vec::new());
         let mut outcome = Ok(());
         for (_, attachment) in std::mem::take(&mut self.attached) {
             outcome = outcome.and(attachment.remove(self.pins.as_ref()));
@@ -270,10 +270,7 @@ impl Hooks {
     /// # Errors
     /// A process that runs has the folder; it is not on a BPF file system; it holds something else under a name of ours; or
     /// privileges are missing.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "splices that outlive the process are to come")
-    )]
+    #[cfg(test)]
     pub fn remove_pinned(folder: &Path) -> Result<usize, HookError> {
         if !folder.exists() {
             return Ok(0);
@@ -300,7 +297,12 @@ impl Hooks {
 
     fn attach_to(&mut self, interface: &Interface) -> Result<Attachment, Reason> {
         let recorded = match &self.pins {
-            Some(pins) => pins.entries().map_err(Reason::Failed)?,
+            Some(pins) => match pins.entries() {
+                Ok(entries) => entries,
+                // Given up since the folder was opened.
+                Err(error) if error.is_permission() => Vec::new(),
+                Err(error) => return Err(Reason::Failed(error)),
+            },
             None => Vec::new(),
         };
         match interface.unsupported(&self.settings.interfaces) {
@@ -432,7 +434,8 @@ impl Drop for Hooks {
     }
 }
 
-/// Records a hook; takes it away again if that is not possible.
+/// Records a hook; takes it away again if that is not possible. Without the privilege to write into the folder, which may have been
+/// given up, it goes with the process.
 fn keep(
     hook: Hook,
     record: Option<(&Pins, pins::Entry)>,
@@ -441,6 +444,7 @@ fn keep(
 ) -> Result<Hook, HookError> {
     if let Some((pins, entry)) = record
         && let Err(error) = pins.keep(&entry, object)
+        && !error.is_permission()
     {
         let _ = hook.remove(interface, entry.direction, None);
         return Err(error);

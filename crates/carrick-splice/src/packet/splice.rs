@@ -24,6 +24,8 @@ pub(crate) struct PacketSplice {
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
+    /// It outlives this process.
+    is_left: bool,
     /// Of the surroundings, when it was looked where the packets have to go.
     generation: u32,
     addresses: [Addresses; 2],
@@ -48,6 +50,7 @@ impl PacketSplice {
             place,
             was_armed: false,
             is_armed: false,
+            is_left: false,
             generation: engine.surroundings.generation(),
             addresses: legs,
         };
@@ -166,6 +169,13 @@ impl PacketSplice {
         Ok(answer)
     }
 
+    /// Leaves the packets to the kernel for good: the local sockets are not needed any more, nor is this process. False if the
+    /// programs go with the process.
+    pub(crate) fn leave(&mut self) -> bool {
+        self.is_left = self.is_armed && self.engine.is_pinned();
+        self.is_left
+    }
+
     fn ask(&self, command: Command) -> io::Result<Answer> {
         self.engine.table.ask(self.place, command)
     }
@@ -179,11 +189,19 @@ impl Drop for PacketSplice {
     fn drop(&mut self) {
         self.tenant().forget();
         self.tenant().go();
+        if self.is_left {
+            return;
+        }
+        let mut is_alone = false;
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
-            let _ = self.ask(Command::Disarm { is_forced: true });
+            let answer = self.ask(Command::Disarm { is_forced: true });
+            // If both are gone, nobody speaks for them any more, and the peers are told so when they send something.
+            is_alone = matches!(answer, Ok(Answer::NoSocket))
+                && self.state().holder == Holder::Kernel
+                && matches!(self.ask(Command::Look), Ok(Answer::NoSocket));
         }
-        if self.was_armed {
+        if self.was_armed && !is_alone {
             self.engine.table.leave_place(self.place);
         } else {
             self.engine.table.give_place_back(self.place);

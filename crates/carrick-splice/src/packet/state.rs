@@ -2,7 +2,7 @@
 
 use super::skeleton::types::{flow, packet_leg, packet_splice, packet_state, packet_way};
 use std::mem::{offset_of, size_of};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Who has the packets of a splice (`enum packet_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +145,53 @@ fn state_of(splice: &[u8]) -> packet_state {
     packet_state(u32_at(splice, offset_of!(packet_splice, state)))
 }
 
+/// How a splice is laid out, as far as a process reads those of others: whoever changes the meaning of what is listed here, and not
+/// its place, changes the first number.
+pub(super) const LAYOUT: [usize; 13] = [
+    1,
+    size_of::<flow>(),
+    offset_of!(flow, own),
+    offset_of!(flow, peer),
+    offset_of!(flow, own_port),
+    offset_of!(flow, peer_port),
+    BYTES,
+    offset_of!(packet_splice, state),
+    offset_of!(packet_splice, seen_ns),
+    offset_of!(packet_splice, legs) + offset_of!(packet_leg, flow),
+    size_of::<packet_leg>(),
+    offset_of!(packet_splice, ways) + offset_of!(packet_way, bytes),
+    size_of::<packet_way>(),
+];
+
+/// Whether the peers have each other's packets, and nothing of it needs a local socket.
+pub(super) fn is_spliced(splice: &[u8]) -> bool {
+    state_of(splice) == packet_state::PACKET_SPLICED
+}
+
+/// When a packet was forwarded last, or the splice was made.
+pub(super) fn seen_ns(splice: &[u8]) -> u64 {
+    u64_at(splice, offset_of!(packet_splice, seen_ns))
+}
+
+/// The addresses of both connections.
+pub(super) fn addresses(splice: &[u8]) -> [Addresses; 2] {
+    keys(splice).map(|key| {
+        let address = |ip: usize, port: usize| {
+            let octets = key.get(ip..).and_then(|rest| rest.first_chunk::<16>());
+            let port = key.get(port..).and_then(|rest| rest.first_chunk());
+            let ip = octets.map_or(Ipv6Addr::UNSPECIFIED, |octets| Ipv6Addr::from(*octets));
+            SocketAddr::new(
+                IpAddr::V6(ip).to_canonical(),
+                port.map_or(0, |port| u16::from_be_bytes(*port)),
+            )
+        };
+        (
+            address(offset_of!(flow, own), offset_of!(flow, own_port)),
+            address(offset_of!(flow, peer), offset_of!(flow, peer_port)),
+        )
+    })
+}
+
 fn octets(address: IpAddr) -> [u8; 16] {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -164,4 +211,36 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_were_written() {
+        let parse = |text: &str| text.parse().unwrap();
+        for [own, peer, other_own, other_peer] in [
+            [
+                "198.51.100.1:80",
+                "192.0.2.9:40000",
+                "198.51.100.2:50000",
+                "203.0.113.5:8000",
+            ],
+            [
+                "[2001:db8:1::1]:80",
+                "[2001:db8::9]:40000",
+                "198.51.100.2:50000",
+                "203.0.113.5:1",
+            ],
+        ] {
+            let legs = [
+                (parse(own), parse(peer)),
+                (parse(other_own), parse(other_peer)),
+            ];
+            let splice = new(legs);
+            assert_eq!(addresses(&splice), legs);
+            assert!(!is_spliced(&splice));
+        }
+    }
 }

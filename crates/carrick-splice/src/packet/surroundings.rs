@@ -1,9 +1,12 @@
 //! The network interfaces that the programs are on, and what changes around them.
 
-use super::hooks::{Changes, Hooks, Reason, Unsupported};
+use super::hooks::{Changes, HookError, Hooks, Reason, Unsupported};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The names of the programs, as long as the kernel keeps them.
+const OF_OTHER_CARRICKS: [&str; 2] = ["carrick_arrivin", "carrick_leaving"];
 
 /// The hooks, kept on the interfaces while these come and go.
 pub(super) struct Surroundings {
@@ -51,6 +54,11 @@ impl Surroundings {
         is_another_way
     }
 
+    /// Takes the programs away for good.
+    pub(super) fn detach(&self) -> Result<(), HookError> {
+        self.hooks().detach()
+    }
+
     /// The interfaces that the programs are on, and how.
     pub(super) fn interfaces(&self) -> Vec<String> {
         let hooks = self.hooks();
@@ -76,6 +84,12 @@ impl Surroundings {
         let foreign = hooks.attached().flat_map(|attachment| {
             let name = &attachment.interface().name;
             let foreign = attachment.foreign().iter();
+            // Other carricks, and what those that are gone have left: they know of each other.
+            let foreign = foreign.filter(|foreign| {
+                !OF_OTHER_CARRICKS
+                    .iter()
+                    .any(|name| foreign.name.starts_with(name))
+            });
             foreign.map(move |foreign| format!("{name}, {foreign}"))
         });
         foreign.collect()

@@ -3,7 +3,7 @@
 use super::command::{Answer, Command, ask};
 use super::state;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,6 +60,58 @@ impl Table {
         }
     }
 
+    /// The maps of another process, which may be gone.
+    pub(super) fn of_others(
+        flows: MapHandle,
+        splices: MapHandle,
+        command: OwnedFd,
+        places_max: u32,
+    ) -> Table {
+        let table = Table::new(flows, splices, command, places_max);
+        table.places().free.clear();
+        table
+    }
+
+    /// Takes over from a process that is gone: the places of splices that need no local socket. What needs one is over as soon as it
+    /// has none.
+    pub(super) fn take_over(&self) -> Vec<u32> {
+        let (mut spliced, now) = (Vec::new(), Instant::now());
+        for place in self.known_places() {
+            let splice = self.read(place).unwrap_or_default();
+            if state::is_spliced(&splice) {
+                spliced.push(place);
+            } else {
+                self.places().over.push_back((now, place));
+            }
+        }
+        spliced
+    }
+
+    /// The places that have connections.
+    fn known_places(&self) -> BTreeSet<u32> {
+        let numbers = self.flows.keys().filter_map(|key| self.number(&key));
+        numbers.map(|number| number / 2).collect()
+    }
+
+    /// How many splices there are that need no local socket.
+    pub(super) fn spliced(&self) -> usize {
+        let places = self.known_places().into_iter();
+        places
+            .filter_map(|place| self.read(place))
+            .filter(|splice| state::is_spliced(splice))
+            .count()
+    }
+
+    /// Whether all splices that were over have been forgotten.
+    pub(super) fn has_none_over(&self) -> bool {
+        self.places().over.is_empty()
+    }
+
+    /// Whether the packets of a splice are looked at any more.
+    pub(super) fn is_known(&self, place: u32) -> bool {
+        self.keys(place).next().is_some()
+    }
+
     fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,7 +131,7 @@ impl Table {
     pub(super) fn take_place(&self) -> Option<u32> {
         let place = self.places().free.pop_front();
         place.or_else(|| {
-            self.reap(LINGER);
+            let _ = self.reap(LINGER);
             self.places().free.pop_front()
         })
     }
@@ -139,16 +191,16 @@ impl Table {
     }
 
     /// Frees places whose splices are over for long enough, at the latest for `early` from now, and whose connections nobody has
-    /// any more.
-    pub(super) fn reap(&self, early: Duration) {
+    /// any more. True if there may be more of them.
+    pub(super) fn reap(&self, early: Duration) -> bool {
         for _ in 0..REAPED_AT_ONCE {
             let mut places = self.places();
             match places.over.front() {
                 Some((when, _)) if *when <= Instant::now() + early => {}
-                _ => return,
+                _ => return false,
             }
             let Some((_, place)) = places.over.pop_front() else {
-                return;
+                return false;
             };
             drop(places);
             if self.keys(place).next().is_none()
@@ -160,6 +212,7 @@ impl Table {
                 self.leave_place(place);
             }
         }
+        true
     }
 
     /// The keys of the connections that are at `place`, and of no later splice.

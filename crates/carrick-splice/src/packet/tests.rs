@@ -2,6 +2,7 @@
 //! and a state out. What is expected is made from nothing each time, checksums included.
 
 mod ends;
+mod forsaken;
 mod headers;
 mod lab;
 mod local;

@@ -123,8 +123,9 @@ fn info(socket: &impl AsFd) -> io::Result<[u8; 256]> {
     Ok(info)
 }
 
+/// Bytes that were written and not acknowledged yet.
 #[expect(unsafe_code, reason = "no library has this ioctl for sockets")]
-fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
+pub(crate) fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (which is TIOCOUTQ, linux/sockios.h) writes one int, which lives for the call.
     let outcome =

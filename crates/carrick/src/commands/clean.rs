@@ -1,29 +1,64 @@
 //! `carrick clean`, and the keeper of transparent listeners' rules.
-use crate::cli::{FAILED, FINE};
+use super::check::report;
+use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
+use crate::config;
+use crate::config::keys::PINS_DEFAULT;
 use crate::transparent;
+use carrick_splice::{Cleaned, PacketService};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Removes what dead carricks have left, and says what that was.
 #[must_use]
-pub fn run() -> ExitCode {
-    match transparent::clean() {
-        Ok(cleaned) => {
-            let mut text = String::new();
-            for what in &cleaned.removed {
-                let _ = writeln!(text, "removed: {what}");
-            }
-            for what in &cleaned.in_use {
-                let _ = writeln!(text, "left alone, a running carrick has it: {what}");
-            }
-            if cleaned.removed.is_empty() {
-                text += "nothing was left over\n";
-            }
-            let _ = anstream::stdout().lock().write_all(text.as_bytes());
-            ExitCode::from(FINE)
+pub fn run(arguments: &PinsArgs) -> ExitCode {
+    let pins = match pins(arguments) {
+        Ok(pins) => pins,
+        Err(rejected) => {
+            report(&rejected.problems);
+            return ExitCode::from(WRONG);
         }
-        Err(error) => failed(&error),
+    };
+    let (mut cleaned, mut failures) = (Cleaned::default(), Vec::new());
+    match transparent::clean() {
+        Ok(rules) => {
+            cleaned.removed = rules.removed;
+            cleaned.in_use = rules.in_use;
+        }
+        Err(error) => failures.push(error.to_string()),
+    }
+    match pins.map(|pins| PacketService::clean(&pins)).transpose() {
+        Ok(pinned) => {
+            let pinned = pinned.unwrap_or_default();
+            cleaned.removed.extend(pinned.removed);
+            cleaned.in_use.extend(pinned.in_use);
+            failures.extend(pinned.failed);
+        }
+        Err(error) => failures.push(error.to_string()),
+    }
+    let mut text = String::new();
+    for what in &cleaned.removed {
+        let _ = writeln!(text, "removed: {what}");
+    }
+    for what in &cleaned.in_use {
+        let _ = writeln!(text, "left alone, a running carrick has it: {what}");
+    }
+    if cleaned.removed.is_empty() && failures.is_empty() {
+        text += "nothing was left over\n";
+    }
+    let _ = anstream::stdout().lock().write_all(text.as_bytes());
+    for failure in &failures {
+        let _ = writeln!(anstream::stderr().lock(), "carrick: {failure}");
+    }
+    ExitCode::from(if failures.is_empty() { FINE } else { FAILED })
+}
+
+/// The folder in which tunnels outlive carrick.
+pub(super) fn pins(arguments: &PinsArgs) -> Result<Option<PathBuf>, config::Rejected> {
+    match &arguments.config {
+        None => Ok(Some(PINS_DEFAULT.into())),
+        Some(file) => config::load(Some(file)).map(|loaded| loaded.plan.pins),
     }
 }
 

@@ -1,8 +1,11 @@
 //! `carrick doctor`: what this machine can do, and why not.
 mod machine;
 
-use crate::cli::{FAILED, FINE};
+use super::check::report;
+use super::clean::pins;
+use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
+use carrick_splice::{PacketService, Pinned, Unavailable};
 use machine::Fact;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -15,13 +18,23 @@ const LATER: [&str; 1] = ["engine packet"];
 const LAST_RESORT: &str = "engine copy";
 
 /// Prints the table. Fails if not even copying is possible.
-pub fn run() -> ExitCode {
+pub fn run(arguments: &PinsArgs) -> ExitCode {
+    let pins = match pins(arguments) {
+        Ok(pins) => pins,
+        Err(rejected) => {
+            report(&rejected.problems);
+            return ExitCode::from(WRONG);
+        }
+    };
     let mut features = carrick_splice::probe::probe();
     features.extend(crate::transparent::probe());
     let facts = machine::facts(Path::new("/proc/sys"));
     let mut text = render(&features, &facts);
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
+    if let Some(pins) = pins {
+        text += &render_pinned(&pins, PacketService::pinned(&pins));
+    }
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
     let is_hopeless = features
         .iter()
@@ -93,6 +106,37 @@ fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obsta
     }
     for obstacle in obstacles {
         let _ = writeln!(text, "- {obstacle}");
+    }
+    text
+}
+
+/// What outlives its process.
+fn render_pinned(folder: &Path, pinned: Result<Vec<Pinned>, Unavailable>) -> String {
+    let mut text = format!("\npinned in {}\n", folder.display());
+    let generations = match pinned {
+        Ok(generations) => generations,
+        Err(because) => return text + &format!("- cannot be looked at: {because}\n"),
+    };
+    if generations.is_empty() {
+        text += "- nothing\n";
+    }
+    for one in generations {
+        let whose = if one.is_in_use {
+            "of a carrick that runs, or looked after by one"
+        } else {
+            "left by a carrick that is gone; the next one looks after it, `carrick clean` removes it"
+        };
+        let tunnels = match &one.tunnels {
+            Ok(count) => format!("{count} tunnels that need no process"),
+            Err(because) => because.clone(),
+        };
+        let name = one.folder.file_name().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "- {}: {tunnels}; {} programs at network interfaces; {whose}",
+            name.display(),
+            one.hooks
+        );
     }
     text
 }

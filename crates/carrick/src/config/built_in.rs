@@ -1,5 +1,6 @@
 //! The plan for a start without a configuration file: a forward proxy for the programs of this machine.
 use super::check::{ADMIN_DEFAULT, workers};
+use super::keys::PINS_DEFAULT;
 use super::plan::{
     ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, Plan, Timeouts,
 };
@@ -34,6 +35,7 @@ impl Plan {
             admin: Some(ADMIN_DEFAULT),
             workers: workers(0),
             account: None,
+            pins: Some(PINS_DEFAULT.into()),
             limits: Limits {
                 connections: 100_000,
                 connections_per_client: 0,

@@ -8,6 +8,7 @@ mod transparent;
 mod upstream;
 
 use super::file::File;
+use super::keys;
 use super::plan::{Limits, LogFormat, LogPlan, LogTarget, Plan, Timeouts};
 use super::problem::Problems;
 use super::setting::Setting;
@@ -26,6 +27,7 @@ pub const ADMIN_DEFAULT: SocketAddr =
 pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<Plan> {
     let admin = admin(file, problems);
     let account = account::check(file, problems);
+    let pins = pins(file, problems);
     let log = log(file, directory, problems);
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
@@ -52,6 +54,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         admin: admin.map(|(address, _)| address),
         workers: workers(file.workers),
         account,
+        pins,
         limits: limits(file),
         timeouts: timeouts(file),
         log,
@@ -102,6 +105,26 @@ fn admin(
                     .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");
             }
             Some((*address.get_ref(), Some(address.span())))
+        }
+    }
+}
+
+/// Whether it can be used there is seen at the start; without it carrick works as well.
+fn pins(file: &File, problems: &mut Problems) -> Option<PathBuf> {
+    match &file.pins {
+        Setting::Absent => Some(keys::PINS_DEFAULT.into()),
+        Setting::Given(text) if text.get_ref().is_empty() => None,
+        written => {
+            let text = written.given()?;
+            if !text.get_ref().starts_with('/') {
+                problems
+                    .error(text.span(), "this is no absolute path", "")
+                    .help(format!(
+                        "such as \"{}\", a folder on a BPF file system; or \"\" for none",
+                        keys::PINS_DEFAULT
+                    ));
+            }
+            Some(text.get_ref().into())
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct File {
     pub workers: u64,
     /// `process.user`
     pub user: Setting<String>,
+    /// `process.pins`
+    pub pins: Setting<String>,
     /// `process.group`
     pub group: Setting<String>,
     /// `[limits]`
@@ -164,6 +166,7 @@ impl File {
                 .number("count", problems),
             user: process.text("user", problems),
             group: process.text("group", problems),
+            pins: process.text("pins", problems),
             limits: Limits::read(
                 &root.table_or_empty("limits", &keys::LIMITS, problems),
                 problems,

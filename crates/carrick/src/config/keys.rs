@@ -207,6 +207,9 @@ pub static WORKERS: Table = Table {
     }],
 };
 
+/// Where most systems have a BPF file system.
+pub const PINS_DEFAULT: &str = "/sys/fs/bpf/carrick";
+
 /// `[process]`
 pub static PROCESS: Table = Table {
     title: "[process]",
@@ -226,6 +229,14 @@ pub static PROCESS: Table = Table {
                 default: "that of `user`",
             },
             about: "Its group, instead of the user's own; needs `user`",
+        },
+        Key {
+            name: "pins",
+            form: Form::Text {
+                what: "a folder on a BPF file system, or `\"\"` for none",
+                default: "\"/sys/fs/bpf/carrick\"",
+            },
+            about: "Where programs and maps of the engine `packet` are kept (*pinned*), so that its tunnels outlive carrick; the folder is made if its parent exists",
         },
     ],
 };

@@ -20,6 +20,8 @@ pub struct Plan {
     pub workers: usize,
     /// Whom it becomes once it listens; `None`: it stays who it is.
     pub account: Option<Account>,
+    /// The folder in which tunnels of the engine `packet` outlive it; `None`: they do not.
+    pub pins: Option<PathBuf>,
     /// Bounds on what clients can make carrick hold.
     pub limits: Limits,
     /// How long things may take.

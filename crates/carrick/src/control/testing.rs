@@ -24,6 +24,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
         admin,
         workers: 2,
         account: None,
+        pins: None,
         limits: Limits {
             connections: 1000,
             connections_per_client: 0,

@@ -14,6 +14,9 @@ use tokio::sync::mpsc;
 /// How long a reload waits for the control thread, and the end of the program for its end.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
+/// How often tunnels are looked after that have outlived an earlier carrick.
+const TEND_EVERY: Duration = Duration::from_secs(5);
+
 /// Starts the control thread.
 #[derive(Debug)]
 pub struct Control;
@@ -184,7 +187,18 @@ impl Thread {
         {
             tracing::error!("admin cannot serve: {error}");
         }
-        while let Some(order) = orders.recv().await {
+        let mut ticks = tokio::time::interval(TEND_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let order = tokio::select! {
+                order = orders.recv() => order,
+                _ = ticks.tick() => {
+                    let idle = self.state.running.load().plan.timeouts.tunnel_idle;
+                    self.state.kernel.packet.tend(idle);
+                    continue;
+                }
+            };
+            let Some(order) = order else { return };
             match order {
                 Order::Apply(running, reply) => {
                     // Whoever asked may have lost patience.

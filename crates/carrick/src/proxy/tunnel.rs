@@ -196,6 +196,8 @@ async fn exchange(
     } else {
         exchange.engines().0
     });
+    // At carrick's end, what the kernel has goes on.
+    let is_left = end.is_none() && exchange.leave();
     let [near, far] = exchange.into_connections();
     for (place, connection) in [
         (&mut client.stream, near.map(Rc::new).or(shared_near)),
@@ -215,7 +217,7 @@ async fn exchange(
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
-        trace.ended = "client_reset";
+        trace.ended = if is_left { "left" } else { "client_reset" };
         let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
         return Next::Reset;
     };

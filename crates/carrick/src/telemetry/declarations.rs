@@ -95,6 +95,9 @@ metrics! {
     TUNNELS_BY_ENGINE = Gauge "carrick_tunnels_by_engine" "Tunnels that stand now, by the engine that moves most of their bytes; socket while the kernel has both connections.";
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices that are in the kernel now.";
     PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
+    ADOPTED = Counter "carrick_tunnels_adopted" "Tunnels of an earlier carrick that this one looks after since it began.";
+    ADOPTED_OPEN = Gauge "carrick_adopted_tunnels_open" "Those of them that stand now.";
+    ADOPTED_ENDED = Counter "carrick_adopted_tunnels_ended" "Those of them that have ended, by result: closed, reset, idle. Their bytes are in carrick_client_bytes, carrick_upstream_bytes and carrick_splice_bytes.";
     SOCKET_SPLICE_BYTES = Gauge "carrick_socket_splice_bytes" "Bytes that the kernel has handed on for the tunnels that it has now, by direction.";
     SOCKET_BACKLOG_BYTES = Gauge "carrick_socket_backlog_bytes" "Of these bytes: those that the receivers' TCP does not have yet, by direction.";
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";

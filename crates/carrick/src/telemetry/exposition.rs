@@ -141,14 +141,15 @@ impl Writer<'_, '_> {
         let open = open
             .map(|(index, worker)| ([("worker", index.to_string())], worker.connections_open()));
         self.gauges(&declared::CLIENT_CONNECTIONS_OPEN, open)?;
+        let [up, down] = state.kernel.packet.adopted_totals().bytes;
         let bytes = directions(
-            state.sum(|worker| worker.client_bytes_received.get()),
-            state.sum(|worker| worker.client_bytes_sent.get()),
+            state.sum(|worker| worker.client_bytes_received.get()) + up,
+            state.sum(|worker| worker.client_bytes_sent.get()) + down,
         );
         self.counters(&declared::CLIENT_BYTES, bytes)?;
         let bytes = directions(
-            state.sum(|worker| worker.upstream_bytes_received.get()),
-            state.sum(|worker| worker.upstream_bytes_sent.get()),
+            state.sum(|worker| worker.upstream_bytes_received.get()) + down,
+            state.sum(|worker| worker.upstream_bytes_sent.get()) + up,
         );
         self.counters(&declared::UPSTREAM_BYTES, bytes)?;
         self.counter(&declared::UPSTREAM_OPENED, |worker| {
@@ -265,15 +266,19 @@ impl Writer<'_, '_> {
                 |c| c.packet_splices.get(),
             ),
         )?;
-        self.counters(
-            &declared::SPLICE_BYTES,
-            by_engine(
-                |c| c.copy_bytes.get(),
-                |c| c.pipe_bytes.get(),
-                |c| c.socket_bytes.get(),
-                |c| c.packet_bytes.get(),
-            ),
-        )?;
+        let mut bytes = by_engine(
+            |c| c.copy_bytes.get(),
+            |c| c.pipe_bytes.get(),
+            |c| c.socket_bytes.get(),
+            |c| c.packet_bytes.get(),
+        );
+        let adopted = state.kernel.packet.adopted_totals().bytes;
+        for (labels, bytes) in &mut bytes {
+            if *labels == [("engine", "packet")] {
+                *bytes += adopted.iter().sum::<u64>();
+            }
+        }
+        self.counters(&declared::SPLICE_BYTES, bytes)?;
         let reasons = Reason::ALL.map(|reason| {
             (
                 [("reason", reason.name())],

@@ -194,9 +194,11 @@ impl Listed {
         Seen {
             worker: self.worker,
             bytes,
-            engine: match splice {
-                Some(_) => Engine::Socket,
-                None => tunnel.engine(),
+            engine: match (&splice, forwarded) {
+                (Some(_), _) => Engine::Socket,
+                // The worker is not woken by what the kernel forwards.
+                (None, Some(bytes)) if bytes != [0; 2] => Engine::Packet,
+                (None, _) => tunnel.engine(),
             },
             splice,
             tunnel: self.tunnel,

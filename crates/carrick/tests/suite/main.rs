@@ -15,6 +15,7 @@ mod http;
 mod laboratory;
 mod memory;
 mod operations;
+mod outliving;
 mod refusals;
 mod responses;
 mod support;

@@ -109,7 +109,7 @@ impl Hook {
         self.detach(interface, direction, pins)
     }
 
-    /// Takes the program away; a link goes only when this is dropped, too.
+    /// Takes the program away. Where its record cannot be removed (privileges were given up), it is gone all the same.
     fn detach(
         &self,
         interface: &Interface,
@@ -121,7 +121,13 @@ impl Hook {
             Hook::Filter(filter) => Some(filter.handle),
         };
         match (self, pins) {
-            (_, Some(pins)) => pins.remove(&pins.entry(interface.index, direction, handle)),
+            (hook, Some(pins)) => {
+                if let Hook::Link(link, _) = hook {
+                    // It may be gone already, with its interface.
+                    let _ = tcx::detach(link.as_fd());
+                }
+                pins.remove(&pins.entry(interface.index, direction, handle))
+            }
             (Hook::Filter(filter), None) => filter.detach(&interface.name),
             (Hook::Link(..), None) => Ok(()),
         }

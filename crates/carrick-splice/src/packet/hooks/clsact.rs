@@ -27,17 +27,25 @@ const PRIORITY_MAX: u32 = 0xffff;
 
 /// The right to a handle, for as long as the process lives.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(in crate::packet) struct Slot {
     pub(super) handle: u32,
     _name: UnixDatagram,
 }
 
 impl Slot {
-    /// Takes a free one.
+    /// Takes a free one. One that is to outlive the process is none that somebody has left behind.
     pub(super) fn take(is_recorded: bool) -> Result<Slot, HookError> {
+        let left = if is_recorded {
+            left_behind()?
+        } else {
+            Vec::new()
+        };
         let mut last = io::ErrorKind::AddrInUse.into();
         for slot in 0..SLOTS {
             let handle = HANDLES | if is_recorded { RECORDED } else { 0 } | slot;
+            if left.iter().any(|filter| filter.handle == handle) {
+                continue;
+            }
             match Slot::claim(handle) {
                 Ok(slot) => return Ok(slot),
                 Err(error) => last = error,
@@ -51,7 +59,7 @@ impl Slot {
     }
 
     /// Takes this one, if nobody who lives has it.
-    pub(super) fn claim(handle: u32) -> io::Result<Slot> {
+    pub(in crate::packet) fn claim(handle: u32) -> io::Result<Slot> {
         let name = format!("carrick-tc-filter-{handle:08x}");
         let address = SocketAddr::from_abstract_name(name)?;
         Ok(Slot {
@@ -250,6 +258,51 @@ pub(super) fn detach_all(
         }
     }
     Ok(())
+}
+
+/// The filters of ours on all interfaces whose slot nobody has who lives.
+fn left_behind() -> Result<Vec<Attached>, HookError> {
+    let mut left = Vec::new();
+    for interface in super::listed()? {
+        for direction in Direction::BOTH {
+            let found = match filters::filters(interface.index, direction) {
+                Ok(found) => found,
+                // It has vanished just now.
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => {
+                    let on = on(&interface.name, direction);
+                    return Err(HookError::new("netlink RTM_GETTFILTER", on, &error));
+                }
+            };
+            let found = found.iter().filter(|filter| is_ours(filter));
+            left.extend(
+                found
+                    .filter(|filter| Slot::claim(filter.handle).is_ok())
+                    .map(|filter| Attached {
+                        interface: interface.index,
+                        direction,
+                        priority: filter.priority,
+                        handle: filter.handle,
+                    }),
+            );
+        }
+    }
+    Ok(left)
+}
+
+/// Removes the filters of ours that dead processes have left, with or without a record, and says which.
+pub(in crate::packet) fn clean() -> Result<Vec<String>, HookError> {
+    let mut removed = Vec::new();
+    for filter in left_behind()? {
+        let name = format!("number {}", filter.interface);
+        filter.detach(&name)?;
+        removed.push(format!(
+            "tc filter {:#x} on {}",
+            filter.handle,
+            on(&name, filter.direction)
+        ));
+    }
+    Ok(removed)
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -33,7 +33,11 @@ impl std::error::Error for HookError {}
 
 impl HookError {
     /// A call to the kernel that failed, with the advice that its error calls for.
-    pub(super) fn new(call: &'static str, on: impl Into<String>, error: &io::Error) -> HookError {
+    pub(in crate::packet) fn new(
+        call: &'static str,
+        on: impl Into<String>,
+        error: &io::Error,
+    ) -> HookError {
         HookError {
             call,
             on: on.into(),
@@ -44,7 +48,7 @@ impl HookError {
     }
 
     /// Something that is not as it has to be.
-    pub(super) fn wrong(
+    pub(in crate::packet) fn wrong(
         call: &'static str,
         on: impl Into<String>,
         cause: impl Into<String>,

@@ -22,27 +22,27 @@ const NEW: &str = "hook-new";
 
 /// An open folder, which nobody else has meanwhile.
 #[derive(Debug)]
-pub(super) struct Pins {
+pub(in crate::packet) struct Pins {
     folder: PathBuf,
     /// The inode of the network namespace.
     namespace: u64,
-    /// Locked; the lock goes with the process.
-    _lock: OwnedFd,
+    /// The lock goes with the process.
+    lock: OwnedFd,
 }
 
 /// What a file in the folder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(in crate::packet) struct Entry {
     pub(super) interface: u32,
     pub(super) direction: Direction,
     /// `None`: the file is a link.
-    pub(super) filter: Option<Record>,
+    pub(in crate::packet) filter: Option<Record>,
 }
 
 /// Where a tc filter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) handle: u32,
+pub(in crate::packet) struct Record {
+    pub(in crate::packet) handle: u32,
     /// The inode of its network namespace.
     pub(super) namespace: u64,
 }
@@ -87,57 +87,55 @@ impl Entry {
 }
 
 impl Pins {
-    /// Opens the folder, after making it where it is missing.
+    /// Opens the folder, after making it where it is missing, for this process alone.
     pub(super) fn open(folder: &Path) -> Result<Pins, HookError> {
-        let failed = |call, error: io::Error| HookError::new(call, file(folder), &error);
-        if !folder.exists() {
-            // What is not on a BPF file system is not made.
-            let parent = folder.parent().unwrap_or(folder);
-            check_file_system(parent)?;
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .create(folder)
-                .map_err(|error| failed("mkdir(2)", error))?;
+        make(folder)?;
+        let pins = Pins::look(folder)?;
+        if pins.lock()? {
+            return Ok(pins);
         }
-        check_file_system(folder)?;
-        let about = fs::metadata(folder).map_err(|error| failed("stat(2)", error))?;
-        let own = rustix::process::geteuid().as_raw();
-        if about.mode() & WRITABLE_BY_OTHERS != 0 || (about.uid() != own && about.uid() != 0) {
-            return Err(HookError::wrong(
-                "the check",
-                file(folder),
-                "somebody else may write into it, and so decide what runs on the hooks",
-                format!("chown {own} and chmod 700, or another folder"),
-            ));
-        }
-        let lock = rustix::fs::open(
-            folder,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|error| failed("open(2)", error.into()))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(HookError::wrong(
+            "flock(2)",
+            file(folder),
+            "another process that runs has it",
+            "stop that one first, or give each a folder of its own",
+        ))
+    }
+
+    /// Opens a folder that is there, without the right to change it.
+    pub(in crate::packet) fn look(folder: &Path) -> Result<Pins, HookError> {
+        Ok(Pins {
+            folder: folder.to_owned(),
+            namespace: namespace()?,
+            lock: open(folder)?,
+        })
+    }
+
+    /// Takes the right to change it, for as long as this lives. False if a process that runs has it.
+    pub(in crate::packet) fn lock(&self) -> Result<bool, HookError> {
+        match rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                let namespace = fs::metadata(NAMESPACE)
-                    .map_err(|error| HookError::new("stat(2)", NAMESPACE, &error))?;
                 // Of a process that was killed just then; if it is a link, it is on a hook. See `remove` for why it is opened.
-                let new = folder.join(NEW);
+                let new = self.folder.join(NEW);
                 let _link = tcx::open_pinned(&new);
-                remove(&new)?;
-                Ok(Pins {
-                    folder: folder.to_owned(),
-                    namespace: namespace.ino(),
-                    _lock: lock,
-                })
+                match remove(&new) {
+                    // Whoever opened the folder may have given up the privilege to write there since then.
+                    Err(error) if !error.is_permission() => Err(error),
+                    _ => Ok(true),
+                }
             }
-            Err(Errno::WOULDBLOCK) => Err(HookError::wrong(
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(HookError::new(
                 "flock(2)",
-                file(folder),
-                "another process that runs has it",
-                "stop that one first, or give each a folder of its own",
+                file(&self.folder),
+                &error.into(),
             )),
-            Err(error) => Err(failed("flock(2)", error.into())),
         }
+    }
+
+    /// Where it is.
+    pub(in crate::packet) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The name for a hook, by a filter with a handle, or by a link.
@@ -153,7 +151,7 @@ impl Pins {
     }
 
     /// What is recorded. Files of other names are left alone.
-    pub(super) fn entries(&self) -> Result<Vec<Entry>, HookError> {
+    pub(in crate::packet) fn entries(&self) -> Result<Vec<Entry>, HookError> {
         let failed = |error| HookError::new("readdir(3)", file(&self.folder), &error);
         let mut entries = Vec::new();
         for found in fs::read_dir(&self.folder).map_err(failed)? {
@@ -193,7 +191,7 @@ impl Pins {
     }
 
     /// The link of an entry; `None` if that is a filter, or there is no such file.
-    pub(super) fn link(
+    pub(in crate::packet) fn link(
         &self,
         entry: &Entry,
     ) -> Result<Option<(OwnedFd, tcx::Standing)>, HookError> {
@@ -226,7 +224,7 @@ impl Pins {
     }
 
     /// Removes a hook and its record.
-    pub(super) fn remove(&self, entry: &Entry) -> Result<(), HookError> {
+    pub(in crate::packet) fn remove(&self, entry: &Entry) -> Result<(), HookError> {
         // Foreign files of the name are refused. A link goes at once when its last descriptor is closed, but some time later when
         // its last name is removed (`bpf_link_put`): so the descriptor outlives the name.
         let _link = self.link(entry)?;
@@ -240,6 +238,46 @@ impl Pins {
     fn path(&self, entry: &Entry) -> PathBuf {
         self.folder.join(entry.name())
     }
+}
+
+/// The inode of this network namespace.
+pub(in crate::packet) fn namespace() -> Result<u64, HookError> {
+    fs::metadata(NAMESPACE)
+        .map(|about| about.ino())
+        .map_err(|error| HookError::new("stat(2)", NAMESPACE, &error))
+}
+
+/// Makes a folder where it is missing. What is not on a BPF file system is not made.
+pub(in crate::packet) fn make(folder: &Path) -> Result<(), HookError> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(folder);
+    check_file_system(parent)?;
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(HookError::new("mkdir(2)", file(folder), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens a folder on a BPF file system into which nobody else may write.
+pub(in crate::packet) fn open(folder: &Path) -> Result<OwnedFd, HookError> {
+    let failed = |call, error: io::Error| HookError::new(call, file(folder), &error);
+    check_file_system(folder)?;
+    let about = fs::metadata(folder).map_err(|error| failed("stat(2)", error))?;
+    let own = rustix::process::geteuid().as_raw();
+    if about.mode() & WRITABLE_BY_OTHERS != 0 || (about.uid() != own && about.uid() != 0) {
+        return Err(HookError::wrong(
+            "the check",
+            file(folder),
+            "somebody else may write into it, and so decide what runs on the hooks",
+            format!("chown {own} and chmod 700, or another folder"),
+        ));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(folder, flags, Mode::empty()).map_err(|error| failed("open(2)", error.into()))
 }
 
 fn elsewhere(path: &Path) -> HookError {

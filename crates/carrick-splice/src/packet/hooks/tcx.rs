@@ -25,10 +25,10 @@ pub(super) struct OnHook {
 
 /// What a link says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(in crate::packet) struct Standing {
     pub(super) link: u32,
     /// 0: the interface has vanished, or somebody has detached it.
-    pub(super) interface: u32,
+    pub(in crate::packet) interface: u32,
     pub(super) direction: Direction,
 }
 
@@ -82,12 +82,19 @@ pub(super) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
     })
 }
 
-/// Gives a link or a program a name on a BPF file system, which keeps it.
+/// Takes a link's program away from its hook, whoever else has the link. Needs no privileges.
+#[expect(unsafe_code, reason = "libbpf-rs does not have it")]
+pub(in crate::packet) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    succeeded(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) })
+}
+
+/// Gives a link, a program or a map a name on a BPF file system, which keeps it.
 #[expect(
     unsafe_code,
     reason = "libbpf-rs has it for objects of its own kind only"
 )]
-pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+pub(in crate::packet) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the descriptor is open; the path ends with a zero byte, and lives for the call.
     succeeded(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) })
@@ -106,7 +113,7 @@ pub(super) fn open_pinned(path: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// What a tcx link says of itself.
-pub(super) fn standing(link: BorrowedFd<'_>) -> io::Result<Standing> {
+pub(in crate::packet) fn standing(link: BorrowedFd<'_>) -> io::Result<Standing> {
     let info = LinkInfo::from_fd(link).map_err(as_io)?;
     let LinkTypeInfo::Tcx(tcx) = info.info else {
         return Err(io::Error::other("it is no tcx link"));
@@ -174,7 +181,7 @@ fn release() -> Option<(u32, u32)> {
 }
 
 /// Calls libbpf without what it prints on standard error; errors say that as well.
-pub(super) fn quietly<T>(call: impl FnOnce() -> libbpf_rs::Result<T>) -> io::Result<T> {
+pub(in crate::packet) fn quietly<T>(call: impl FnOnce() -> libbpf_rs::Result<T>) -> io::Result<T> {
     let printed = libbpf_rs::set_print(None);
     let outcome = call().map_err(as_io);
     libbpf_rs::set_print(printed);

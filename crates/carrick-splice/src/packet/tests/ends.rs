@@ -343,6 +343,18 @@ fn another_connection_with_the_same_addresses_forgets_one_that_ended() {
 }
 
 #[test]
+fn nobody_else_gets_the_addresses_of_a_splice() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        for side in [CLIENT, SERVER] {
+            // The process has died, the kernel has forgotten its sockets, and some program gets the same port.
+            let own = lab.local_packet(side).with(|packet| packet.flags = SYN);
+            lab.check("SYN out", &spliced(&lab), (Leaving, &own), Dropped, |_| {});
+            assert!(lab.knows(side) && lab.knows(1 - side));
+        }
+    }
+}
+
+#[test]
 fn a_connection_that_begins_has_numbers_of_its_own() {
     let Some(lab) = Lab::v4() else { return };
     // They were spliced and came back, with other numbers. Then the client begins anew.

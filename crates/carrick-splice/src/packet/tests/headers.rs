@@ -166,8 +166,6 @@ fn context(fields: &[(usize, u32)]) -> Vec<u8> {
 const MARK: usize = 8;
 const GSO_SEGS: usize = 164;
 const GSO_SIZE: usize = 176;
-/// Ours, by packet.bpf.c.
-const OWN_MARK: u32 = 0x6361_7272;
 
 #[test]
 fn what_was_forwarded_is_not_looked_at_again() {

@@ -39,6 +39,9 @@ pub enum Fate {
 }
 pub use Fate::{Dropped, Forwarded, Passed};
 
+/// What the programs mark packets with between each other.
+pub const OWN_MARK: u32 = 0x6361_7272;
+
 /// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
 const UNSPEC: u32 = u32::MAX;
 const SHOT: u32 = 2;
@@ -48,6 +51,7 @@ const REDIRECT: u32 = 7;
 pub struct Lab {
     flows: MapHandle,
     splices: MapHandle,
+    pulse: MapHandle,
     programs: [OwnedFd; 2],
     pub addresses: [(SocketAddr, SocketAddr); 2],
 }
@@ -80,12 +84,13 @@ impl Lab {
             return None;
         }
         let mut object = MaybeUninit::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, 4).unwrap();
+        let loaded = PacketEngine::load_maps(&mut object, 4, OWN_MARK).unwrap();
         let owned =
             |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
         let lab = Lab {
             flows: MapHandle::try_from(&loaded.maps.flows).unwrap(),
             splices: MapHandle::try_from(&loaded.maps.splices).unwrap(),
+            pulse: MapHandle::try_from(&loaded.maps.pulse).unwrap(),
             programs: [
                 owned(&loaded.progs.carrick_arriving),
                 owned(&loaded.progs.carrick_leaving),
@@ -110,6 +115,17 @@ impl Lab {
     pub fn knows(&self, side: usize) -> bool {
         let flow = self.flows.lookup(&key(self.addresses[side]), MapFlags::ANY);
         flow.unwrap().is_some()
+    }
+
+    /// When something was forwarded last, and when somebody looked after it.
+    pub fn pulse(&self) -> [u64; 2] {
+        let value = self.pulse.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        [0, 8].map(|at| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap()))
+    }
+
+    pub fn set_pulse(&self, pulse: [u64; 2]) {
+        let value = pulse.map(u64::to_ne_bytes).concat();
+        self.pulse.update(&[0; 4], &value, MapFlags::ANY).unwrap();
     }
 
     pub fn set(&self, splice: &packet_splice) {

@@ -245,7 +245,7 @@ impl Bed {
         let (ready, is_ready) = mpsc::channel();
         let proxying = self.on(Host::Proxy, move || {
             let service = PacketService::default();
-            service.load(places, &[]).unwrap();
+            service.load(places, &[], None).unwrap();
             let prepared = prepare(&service);
             on_worker(async move {
                 let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))

@@ -2,7 +2,7 @@
 use crate::control::ControlState;
 use crate::proxy::engine_name;
 use crate::telemetry::tunnels::{ENGINES, Seen, View};
-use carrick_splice::{LiveDirection, LiveLeg};
+use carrick_splice::{Adopted, LiveDirection, LiveLeg};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,6 +26,7 @@ pub(super) struct Splices {
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<String>,
     list: Vec<Entry>,
+    outliving: Outliving,
 }
 
 impl Splices {
@@ -48,6 +49,69 @@ impl Splices {
             tunnels,
             list: list.map(|seen| Entry::of(seen, now)).collect(),
             unseen: view.unseen,
+            outliving: Outliving::of(state, listed_max),
+        }
+    }
+}
+
+/// Tunnels that outlive their process: whether those of this one do, and those of earlier ones.
+#[derive(Serialize)]
+struct Outliving {
+    pins: Option<String>,
+    trouble: Option<String>,
+    adopted: usize,
+    adopted_total: u64,
+    closed: u64,
+    reset: u64,
+    idle: u64,
+    list: Vec<Heirloom>,
+    not_adopted: Vec<String>,
+}
+
+impl Outliving {
+    fn of(state: &ControlState, listed_max: usize) -> Self {
+        let packet = &state.kernel.packet;
+        let pins = packet.pins();
+        let totals = packet.adopted_totals();
+        let mut adopted = packet.adopted();
+        adopted.sort_by_key(|one| Reverse(one.bytes[0] + one.bytes[1]));
+        Self {
+            pins: pins.and_then(|pins| Some(pins.ok()?.display().to_string())),
+            trouble: pins.and_then(|pins| Some(pins.err()?.to_owned())),
+            adopted: adopted.len(),
+            adopted_total: totals.adopted,
+            closed: totals.closed,
+            reset: totals.reset,
+            idle: totals.idle,
+            list: adopted.iter().take(listed_max).map(Heirloom::of).collect(),
+            not_adopted: packet.not_adopted(),
+        }
+    }
+}
+
+/// A tunnel of an earlier process.
+#[derive(Serialize)]
+struct Heirloom {
+    client: String,
+    listener: String,
+    server: String,
+    own: String,
+    quiet_seconds: f64,
+    client_to_upstream: Direction,
+    upstream_to_client: Direction,
+}
+
+impl Heirloom {
+    fn of(adopted: &Adopted) -> Self {
+        let [up, down] = adopted.bytes;
+        Self {
+            client: adopted.a.to_string(),
+            listener: adopted.a_own.to_string(),
+            server: adopted.b.to_string(),
+            own: adopted.b_own.to_string(),
+            quiet_seconds: adopted.quiet.as_millis() as f64 / 1e3,
+            client_to_upstream: Direction::of(up, None),
+            upstream_to_client: Direction::of(down, None),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::proxy::engine_name;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::tunnels::{ENGINES, View};
 use carrick_splice::LiveSplice;
+use prometheus_client::encoding::NoLabelSet;
 use std::fmt;
 
 const DIRECTIONS: [&str; 2] = ["client_to_upstream", "upstream_to_client"];
@@ -38,6 +39,22 @@ impl Writer<'_, '_> {
             [
                 ([("state", "open")], u64::from(taken.open)),
                 ([("state", "over")], u64::from(taken.over)),
+            ],
+        )?;
+        let totals = state.kernel.packet.adopted_totals();
+        self.family(&declared::ADOPTED)?
+            .encode_counter::<NoLabelSet, _, f64>(&totals.adopted, None)?;
+        let ended = totals.closed + totals.reset + totals.idle;
+        self.gauge(
+            &declared::ADOPTED_OPEN,
+            totals.adopted.saturating_sub(ended),
+        )?;
+        self.counters(
+            &declared::ADOPTED_ENDED,
+            [
+                ([("result", "closed")], totals.closed),
+                ([("result", "reset")], totals.reset),
+                ([("result", "idle")], totals.idle),
             ],
         )?;
         // What is not known is not told: zero would be a lie.

@@ -19,6 +19,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[splice]", "engine", FORWARD, "[splice]\nengine = \"pipe\""),
     ("[workers]", "count", FORWARD, "[workers]\ncount = 77"),
     ("[process]", "user", FORWARD, "[process]\nuser = \"nobody\""),
+    ("[process]", "pins", FORWARD, "[process]\npins = \"\""),
     (
         "[process]",
         "group",
@@ -414,5 +415,6 @@ fn what_is_left_out_has_its_documented_default() {
     assert_eq!(loaded.plan.log, built_in.log);
     assert_eq!(loaded.plan.admin, built_in.admin);
     assert_eq!(loaded.plan.workers, built_in.workers);
+    assert_eq!(loaded.plan.pins, built_in.pins);
     assert_eq!(loaded.plan.listeners[0].access.connect_ports, [443]);
 }

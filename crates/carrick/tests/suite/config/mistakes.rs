@@ -112,6 +112,13 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "",
     ),
     (
+        "§[process]\npins = \"pins\"",
+        Error,
+        "\"pins\"",
+        "no absolute path",
+        "/sys/fs/bpf/carrick",
+    ),
+    (
         "§[process]\nuser = \"nobody\"\ngroup = \"nobody-has-this\"",
         Error,
         "\"nobody-has-this\"",

@@ -2,6 +2,7 @@
 mod bodies;
 mod clients;
 mod ends;
+mod judged;
 mod lasting;
 mod operations;
 
@@ -54,9 +55,14 @@ struct Play {
 impl Play {
     /// `None`: it cannot be made here, which was said.
     fn begin(before: &str) -> Option<Self> {
+        Self::begin_with(before, SWITCH)
+    }
+
+    /// With another configuration.
+    fn begin_with(before: &str, switch: &str) -> Option<Self> {
         let bed = Bed::build()?;
         // One worker, so that whoever comes later can get a connection that another one has left.
-        let carrick = bed.carrick(&format!("{before}[workers]\ncount = 1\n{SWITCH}"));
+        let carrick = bed.carrick(&format!("{before}[workers]\ncount = 1\n{switch}"));
         let said = carrick.said.wait_for("engine packet      usable");
         said.unwrap_or_else(|said| panic!("without the engine there is nothing to test: {said}"));
         Some(Self { carrick, bed })

@@ -47,7 +47,7 @@ fn tcx_is_chosen_where_the_kernel_has_it() {
     inside("attaching::tcx_is_chosen_where_the_kernel_has_it", || {
         interfaces();
         let programs = Programs::load();
-        let hooks = programs.attach(Settings::default());
+        let mut hooks = programs.attach(Settings::default());
         let has_tcx = crate::packet::hooks::tcx::on_hook(
             index("v0"),
             crate::packet::hooks::Direction::Ingress,

@@ -63,7 +63,7 @@ fn hooks_in_a_folder_stay_and_are_taken_over_in_place() {
                 drop(hooks);
                 old.seen_of(5, 5, 5, 0);
                 let before = (links("v0"), filters("v0").replace(char::is_numeric, ""));
-                let hooks = new.attach(pinned(&folder, way));
+                let mut hooks = new.attach(pinned(&folder, way));
                 assert_eq!(hooks.attached().count(), 2);
                 new.seen_of(5, 5, 5, 0);
                 assert_eq!((old.seen().ingress, old.seen().egress), (5, 5));
@@ -251,7 +251,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             refused(&mounted, &["somebody else may write", "chmod 700"]);
 
             // In use.
-            let hooks = programs.attach(pinned(&folder, Way::Tcx));
+            let mut hooks = programs.attach(pinned(&folder, Way::Tcx));
             let error = programs
                 .try_attach(pinned(&folder, Way::Tcx))
                 .expect_err("a refusal");
@@ -260,6 +260,7 @@ fn folders_that_cannot_be_used_are_refused_with_what_to_do() {
             assert!(error.to_string().contains("another process"), "{error}");
             programs.seen_of(1, 1, 1, 0);
             hooks.detach().expect("detached");
+            drop(hooks);
 
             // Something else has the name.
             let path = folder.join(format!("hook-{}-ingress", index("v0")));
@@ -355,7 +356,7 @@ fn a_process_that_is_killed_leaves_what_is_pinned_and_nothing_else() {
                     assert_eq!(there, 1 + usize::from(is_pinned), "{way}");
                     drop(hooks);
                     if is_pinned {
-                        let hooks = heir.attach(pinned(&folder, way));
+                        let mut hooks = heir.attach(pinned(&folder, way));
                         heir.seen_of(5, 5, 5, 0);
                         let there =
                             links("v0").len() + filters("v0").matches("carrick_in:[").count();

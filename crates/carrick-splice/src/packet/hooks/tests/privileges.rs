@@ -66,7 +66,7 @@ fn with_privileges_given_up_links_follow_the_interfaces_and_filters_do_not() {
                 let mut hooks = programs.attach(by(way));
                 run("ip link add w0 type veth peer name w1");
                 run("ip link set w0 up");
-                let (refreshed, hooks) = without_privileges(move || {
+                let (refreshed, mut hooks) = without_privileges(move || {
                     let refreshed = hooks.refresh().expect("refreshed");
                     (refreshed, hooks)
                 });
