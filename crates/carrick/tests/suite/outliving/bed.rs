@@ -11,6 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -375,23 +376,27 @@ pub fn words(exchanges: usize, pieces: usize) -> Arc<[u8]> {
         .into()
 }
 
-/// Sends many pieces of `words` from each end to the other, slowly, both at the same time, and the end of the stream. True if both
-/// have got exactly that.
+/// Sends many pieces of `words` from each end to the other, slowly, both at the same time, the second half of them not before
+/// `gate` is open, and the end of the stream. True if both have got exactly that.
 pub fn exchange(
     ends: [TcpStream; 2],
     number: usize,
     words: &Arc<[u8]>,
-    pieces: usize,
+    (pieces, gate): (usize, &Arc<AtomicBool>),
 ) -> mpsc::Receiver<bool> {
-    let words = Arc::clone(words);
+    let (words, gate) = (Arc::clone(words), Arc::clone(gate));
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || {
         let outcomes = std::thread::scope(|scope| {
             let ways = [0, 1].map(|side: usize| {
                 let (from, to) = (&ends[side], &ends[1 - side]);
                 let said = &words[2 * number + side..][..pieces * PIECE_BYTES];
+                let gate = &gate;
                 scope.spawn(move || {
-                    for piece in said.chunks(PIECE_BYTES) {
+                    for (number, piece) in said.chunks(PIECE_BYTES).enumerate() {
+                        while number >= pieces / 2 && !gate.load(SeqCst) {
+                            std::thread::sleep(PAUSE);
+                        }
                         { from }.write_all(piece).expect("sent");
                         std::thread::sleep(PAUSE);
                     }

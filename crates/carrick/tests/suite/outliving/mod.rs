@@ -7,9 +7,11 @@ use bed::{Host, assert_reset, exchange, inside, say, words};
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Bytes of one exchange each way: 4 MB, for about three seconds.
+/// Of one exchange each way: 4 MB.
 const PIECES: usize = 256;
 const TUNNELS: u64 = 20;
 
@@ -23,9 +25,10 @@ fn twenty_tunnels_go_on_when_carrick_is_killed_in_mid_transfer() {
             let mut tunnels: Vec<_> = (0..TUNNELS).map(|_| bed.tunnel(&listener)).collect();
             bed.wait_for_kernel(&first, &mut tunnels);
             let words = words(TUNNELS as usize, PIECES);
+            let gate = Arc::default();
             let exchanges: Vec<_> = (0..)
                 .zip(tunnels)
-                .map(|(number, ends)| exchange(ends, number, &words, PIECES))
+                .map(|(number, ends)| exchange(ends, number, &words, (PIECES, &gate)))
                 .collect();
             std::thread::sleep(Duration::from_millis(500));
             first.kill();
@@ -51,6 +54,7 @@ fn twenty_tunnels_go_on_when_carrick_is_killed_in_mid_transfer() {
             };
             let before = bytes(&told);
             assert!(before > 10_000, "{before} bytes before it was adopted");
+            gate.store(true, SeqCst);
             bed.wait_until(&second, "more bytes", |told| {
                 told["outliving"]["adopted"] != TUNNELS || bytes(told) > before
             });
@@ -180,11 +184,11 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
             let mut tunnels: Vec<_> = (0..4).map(|_| bed.tunnel(&listener)).collect();
             bed.wait_for_kernel(&old, &mut tunnels);
             let mut idle = tunnels.pop().expect("four");
-            // Long enough for both of them.
-            let words = words(tunnels.len(), 3 * PIECES);
+            let words = words(tunnels.len(), PIECES);
+            let gate = Arc::default();
             let busy: Vec<_> = (0..)
                 .zip(tunnels)
-                .map(|(number, ends)| exchange(ends, number, &words, 3 * PIECES))
+                .map(|(number, ends)| exchange(ends, number, &words, (PIECES, &gate)))
                 .collect();
             // It lets go of the listener at once, and of its tunnels in the end.
             old.signal(Signal::TERM);
@@ -208,6 +212,7 @@ fn an_upgrade_goes_beside_the_old_one_and_takes_over_when_that_has_ended() {
             bed.wait_until(&new, "the old ones", |told| {
                 told["outliving"]["adopted_total"] == 4
             });
+            gate.store(true, SeqCst);
             for exchange in &busy {
                 assert_eq!(exchange.recv(), Ok(true));
             }
