@@ -240,8 +240,11 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 		plan->is_head = 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;
-		record->tail_at = record->sent_bytes;
-		plan->is_tail = 1;
+		/* Behind fewer bytes, the last ones are not known. */
+		if (packet->payload_bytes >= PACKET_TAIL_BYTES) {
+			record->tail_at = record->sent_bytes;
+			plan->is_tail = 1;
+		}
 	}
 	note_sent(down, end, 0);
 	down->packets += 1;
