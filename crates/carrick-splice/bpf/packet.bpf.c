@@ -226,6 +226,7 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	way->window_max = way->window_end - way->acked;
 	receiver->last_tsval = receiver->local_tsval = to->tsval + receiver->ts_offset;
 	receiver->has_tsval = to->has_timestamps;
+	sender->peer_tsval = from->ts_recent;
 	receiver->local_end = to->write_seq + receiver->send_offset;
 	receiver->local_acked = to->snd_una + receiver->send_offset;
 	receiver->may_end = 0;

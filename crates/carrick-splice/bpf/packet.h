@@ -70,6 +70,7 @@ struct packet_leg {
 	__u32 peer_next;      /* likewise: what it expects next, as far as is known; at first, sent_end */
 	__u32 local_tsval;    /* the latest timestamp that the local socket has sent, on the wire */
 	__u32 received;       /* behind what the local socket has received, as far as was seen */
+	__u32 peer_tsval;     /* RESPONSES: the latest timestamp that the peer has sent */
 	__u16 local_window;   /* the window that the local socket has told its peer last, as it stands in the header */
 	__u16 reserved;
 	__u8 is_ipv6;

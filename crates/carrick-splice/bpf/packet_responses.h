@@ -60,6 +60,22 @@ static __always_inline void keep_timestamps_behind(struct packet_way *way, struc
 	receiver->has_tsval = 1;
 }
 
+/* Takes note of the time at a peer. */
+static __always_inline void note_time(struct packet_leg *leg, const struct packet *packet)
+{
+	if (packet->timestamps_at && is_after(packet->tsval, leg->peer_tsval))
+		leg->peer_tsval = packet->tsval;
+}
+
+/* What makes of the echo in a packet one that its receiver understands. It may be of a timestamp of the local socket's, whose clock is
+ * another one: then it is at most the latest that the receiver has sent. */
+static __always_inline __u32 translate_echo(const struct packet_leg *receiver, const struct packet *packet, __u32 ts_delta)
+{
+	if (is_after(packet->tsecr - ts_delta, receiver->peer_tsval))
+		return receiver->peer_tsval - packet->tsecr;
+	return -ts_delta;
+}
+
 /* Whether the client's local socket, or the server, is to believe this packet's numbers. */
 static __always_inline int is_from_client(const struct packet_splice *splice, const struct packet *packet, __u32 acked)
 {
@@ -85,7 +101,7 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	plan->rewriting.seq = seq - packet->seq;
 	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
 	plan->rewriting.tsval = up->ts_delta;
-	plan->rewriting.tsecr = -down->ts_delta;
+	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
 	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
 	up->packets += 1;
 }
@@ -178,6 +194,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (is_believed) {
+		note_time(client, packet);
 		acknowledge_locally(client, packet, plan);
 		note_acknowledged(splice, record, acked);
 		note_window(down, acked, window);
@@ -282,6 +299,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 			plan->rewriting.seq = expected - packet->seq;
 		return;
 	}
+	note_time(server, packet);
 	acknowledge_locally(server, packet, plan);
 	is_news = note_request_acked(splice, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
@@ -311,7 +329,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.ack = client->received - packet->ack;
 	plan->rewriting.sack = 0;
 	plan->rewriting.tsval = down->ts_delta;
-	plan->rewriting.tsecr = -up->ts_delta;
+	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
 }
 
