@@ -327,7 +327,8 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.is_open = 1;
 	plan->rewriting.seq = down->delta;
 	plan->rewriting.ack = client->received - packet->ack;
-	plan->rewriting.sack = 0;
+	/* They speak of requests, which the client knows by other numbers. */
+	plan->rewriting.is_sackless = 1;
 	plan->rewriting.tsval = down->ts_delta;
 	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
