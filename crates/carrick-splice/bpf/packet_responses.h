@@ -239,10 +239,10 @@ static __always_inline int note_request_acked(struct packet_splice *splice, cons
 	struct packet_leg *client = &splice->legs[0];
 	__u32 acked = packet->ack - splice->judged_delta;
 
-	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received) ||
-	    is_after(acked, splice->judged_end))
+	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received))
 		return 0;
-	client->received = acked;
+	/* Behind it, what the process has passed on may be acknowledged, too. */
+	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
 	return 1;
 }
 
