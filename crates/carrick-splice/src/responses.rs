@@ -170,8 +170,9 @@ impl ResponseSplice {
     /// all that has come to the client's socket since it was armed, the kernel may judge the next request. Not to be called
     /// where some request was not passed on.
     pub fn settle(&mut self, bytes: u64) {
-        // The first one was read before.
-        if !std::mem::take(&mut self.is_fresh) {
+        if std::mem::take(&mut self.is_fresh) {
+            self.record.settle_first();
+        } else {
             self.record.settle(bytes);
         }
     }
