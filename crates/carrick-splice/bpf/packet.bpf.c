@@ -316,12 +316,15 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 	enum packet_answer answer = PACKET_DONE;
 
 	if (splice->state == PACKET_RESPONSES) {
-		// Nothing is said by the local sockets in the meantime: they need not be at rest.
+		// Nothing is said by the local sockets in the meantime: they need not be at rest. But a request that was forwarded must have
+		// arrived: only its client can send it again, and the local socket would take it for an old one.
 		bpf_spin_lock(&splice->lock);
-		if (splice->state == PACKET_RESPONSES)
-			end_responses(splice);
-		else
+		if (splice->state != PACKET_RESPONSES)
 			answer = PACKET_NO_PLACE;
+		else if (!is_forced && is_before(splice->legs[0].received, splice->judged_end))
+			answer = PACKET_BUSY;
+		else
+			end_responses(splice);
 		bpf_spin_unlock(&splice->lock);
 		return answer;
 	}

@@ -46,7 +46,7 @@ enum packet_answer {
 	PACKET_DONE = 0,
 	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
 	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
-	PACKET_BUSY = 3,           /* a local socket has something to receive or to send */
+	PACKET_BUSY = 3,           /* a local socket has something to receive or to send, or a forwarded request has not arrived */
 	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
 	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
 	PACKET_SACK = 6,           /* likewise, selective acknowledgements */

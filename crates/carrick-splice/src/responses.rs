@@ -246,7 +246,8 @@ impl ResponseSplice {
     /// server's socket; that takes a retransmission time-out.
     ///
     /// # Errors
-    /// The kernel's: neither connection can be used any more.
+    /// The kernel's, or the server has not acknowledged a request that the kernel has forwarded, which is waited for some 10 ms:
+    /// neither connection can be used any more.
     pub fn disarm(&mut self) -> io::Result<()> {
         self.count();
         match self.splice.disarm()? {
