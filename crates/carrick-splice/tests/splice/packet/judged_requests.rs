@@ -167,12 +167,7 @@ fn requests_pass(
     prepare(&bed);
     let serving = bed.serve(addresses[1], clients as usize, answer_requests);
     let judged = Arc::new(AtomicU64::new(0));
-    let proxying = bed.proxy_with(
-        addresses,
-        (clients as usize, 64),
-        install,
-        |splicer, client, server, judging| pass_requests(splicer, client, server, judging),
-    );
+    let proxying = bed.proxy_with(addresses, (clients as usize, 64), install, pass_requests);
     let asking: Vec<_> = (0..clients)
         .map(|seed| {
             bed.on(Host::Client, move || {
