@@ -72,7 +72,8 @@ struct packet_leg {
 	__u32 received;       /* behind what the local socket has received, as far as was seen */
 	__u32 peer_tsval;     /* RESPONSES: the latest timestamp that the peer has sent */
 	__u16 local_window;   /* the window that the local socket has told its peer last, as it stands in the header */
-	__u16 reserved;
+	__u8 may_ask; /* RESPONSES: the local socket has got a reset with a number that it did not expect, and asks whether it is true */
+	__u8 reserved;
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */

@@ -297,6 +297,9 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		/* It has this number also if the client has not acknowledged all yet. */
 		if (packet->seq == down->end)
 			plan->rewriting.seq = expected - packet->seq;
+		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
+		else
+			server->may_ask = 1;
 		return;
 	}
 	note_time(server, packet);
@@ -369,10 +372,13 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	struct packet_way *down = &splice->ways[1];
 	__u32 acked = packet->ack + server->receive_offset, window;
 
-	/* It has nothing to say of what passes it by, but that it has got an end. */
+	/* It has nothing to say of what passes it by, but that it has got an end, or a doubtful reset. */
 	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
-		plan->fate = FATE_DROP;
-		return;
+		if (!server->may_ask) {
+			plan->fate = FATE_DROP;
+			return;
+		}
+		server->may_ask = 0;
 	}
 	/* The server may send what the client takes. */
 	window = is_after(down->offered_end, acked) ? (down->offered_end - acked) >> (server->own_shift & 15) : 0;

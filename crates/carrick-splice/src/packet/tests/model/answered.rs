@@ -2,7 +2,7 @@
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
-use super::super::wire::{ACK, PSH, Packet, sack, timestamps};
+use super::super::wire::{ACK, PSH, Packet, RST, sack, timestamps};
 use super::endpoint::{START, Settings, Tcp};
 use super::frame::{options, parse};
 use super::programs::{Programs, Verdict};
@@ -200,6 +200,32 @@ fn timestamps_go_on_from_an_earlier_splice() {
         for leg in after.legs {
             assert_eq!((leg.last_tsval, leg.local_tsval), (5000, 5000));
             assert_eq!(leg.ts_offset, 4000);
+        }
+    }
+}
+
+/// What comes before the server's reset is lost: the local socket asks about it.
+#[test]
+fn a_reset_that_comes_too_early_is_asked_about() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let question = lab.local_packet(SERVER).with(|packet| {
+        (packet.seq, packet.ack) = (C + UP, S);
+    });
+    for (early, answers) in [
+        (0, [Verdict::Drop, Verdict::Drop]),
+        (9, [Verdict::Pass, Verdict::Drop]),
+    ] {
+        programs.set(&answering(&lab), lab.addresses);
+        let (packet, _) = down(&lab, |packet| {
+            packet.flags = RST | ACK;
+            packet.seq += early;
+        });
+        assert_eq!(programs.arriving(&packet.bytes()).verdict, Verdict::Pass);
+        for answer in answers {
+            let outcome = programs.leaving(&question.bytes());
+            assert_eq!(outcome.verdict, answer, "{early}");
         }
     }
 }
