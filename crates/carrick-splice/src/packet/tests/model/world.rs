@@ -50,6 +50,7 @@ pub struct World<'a> {
     inside: [u64; 2],
     timers: [[Option<u64>; 2]; 2],
     process_at: Option<u64>,
+    application_at: [Option<u64>; 2],
     /// The latest timestamp that each peer was sent.
     last_tsval: [Option<u32>; 2],
     /// As far as each peer was allowed to send by the local socket itself.
@@ -94,6 +95,7 @@ impl<'a> World<'a> {
             inside: [0; 2],
             timers: [[None; 2]; 2],
             process_at: None,
+            application_at: [None; 2],
             last_tsval: [None; 2],
             allowed: [0; 2],
             latest: [0; 2],
@@ -191,7 +193,10 @@ impl<'a> World<'a> {
                 let packets = self.peers[side].timers(self.now);
                 self.let_peer_send(side, packets);
             }
-            Event::Application(side) => return self.application(side),
+            Event::Application(side) => {
+                self.application_at[side] = None;
+                return self.application(side);
+            }
             Event::Arriving(side, flight) => self.arriving(side, &flight),
             Event::Local(side, flight) => {
                 self.note_packet("local", side, &flight.packet);
@@ -218,7 +223,10 @@ impl<'a> World<'a> {
         let (application, tcp) = (&mut self.applications[side], &mut self.peers[side]);
         let is_reset = application.act(self.now, tcp)?;
         let wakes_at = application.wakes_at;
-        if let Some(when) = wakes_at {
+        if let Some(when) = wakes_at
+            && self.application_at[side].is_none_or(|at| at > when)
+        {
+            self.application_at[side] = Some(when);
             self.at(when, Event::Application(side));
         }
         let mut packets = Vec::new();
@@ -454,7 +462,7 @@ impl<'a> World<'a> {
             let only_listens = application.step() == Some(Step::HearEnd) && tcp.has_no_debts();
             tcp.life != Life::Open
                 || (application.is_done() && has_ended)
-                || (is_forgotten && only_listens)
+                || (is_forgotten && (only_listens || self.kind == Kind::Responses))
         })
     }
 
