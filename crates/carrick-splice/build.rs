@@ -12,11 +12,12 @@ const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 12] = [
+const HEADERS: [&str; 13] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
     "bpf/packet_headers.h",
+    "bpf/packet_local.h",
     "bpf/packet_machine.h",
     "bpf/packet_responses.h",
     "bpf/rules.h",
