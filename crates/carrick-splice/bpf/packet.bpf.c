@@ -10,8 +10,8 @@
 #include <bpf/bpf_core_read.h>
 #include "packet.h"
 #include "packet_headers.h"
-#include "packet_machine.h"
 #include "packet_local.h"
+#include "packet_machine.h"
 #include "judge.h"
 #include "packet_pulse.h"
 
@@ -102,9 +102,14 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 static __always_inline void begin_way(struct packet_way *way, struct packet_leg *sender, const struct local *from,
 				      struct packet_leg *receiver, const struct local *to)
 {
-	__u32 start = from->rcv_nxt + sender->receive_offset;
+	__u32 start = from->rcv_nxt + sender->receive_offset, tsval = to->tsval + receiver->ts_offset;
 	__u64 bytes = way->bytes, packets = way->packets;
 
+	// It may have been sent later ones by an earlier splice, and nothing by the local socket since.
+	if (receiver->has_tsval && is_before(tsval, receiver->last_tsval)) {
+		receiver->ts_offset += receiver->last_tsval - tsval;
+		tsval = receiver->last_tsval;
+	}
 	__builtin_memset(way, 0, sizeof(*way));
 	way->bytes = bytes;
 	way->packets = packets;
@@ -112,11 +117,12 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	// What the local socket has sent may be on its way yet.
 	way->acked = start - (to->write_seq - to->snd_una);
 	way->delta = to->write_seq + receiver->send_offset - start;
-	way->ts_delta = to->tsval + receiver->ts_offset - from->ts_recent;
+	way->ts_delta = tsval - from->ts_recent;
 	way->window_end = from->window_end + sender->receive_offset;
 	way->window_max = way->window_end - way->acked;
-	receiver->last_tsval = receiver->local_tsval = to->tsval + receiver->ts_offset;
+	receiver->last_tsval = receiver->local_tsval = tsval;
 	receiver->has_tsval = to->has_timestamps;
+	sender->peer_tsval = from->ts_recent;
 	receiver->local_end = to->write_seq + receiver->send_offset;
 	receiver->local_acked = to->snd_una + receiver->send_offset;
 	receiver->may_end = 0;
@@ -206,12 +212,15 @@ static __always_inline enum packet_answer disarm(struct packet_splice *splice, c
 	enum packet_answer answer = PACKET_DONE;
 
 	if (splice->state == PACKET_RESPONSES) {
-		// Nothing is said by the local sockets in the meantime: they need not be at rest.
+		// Nothing is said by the local sockets in the meantime: they need not be at rest. But a request that was forwarded must have
+		// arrived: only its client can send it again, and the local socket would take it for an old one.
 		bpf_spin_lock(&splice->lock);
-		if (splice->state == PACKET_RESPONSES)
-			end_responses(splice);
-		else
+		if (splice->state != PACKET_RESPONSES)
 			answer = PACKET_NO_PLACE;
+		else if (!is_forced && is_before(splice->legs[0].received, splice->judged_end))
+			answer = PACKET_BUSY;
+		else
+			end_responses(splice);
 		bpf_spin_unlock(&splice->lock);
 		return answer;
 	}

@@ -46,7 +46,7 @@ enum packet_answer {
 	PACKET_DONE = 0,
 	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
 	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
-	PACKET_BUSY = 3,           /* a local socket has something to receive or to send */
+	PACKET_BUSY = 3,           /* a local socket has something to receive or to send, or a forwarded request has not arrived */
 	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
 	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
 	PACKET_SACK = 6,           /* likewise, selective acknowledgements */
@@ -70,8 +70,10 @@ struct packet_leg {
 	__u32 peer_next;      /* likewise: what it expects next, as far as is known; at first, sent_end */
 	__u32 local_tsval;    /* the latest timestamp that the local socket has sent, on the wire */
 	__u32 received;       /* behind what the local socket has received, as far as was seen */
+	__u32 peer_tsval;     /* RESPONSES: the latest timestamp that the peer has sent */
 	__u16 local_window;   /* the window that the local socket has told its peer last, as it stands in the header */
-	__u16 reserved;
+	__u8 may_ask; /* RESPONSES: the local socket has got a reset with a number that it did not expect, and asks whether it is true */
+	__u8 reserved;
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */

@@ -207,7 +207,8 @@ struct rewriting {
 	__u32 tsecr;
 	__u16 window; /* the new value */
 	__u8 is_reset; /* an end of stream becomes a reset */
-	__u8 is_open;  /* an end of stream is left out */
+	__u8 is_open : 1;     /* an end of stream is left out */
+	__u8 is_sackless : 1; /* so are blocks of SACK */
 };
 
 /* Changes the new header in memory. */
@@ -232,12 +233,17 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 		if (packet->flags & FLAG_ACK)
 			write_u32_anywhere(at + 4, packet->tsecr + rewriting->tsecr);
 	}
+	if (packet->sack_blocks && rewriting->is_sackless)
+		header[(packet->sack_at - 2) & HEADER_INDEX] = header[(packet->sack_at - 1) & HEADER_INDEX] = OPTION_NOTHING;
 	for (i = 0; i < 2 * SACK_BLOCKS_MAX; i++) {
 		__u32 at = (packet->sack_at + 4 * i) & HEADER_INDEX;
 
 		if (i >= 2 * packet->sack_blocks)
 			break;
-		write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->sack);
+		if (rewriting->is_sackless)
+			write_u32_anywhere(header + at, 0x01010101 * OPTION_NOTHING);
+		else
+			write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->sack);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* What the programs see of this host's own sockets. */
+/* What the packet engine reads of a local socket. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #ifndef CARRICK_PACKET_LOCAL_H
 #define CARRICK_PACKET_LOCAL_H

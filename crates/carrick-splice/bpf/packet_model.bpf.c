@@ -1,5 +1,5 @@
 // The packet engine's programs for its model in virtual time (src/packet/tests/model): the same source. Only what they ask the
-// kernel about the world outside is answered by the model: what the time is, what the local sockets stand at. What a local socket
+// kernel about the world outside is answered by the model: what the time is, what the local sockets stand at, which requests are plain. What a local socket
 // is given beside (`bpf_clone_redirect`), the model is given.
 //
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
@@ -16,6 +16,52 @@
 #define CLONE_BYTES 2048
 
 struct tcp_sock;
+
+// Instead of the judge of requests: the model says which ones go to the server unseen.
+#define CARRICK_JUDGE_H
+
+struct judgement {
+	__u32 upstream;
+	__u32 method;
+};
+
+// The first bytes of such a request, and how long it is.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64);
+	__type(value, __u32);
+} model_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct judgement);
+} model_judgements SEC(".maps");
+
+static __always_inline struct judgement *judgement(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&model_judgements, &zero);
+}
+
+static __always_inline int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 payload_bytes, __u32 number,
+					 __u32 generation)
+{
+	__u64 first = 0;
+	__u32 *bytes;
+
+	if (bpf_skb_load_bytes(skb, payload_at, &first, sizeof(first)))
+		return -1;
+	bytes = bpf_map_lookup_elem(&model_requests, &first);
+	return bytes && *bytes == payload_bytes ? 0 : -1;
+}
+
+static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 status)
+{
+}
 
 static __u64 model_now(void);
 static struct bpf_sock *model_lookup(const struct bpf_sock_tuple *tuple, __u32 tuple_bytes);

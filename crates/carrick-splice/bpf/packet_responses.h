@@ -60,6 +60,22 @@ static __always_inline void keep_timestamps_behind(struct packet_way *way, struc
 	receiver->has_tsval = 1;
 }
 
+/* Takes note of the time at a peer. */
+static __always_inline void note_time(struct packet_leg *leg, const struct packet *packet)
+{
+	if (packet->timestamps_at && is_after(packet->tsval, leg->peer_tsval))
+		leg->peer_tsval = packet->tsval;
+}
+
+/* What makes of the echo in a packet one that its receiver understands. It may be of a timestamp of the local socket's, whose clock is
+ * another one: then it is at most the latest that the receiver has sent. */
+static __always_inline __u32 translate_echo(const struct packet_leg *receiver, const struct packet *packet, __u32 ts_delta)
+{
+	if (is_after(packet->tsecr - ts_delta, receiver->peer_tsval))
+		return receiver->peer_tsval - packet->tsecr;
+	return -ts_delta;
+}
+
 /* Whether the client's local socket, or the server, is to believe this packet's numbers. */
 static __always_inline int is_from_client(const struct packet_splice *splice, const struct packet *packet, __u32 acked)
 {
@@ -85,7 +101,7 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	plan->rewriting.seq = seq - packet->seq;
 	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
 	plan->rewriting.tsval = up->ts_delta;
-	plan->rewriting.tsecr = -down->ts_delta;
+	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
 	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
 	up->packets += 1;
 }
@@ -178,6 +194,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (is_believed) {
+		note_time(client, packet);
 		acknowledge_locally(client, packet, plan);
 		plan->is_acknowledging = is_after(acked, down->start);
 		note_acknowledged(splice, record, acked);
@@ -223,10 +240,10 @@ static __always_inline int note_request_acked(struct packet_splice *splice, cons
 	struct packet_leg *client = &splice->legs[0];
 	__u32 acked = packet->ack - splice->judged_delta;
 
-	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received) ||
-	    is_after(acked, splice->judged_end))
+	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received))
 		return 0;
-	client->received = acked;
+	/* Behind it, what the process has passed on may be acknowledged, too. */
+	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
 	return 1;
 }
 
@@ -241,8 +258,11 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 		plan->is_head = 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;
-		record->tail_at = record->sent_bytes;
-		plan->is_tail = 1;
+		/* Behind fewer bytes, the last ones are not known. */
+		if (packet->payload_bytes >= PACKET_TAIL_BYTES) {
+			record->tail_at = record->sent_bytes;
+			plan->is_tail = 1;
+		}
 	}
 	note_sent(down, end, 0);
 	down->packets += 1;
@@ -278,8 +298,12 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		/* It has this number also if the client has not acknowledged all yet. */
 		if (packet->seq == down->end)
 			plan->rewriting.seq = expected - packet->seq;
+		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
+		else
+			server->may_ask = 1;
 		return;
 	}
+	note_time(server, packet);
 	acknowledge_locally(server, packet, plan);
 	is_news = note_request_acked(splice, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
@@ -307,9 +331,10 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.is_open = 1;
 	plan->rewriting.seq = down->delta;
 	plan->rewriting.ack = client->received - packet->ack;
-	plan->rewriting.sack = 0;
+	/* They speak of requests, which the client knows by other numbers. */
+	plan->rewriting.is_sackless = 1;
 	plan->rewriting.tsval = down->ts_delta;
-	plan->rewriting.tsecr = -up->ts_delta;
+	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
 }
 
@@ -348,10 +373,13 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	struct packet_way *down = &splice->ways[1];
 	__u32 acked = packet->ack + server->receive_offset, window;
 
-	/* It has nothing to say of what passes it by, but that it has got an end. */
+	/* It has nothing to say of what passes it by, but that it has got an end, or a doubtful reset. */
 	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
-		plan->fate = FATE_DROP;
-		return;
+		if (!server->may_ask) {
+			plan->fate = FATE_DROP;
+			return;
+		}
+		server->may_ask = 0;
 	}
 	/* The server may send what the client takes. */
 	window = is_after(down->offered_end, acked) ? (down->offered_end - acked) >> (server->own_shift & 15) : 0;

@@ -172,8 +172,9 @@ impl ResponseSplice {
     /// all that has come to the client's socket since it was armed, the kernel may judge the next request. Not to be called
     /// where some request was not passed on.
     pub fn settle(&mut self, bytes: u64) {
-        // The first one was read before.
-        if !std::mem::take(&mut self.is_fresh) {
+        if std::mem::take(&mut self.is_fresh) {
+            self.record.settle_first();
+        } else {
             self.record.settle(bytes);
         }
     }
@@ -258,7 +259,8 @@ impl ResponseSplice {
     /// server's socket; that takes a retransmission time-out.
     ///
     /// # Errors
-    /// The kernel's: neither connection can be used any more.
+    /// The kernel's, or the server has not acknowledged a request that the kernel has forwarded, which is waited for some 10 ms:
+    /// neither connection can be used any more.
     pub fn disarm(&mut self) -> io::Result<()> {
         self.count();
         match self.splice.disarm()? {

@@ -48,7 +48,7 @@ pub(crate) enum Answer {
     NoPlace,
     /// A local socket is not established.
     NoSocket,
-    /// A local socket has something to receive or to send.
+    /// A local socket has something to receive or to send, or the server has not acknowledged a request that was forwarded.
     Busy,
     /// No packet of a connection has passed the hooks both ways yet.
     Unseen,

@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// There are no more records than these, each of about a kilobyte.
 const RECORDS_MAX: u32 = 4096;
 
+/// The request that is read before arming did not come by the kernel. Until it is passed on, so much is not settled.
+const FIRST_BYTES: u64 = 1;
+
 /// All records, and which of them are free.
 pub(super) struct Records {
     memory: Mapped,
@@ -139,7 +142,13 @@ impl Record {
         tail
     }
 
-    /// What another splice has left is of no meaning. Only while no program knows the record.
+    /// Likewise, that the request is passed on which was read before the record was cleared.
+    pub(crate) fn settle_first(&self) {
+        self.settle(FIRST_BYTES);
+    }
+
+    /// What another splice has left is of no meaning, and a request has been read that is not passed on yet. Only while no program knows
+    /// the record.
     pub(super) fn clear(&self) {
         for field in [
             offset_of!(packet_response, head_bytes),
@@ -151,7 +160,11 @@ impl Record {
         let passed_bytes = self.word(offset_of!(packet_response, passed_bytes));
         let settled = offset_of!(packet_response, settled_bytes);
         let settled = self.records.memory.word(self.offset() + settled);
-        settled.store(passed_bytes, Release);
+        settled.store(passed_bytes.wrapping_sub(FIRST_BYTES), Release);
+        // What another client has never acknowledged, this one need not.
+        let acked = offset_of!(packet_response, acked_bytes);
+        let acked = self.records.memory.word(self.offset() + acked);
+        acked.store(self.sent_bytes(), Release);
     }
 
     fn offset(&self) -> usize {

@@ -1,6 +1,7 @@
 //! The packet engine's state machine in virtual time: a client, this host and a server, all of it by a seed. The programs are the
 //! real ones, run packet by packet; the TCPs are the model's own.
 
+mod answered;
 mod application;
 mod beside;
 mod endpoint;
@@ -14,6 +15,7 @@ mod world;
 
 use host::Tally;
 use programs::Programs;
+use scenario::Scenario;
 use world::World;
 
 /// How many seeds there are, if `CARRICK_TORTURE_SEEDS` does not say otherwise.
@@ -26,11 +28,11 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Runs seeds. Of those that go wrong each is told, and the first is run again and traced.
-fn run(programs: &Programs, seeds: std::ops::Range<u64>) -> Tally {
+fn run(programs: &Programs, scenario: fn(u64) -> Scenario, seeds: std::ops::Range<u64>) -> Tally {
     let mut tally = Tally::default();
     let mut wrong = Vec::new();
     for seed in seeds {
-        match World::new(programs, seed, false).run() {
+        match World::new(programs, scenario(seed), seed, false).run() {
             Ok(seen) => tally.add(&seen),
             Err(what) => wrong.push((seed, what)),
         }
@@ -38,7 +40,7 @@ fn run(programs: &Programs, seeds: std::ops::Range<u64>) -> Tally {
     let Some((first, _)) = wrong.first() else {
         return tally;
     };
-    let mut world = World::new(programs, *first, true);
+    let mut world = World::new(programs, scenario(*first), *first, true);
     let again = world.run().err();
     eprintln!("{}", world.trace());
     for (seed, what) in &wrong {
@@ -52,19 +54,29 @@ fn run(programs: &Programs, seeds: std::ops::Range<u64>) -> Tally {
     );
 }
 
-#[test]
-fn whatever_happens_each_hears_what_the_other_says() {
+/// Runs all seeds, or the one that was named.
+fn run_all(scenario: fn(u64) -> Scenario, has_happened: fn(&Tally)) {
     let Some(programs) = Programs::load() else {
         return;
     };
     if let Some(seed) = number("CARRICK_MODEL_SEED") {
-        eprintln!("{:#?}", run(&programs, seed..seed + 1));
+        eprintln!("{:#?}", run(&programs, scenario, seed..seed + 1));
         return;
     }
     let seeds = number("CARRICK_TORTURE_SEEDS").unwrap_or(SEEDS);
-    let tally = run(&programs, 0..seeds);
+    let tally = run(&programs, scenario, 0..seeds);
     eprintln!("{tally:#?}");
     if seeds >= SEEDS {
-        tally.assert_all_has_happened();
+        has_happened(&tally);
     }
+}
+
+#[test]
+fn whatever_happens_each_hears_what_the_other_says() {
+    run_all(Scenario::new, |tally| tally.assert_all_has_happened());
+}
+
+#[test]
+fn whatever_happens_each_request_is_answered_once() {
+    run_all(Scenario::responses, Tally::assert_responses_have_happened);
 }

@@ -148,19 +148,30 @@ impl Bed {
 
     /// From now on, so many of a hundred TCP packets are lost on their way to each host.
     pub fn lose(&self, percent: u32) {
-        for (host, interface) in INTERFACES {
-            let rules = format!(
-                "add table netdev lossy; add chain netdev lossy {interface} {{ type filter hook ingress device {interface} priority -500; }}; \
-                 add rule netdev lossy {interface} meta l4proto tcp numgen random mod 100 < {percent} drop"
-            );
-            let name = &self.names[host as usize];
-            let output = Command::new("ip")
-                .args(["netns", "exec", name, "nft", &rules])
-                .output()
-                .unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "nft: {said}");
+        for host in [Host::Client, Host::Proxy, Host::Server] {
+            self.lose_at(host, percent);
         }
+    }
+
+    /// On their way to this one.
+    pub fn lose_at(&self, host: Host, percent: u32) {
+        let mut rules = String::from("add table netdev lossy; ");
+        for (_, interface) in INTERFACES
+            .iter()
+            .filter(|(at, _)| *at as usize == host as usize)
+        {
+            rules += &format!(
+                "add chain netdev lossy {interface} {{ type filter hook ingress device {interface} priority -500; }}; \
+                 add rule netdev lossy {interface} meta l4proto tcp numgen random mod 100 < {percent} drop; "
+            );
+        }
+        let name = &self.names[host as usize];
+        let output = Command::new("ip")
+            .args(["netns", "exec", name, "nft", &rules])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "nft: {said}");
     }
 
     /// Moves an interface from the proxy to the server.

@@ -3,8 +3,10 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::{Arming, ResponseProgress as Progress, ResponseSplice, Splicer};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Of a question: how long it is, and how long the answer is to be.
@@ -167,4 +169,81 @@ fn answers_pass_though_packets_are_lost() {
     answers_pass("answers_pass_though_packets_are_lost", V4, 7, |bed| {
         bed.lose(3);
     });
+}
+
+/// Answers a greeting, and then with more than the client will take.
+fn answer_too_much(mut stream: std::net::TcpStream) {
+    for _ in 0..GREETING {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(&[1]).unwrap();
+    }
+    stream.read_exact(&mut [0]).unwrap();
+    let _ = stream.write_all(&vec![0; 20_000_000]);
+}
+
+#[test]
+fn what_a_client_never_took_does_not_count_for_the_next() {
+    let name = "what_a_client_never_took_does_not_count_for_the_next";
+    let Some(bed) = Bed::new(name) else { return };
+    let count = Arc::new(AtomicU32::new(0));
+    let proxied = AtomicU32::new(0);
+    let serving = bed.serve(V4[1], 2, move |stream| {
+        match count.fetch_add(1, Ordering::SeqCst) {
+            0 => answer_too_much(stream),
+            _ => drop(answer(stream)),
+        }
+    });
+    let proxying = bed.proxy(V4, (2, 8), move |splicer, mut client, mut server| {
+        let number = proxied.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if number > 0 {
+                return serve(splicer, client, server, u64::MAX).await.unseen;
+            }
+            let mut responses = splicer.responses(&client, &server, 7).unwrap();
+            for _ in 0..GREETING {
+                server
+                    .write_u8(client.read_u8().await.unwrap())
+                    .await
+                    .unwrap();
+                client
+                    .write_u8(server.read_u8().await.unwrap())
+                    .await
+                    .unwrap();
+            }
+            let question = client.read_u8().await.unwrap();
+            assert_eq!(responses.arm(None), Arming::Armed);
+            server.write_u8(question).await.unwrap();
+            tokio::time::sleep(ARMED).await;
+            let progress = responses.progress();
+            assert!(progress.acked_bytes < progress.sent_bytes);
+            for socket in [&client, &server] {
+                carrick_splice::tcp::reset_on_close(socket).unwrap();
+            }
+            0
+        }
+    });
+    let (ready, is_ready) = mpsc::channel();
+    let (deaf, is_deaf) = mpsc::channel();
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = connect(V4[0]);
+        for _ in 0..GREETING {
+            stream.write_all(&[1]).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        ready.send(()).unwrap();
+        is_deaf.recv().unwrap();
+        stream.write_all(&[2]).unwrap();
+        is_deaf.recv().unwrap();
+        // Each answer is checked to be whole when the next question comes.
+        ask_often(V4[0], 20, 5)
+    });
+    is_ready.recv().unwrap();
+    bed.lose_at(Host::Client, 99);
+    deaf.send(()).unwrap();
+    std::thread::sleep(3 * ARMED);
+    bed.run(Host::Client, "nft delete table netdev lossy");
+    deaf.send(()).unwrap();
+    assert!(asking.join().unwrap() > 0);
+    assert!(proxying.join().unwrap()[1] > 10);
+    serving.join().unwrap();
 }

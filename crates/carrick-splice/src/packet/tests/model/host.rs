@@ -1,6 +1,8 @@
 //! The process on this host that relays between both local sockets, gives their packets to the kernel and takes them back: what
 //! `exchange/packets.rs` does, in virtual time, with the engine's own table and commands.
 
+mod answering;
+
 use super::super::lab::from_bytes;
 use super::super::wire::Packet;
 use super::endpoint::{Life, MILLISECOND, Tcp};
@@ -9,6 +11,8 @@ use crate::packet::command::{Answer, Command};
 use crate::packet::skeleton::types::packet_splice;
 use crate::packet::state::{self, Holder, State};
 use crate::packet::table::Table;
+use answering::Answering;
+pub use answering::{Round, Rounds};
 
 /// As in `exchange/packets.rs` and `splice.rs`.
 const LOOK_FIRST: u64 = MILLISECOND;
@@ -50,10 +54,12 @@ pub struct Tally {
     pub refused: u64,
     /// Packets behind the receiver's window, but inside of what the local socket had allowed.
     pub behind_windows: u64,
+    /// Requests that the kernel has forwarded.
+    pub judged: u64,
 }
 
 impl Tally {
-    fn all(&mut self) -> [&mut u64; 12] {
+    fn all(&mut self) -> [&mut u64; 13] {
         [
             &mut self.armed,
             &mut self.armed_in_flight,
@@ -67,6 +73,7 @@ impl Tally {
             &mut self.refused,
             &mut self.behind_windows,
             &mut self.gave_up,
+            &mut self.judged,
         ]
     }
 
@@ -77,11 +84,25 @@ impl Tally {
         }
     }
 
-    /// A model in which nothing happens proves nothing. (The last two need not happen.)
+    /// A model in which nothing happens proves nothing. (The last three need not happen.)
     pub fn assert_all_has_happened(mut self) {
         let tally = self;
         let seen = self.all();
         assert!(seen[..10].iter().all(|count| **count > 0), "{tally:#?}");
+    }
+
+    /// Likewise, where only responses are forwarded.
+    pub fn assert_responses_have_happened(&self) {
+        let seen = [
+            self.armed,
+            self.armed_in_flight,
+            self.disarmed,
+            self.disarmed_ahead,
+            self.forwarded,
+            self.copies,
+            self.judged,
+        ];
+        assert!(seen.iter().all(|count| *count > 0), "{self:#?}");
     }
 }
 
@@ -104,12 +125,15 @@ pub struct Host {
     /// It does nothing more.
     pub is_over: bool,
     pub tally: Tally,
-    /// What it has done, for the trace.
+    /// What it has done, for the trace; what it finds wrong.
     pub told: Vec<String>,
+    pub wrong: Option<String>,
+    /// If only responses go by the kernel.
+    answering: Option<Answering>,
 }
 
 impl Host {
-    pub fn new(locals: [Tcp; 2], programs: &Programs) -> Host {
+    pub fn new(locals: [Tcp; 2], programs: &Programs, rounds: Option<Rounds>) -> Host {
         let table = programs.table();
         let place = table.take_place().unwrap();
         let mut host = Host {
@@ -129,6 +153,8 @@ impl Host {
             is_over: false,
             tally: Tally::default(),
             told: Vec::new(),
+            wrong: None,
+            answering: rounds.map(|rounds| Answering::new(rounds, programs)),
         };
         host.fill();
         host
@@ -168,6 +194,9 @@ impl Host {
         self.wakes_at = None;
         if self.is_over {
             return Vec::new();
+        }
+        if self.answering.is_some() {
+            return self.answer(now, programs);
         }
         if self.is_armed {
             match self.state().holder {
@@ -307,8 +336,14 @@ impl Host {
         self.disarm = None;
         self.look = None;
         self.looked_at = 0;
+        self.go_on(after);
+        Vec::new()
+    }
+
+    /// The local sockets have their connections.
+    fn go_on(&mut self, after: After) {
         if after == After::Again {
-            return Vec::new();
+            return;
         }
         if self.was_armed {
             self.table.leave_place(self.place);
@@ -320,7 +355,6 @@ impl Host {
             self.place = self.table.take_place().unwrap();
             self.fill();
         }
-        Vec::new()
     }
 
     fn came_back(&mut self) {

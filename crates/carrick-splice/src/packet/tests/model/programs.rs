@@ -3,16 +3,21 @@
 use super::super::lab::{as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
 use crate::packet::command::{Answer, Command, ask, run_on};
+use crate::packet::records::{Record, Records};
 use crate::packet::skeleton::types::packet_splice;
 use crate::packet::state::{Addresses, key};
 use crate::packet::table::Table;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_model.o"));
 
 /// Places for splices: each that begins anew takes another one.
 pub const PLACES: u32 = 64;
+
+/// The first is nobody's.
+const RECORDS: u32 = 2;
 
 /// net/tcp_states.h: TCP_ESTABLISHED, and one of those that are not.
 const ESTABLISHED: u32 = 1;
@@ -39,6 +44,8 @@ pub struct Programs {
     sockets: MapHandle,
     clock: MapHandle,
     clones: MapHandle,
+    requests: MapHandle,
+    records: Arc<Records>,
 }
 
 /// What a program has made of a frame, and the frame for the local socket that it has made besides.
@@ -60,6 +67,7 @@ impl Programs {
             match map.name().to_str().unwrap() {
                 "flows" => map.set_max_entries(2 * PLACES).unwrap(),
                 "splices" => map.set_max_entries(PLACES).unwrap(),
+                "responses" => map.set_max_entries(RECORDS).unwrap(),
                 _ => {}
             }
         }
@@ -73,6 +81,7 @@ impl Programs {
             let mut all = object.maps();
             MapHandle::try_from(&all.find(|map| map.name() == name).unwrap()).unwrap()
         };
+        let records = Records::map(map("responses").as_fd(), RECORDS).unwrap();
         Some(Programs {
             arriving: program("carrick_arriving"),
             leaving: program("carrick_leaving"),
@@ -82,12 +91,14 @@ impl Programs {
             sockets: map("model_sockets"),
             clock: map("model_clock"),
             clones: map("model_clones"),
+            requests: map("model_requests"),
+            records: Arc::new(records),
         })
     }
 
     /// The engine's table over these maps, with nothing in it.
     pub fn table(&self) -> Table {
-        for map in [&self.flows, &self.sockets] {
+        for map in [&self.flows, &self.sockets, &self.requests] {
             for key in map.keys().collect::<Vec<_>>() {
                 map.delete(&key).unwrap();
             }
@@ -95,6 +106,17 @@ impl Programs {
         let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
         let command = self.command.try_clone().unwrap();
         Table::new(copy(&self.flows), copy(&self.splices), command, PLACES)
+    }
+
+    /// The record of forwarded responses. There is one only.
+    pub fn record(&self) -> Record {
+        self.records.take().unwrap()
+    }
+
+    /// The kernel takes a packet for a plain request if it begins so and is so long.
+    pub fn let_judge(&self, first: [u8; 8], bytes: u64) {
+        let bytes = (bytes as u32).to_ne_bytes();
+        self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
     }
 
     /// Two connections, at place 0, in this state.

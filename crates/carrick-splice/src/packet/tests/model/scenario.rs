@@ -1,8 +1,10 @@
 //! What a seed stands for: the connections, the roads, what both peers do, and when the process takes them back.
 
+mod responses;
+
 use super::application::{Plan, Step};
 use super::endpoint::{MILLISECOND, SECOND, Settings};
-use super::host::After;
+use super::host::{After, Rounds};
 use super::random::Random;
 use super::road::Road;
 use std::net::SocketAddr;
@@ -21,6 +23,8 @@ pub enum Kind {
     ClientResets,
     ServerResets,
     Silence,
+    /// Requests and responses; the kernel has only the latter ([`Scenario::responses`]).
+    Responses,
 }
 
 const KINDS: [Kind; 11] = [
@@ -44,6 +48,7 @@ pub struct Scenario {
     pub roads: [Road; 2],
     pub plans: [Plan; 2],
     pub take_back: Vec<(u64, After)>,
+    pub rounds: Option<Rounds>,
     /// The longest that a packet takes between a hook and a local socket, and the process to wake up.
     pub inside_max: u64,
     pub wake_max: u64,
@@ -55,6 +60,10 @@ impl Scenario {
     pub fn new(seed: u64) -> Scenario {
         let mut random = Random::new(seed);
         let kind = KINDS[(seed % KINDS.len() as u64) as usize];
+        Scenario::of(kind, &mut random)
+    }
+
+    fn of(kind: Kind, random: &mut Random) -> Scenario {
         let calm_at = random.between(300 * MILLISECOND, 6 * SECOND);
         let harm = match random.below(4) {
             0 => [0, 0, 0],
@@ -70,15 +79,19 @@ impl Scenario {
             let jitter = random.below(delay / 4 + 1);
             Road::new(delay, jitter, harm, calm_at)
         });
-        let plans = plans(kind, &mut random);
-        let take_back = take_back(&mut random);
+        let (plans, rounds) = match kind {
+            Kind::Responses => responses::plans(random, harm[0] > 0),
+            _ => (plans(kind, random), None),
+        };
+        let take_back = take_back(random);
         let lasts = plans.iter().map(lasts).sum::<u64>();
         Scenario {
             kind,
-            settings: settings(kind, &mut random),
+            settings: settings(kind, random),
             roads,
             plans,
             take_back,
+            rounds,
             inside_max: random.one_of(&[0, 20, 200, 3000]),
             wake_max: random.one_of(&[0, 100, 2000]),
             over_by: calm_at + lasts + 90 * SECOND,
@@ -115,7 +128,7 @@ fn settings(kind: Kind, random: &mut Random) -> [Settings; 4] {
         } else {
             random.one_of(&[100, 1000, 1000])
         };
-        let is_slow = kind == Kind::SlowReader && random.happens(500);
+        let is_slow = matches!(kind, Kind::SlowReader | Kind::Responses) && random.happens(500);
         let room = if is_slow {
             random.between(2 * mss, 8 * mss)
         } else {
@@ -276,6 +289,7 @@ fn plans(kind: Kind, random: &mut Random) -> [Plan; 2] {
             down.push(Step::Say(random.magnitude(5000)));
             close(&mut up, &mut down, random);
         }
+        Kind::Responses => unreachable!("they have plans of their own"),
     }
     for steps in [&mut up, &mut down] {
         if *steps.last().unwrap() == Step::End {

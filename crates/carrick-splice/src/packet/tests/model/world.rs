@@ -50,19 +50,26 @@ pub struct World<'a> {
     inside: [u64; 2],
     timers: [[Option<u64>; 2]; 2],
     process_at: Option<u64>,
+    application_at: [Option<u64>; 2],
     /// The latest timestamp that each peer was sent.
     last_tsval: [Option<u32>; 2],
     /// As far as each peer was allowed to send by the local socket itself.
     allowed: [u64; 2],
     /// Of each peer: the latest of its packets that has come in.
     latest: [u64; 2],
+    /// A reset of it has come in.
+    was_reset: [bool; 2],
     wrong: Option<String>,
     trace: Option<Vec<String>>,
 }
 
 impl<'a> World<'a> {
-    pub fn new(programs: &'a Programs, seed: u64, is_traced: bool) -> World<'a> {
-        let scenario = Scenario::new(seed);
+    pub fn new(
+        programs: &'a Programs,
+        scenario: Scenario,
+        seed: u64,
+        is_traced: bool,
+    ) -> World<'a> {
         let [client, near, far, server] = scenario.settings;
         let mut peers = [client, server].map(|settings| Tcp::new(settings, 0));
         let mut locals = [near, far].map(|settings| Tcp::new(settings, 0));
@@ -80,7 +87,7 @@ impl<'a> World<'a> {
             kind: scenario.kind,
             peers,
             applications: [Application::new(up, 0), Application::new(down, 1)],
-            host: Host::new(locals, programs),
+            host: Host::new(locals, programs, scenario.rounds),
             roads: scenario.roads,
             inside_max: scenario.inside_max,
             wake_max: scenario.wake_max,
@@ -88,9 +95,11 @@ impl<'a> World<'a> {
             inside: [0; 2],
             timers: [[None; 2]; 2],
             process_at: None,
+            application_at: [None; 2],
             last_tsval: [None; 2],
             allowed: [0; 2],
             latest: [0; 2],
+            was_reset: [false; 2],
             wrong: None,
             trace: is_traced.then(Vec::new),
         };
@@ -184,7 +193,10 @@ impl<'a> World<'a> {
                 let packets = self.peers[side].timers(self.now);
                 self.let_peer_send(side, packets);
             }
-            Event::Application(side) => return self.application(side),
+            Event::Application(side) => {
+                self.application_at[side] = None;
+                return self.application(side);
+            }
             Event::Arriving(side, flight) => self.arriving(side, &flight),
             Event::Local(side, flight) => {
                 self.note_packet("local", side, &flight.packet);
@@ -211,7 +223,10 @@ impl<'a> World<'a> {
         let (application, tcp) = (&mut self.applications[side], &mut self.peers[side]);
         let is_reset = application.act(self.now, tcp)?;
         let wakes_at = application.wakes_at;
-        if let Some(when) = wakes_at {
+        if let Some(when) = wakes_at
+            && self.application_at[side].is_none_or(|at| at > when)
+        {
+            self.application_at[side] = Some(when);
             self.at(when, Event::Application(side));
         }
         let mut packets = Vec::new();
@@ -310,9 +325,8 @@ impl<'a> World<'a> {
     }
 
     fn arriving(&mut self, side: usize, flight: &Flight) {
-        if self.host.is_armed {
-            self.programs.show(&self.host.locals[side]);
-        }
+        self.show();
+        self.was_reset[side] |= flight.packet.flags & RST != 0;
         let Outcome {
             verdict,
             frame,
@@ -348,7 +362,17 @@ impl<'a> World<'a> {
         }
     }
 
+    fn show(&self) {
+        if self.host.is_armed {
+            self.programs.set_clock(self.now);
+            for local in &self.host.locals {
+                self.programs.show(local);
+            }
+        }
+    }
+
     fn leaving(&mut self, side: usize, packet: &Packet) {
+        self.show();
         let Outcome { verdict, frame, .. } = self.programs.leaving(&packet.bytes());
         self.note_packet(&format!("{verdict:?}"), side, packet);
         assert_ne!(
@@ -395,7 +419,7 @@ impl<'a> World<'a> {
     }
 
     fn complaints(&mut self) -> Result<(), String> {
-        if let Some(wrong) = self.wrong.take() {
+        if let Some(wrong) = self.wrong.take().or(self.host.wrong.take()) {
             return Err(wrong);
         }
         let names = ["client", "server", "local to client", "local to server"];
@@ -430,11 +454,15 @@ impl<'a> World<'a> {
             let (tcp, application) = (&self.peers[side], &self.applications[side]);
             let has_ended = application.has_heard_end && tcp.is_through();
             // If the other one's reset is lost, and the connections are the process' own, nobody can tell it.
-            let is_forgotten = self.applications[1 - side].has_reset && !self.host.is_armed;
+            let is_known = match self.kind {
+                Kind::Responses => self.was_reset[1 - side],
+                _ => self.host.is_armed,
+            };
+            let is_forgotten = self.applications[1 - side].has_reset && !is_known;
             let only_listens = application.step() == Some(Step::HearEnd) && tcp.has_no_debts();
             tcp.life != Life::Open
                 || (application.is_done() && has_ended)
-                || (is_forgotten && only_listens)
+                || (is_forgotten && (only_listens || self.kind == Kind::Responses))
         })
     }
 
@@ -457,7 +485,7 @@ impl<'a> World<'a> {
         each.join("; ")
     }
 
-    fn check_end(&self) -> Result<(), String> {
+    fn check_end(&mut self) -> Result<(), String> {
         let [client, server] = &self.applications;
         for (speaker, listener, name) in [
             (client, server, "the server"),
@@ -475,7 +503,13 @@ impl<'a> World<'a> {
             }
         }
         let is_reset = client.has_reset || server.has_reset || self.host.tally.gave_up > 0;
-        let is_kind = matches!(self.kind, Kind::ClientResets | Kind::ServerResets);
+        if !is_reset {
+            self.host.check_end(server.will_say())?;
+        }
+        let is_kind = matches!(
+            self.kind,
+            Kind::ClientResets | Kind::ServerResets | Kind::Responses
+        );
         if client.has_reset || server.has_reset {
             assert!(is_kind);
         }
