@@ -100,7 +100,7 @@ pub struct RunArgs {
 /// `carrick clean`, `carrick doctor`
 #[derive(Debug, Clone, Args)]
 pub struct PinsArgs {
-    /// The configuration file, for its [process] pins; without it: /sys/fs/bpf/carrick.
+    /// The configuration file, for `pins` in it; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
