@@ -66,6 +66,8 @@ struct request {
 	__u32 table; /* 1 more than that of the routes by which the kernel judges; 0: it does not */
 	__u32 generation;
 	__u32 upstream;
+	/* PACKET_GO_BY: */
+	__u32 side;
 };
 
 // Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
@@ -263,6 +265,12 @@ int carrick_command(struct __sk_buff *skb)
 	if (request.command == PACKET_MAY_END) {
 		bpf_spin_lock(&splice->lock);
 		splice->legs[request.argument & 1].may_end = 1;
+		bpf_spin_unlock(&splice->lock);
+		return PACKET_DONE;
+	}
+	if (request.command == PACKET_GO_BY) {
+		bpf_spin_lock(&splice->lock);
+		splice->legs[request.side & 1].ifindex = request.argument;
 		bpf_spin_unlock(&splice->lock);
 		return PACKET_DONE;
 	}

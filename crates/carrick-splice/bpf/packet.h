@@ -39,6 +39,7 @@ enum packet_command {
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
 	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
 	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and note it in record `argument` */
+	PACKET_GO_BY = 6, /* what is forwarded to the peer of leg `side` goes by interface `argument` from now on */
 };
 
 /* Why it was not done. */
@@ -120,7 +121,7 @@ struct packet_splice {
 	struct packet_way ways[2];
 };
 
-/* What the process knows of forwarded responses without asking. Counts begin with the splice's place. */
+/* What the process knows of forwarded responses without asking. Counts only grow, through all splices that have the record in turn. */
 struct packet_response {
 	__u64 sent_bytes;  /* forwarded */
 	__u64 acked_bytes; /* and acknowledged by the client */

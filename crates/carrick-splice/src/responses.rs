@@ -126,12 +126,14 @@ impl ResponseSplice {
             splicer.counters().reason(reason).add(1);
             Arming::Never(reason)
         };
-        match self.splice.arm_responses(&self.record, judging) {
+        let answer = self.splice.arm_responses(&self.record, judging);
+        // The record begins anew, at what others may have left in it.
+        self.counted_bytes = self.record.acked_bytes();
+        match answer {
             Ok(Answer::Done) => {
                 self.is_fresh = true;
                 self.judged = self.record.judged();
                 self.splicer.counters().packet_splices.add(1);
-                self.counted_bytes = self.record.acked_bytes();
                 self.expect_response();
                 Arming::Armed
             }
@@ -249,10 +251,13 @@ impl ResponseSplice {
         self.record.has_end()
     }
 
-    /// Sees to `cx` being woken when the server has ended its stream and the client has acknowledged all before, or when packets have
-    /// to go another way. False if there is nobody to do that.
+    /// Sees to `cx` being woken when the server has ended its stream and the client has acknowledged all before, or when interfaces or routes
+    /// have changed: called then, it lets the packets go where the routes lead. False if there is nobody to do that.
     pub fn listen(&self, cx: &Context<'_>) -> bool {
-        self.splice.listen(cx)
+        let is_heard = self.splice.listen(cx);
+        // If the kernel refuses, it is asked again at the next change; the sockets find the way with the next request.
+        let _ = self.splice.follow();
+        is_heard
     }
 
     /// Gives both connections back to their sockets. What the client has not acknowledged yet comes again, to the

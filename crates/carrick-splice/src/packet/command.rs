@@ -14,6 +14,8 @@ pub(super) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 pub(super) enum Command {
     /// Splice.
     Arm,
+    /// Let what is forwarded to the peer of this side go by this interface.
+    GoBy { side: u32, interface: u32 },
     /// Splice what the second connection's peer sends, and note it in this record.
     ArmResponses {
         record: u32,
@@ -88,17 +90,19 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
         Command::Look => (packet_command::PACKET_LOOK, 0),
         Command::ArmResponses { record, .. } => (packet_command::PACKET_ARM_RESPONSES, record),
+        Command::GoBy { interface, .. } => (packet_command::PACKET_GO_BY, interface),
     };
-    let mut packet = Vec::with_capacity(64);
-    packet.extend_from_slice(&ETHERNET_HEADER);
-    let judging = match command {
+    let further = match command {
         Command::ArmResponses {
             judging: Some(judging),
             ..
-        } => [judging.table + 1, judging.generation, judging.upstream],
-        _ => [0; 3],
+        } => [judging.table + 1, judging.generation, judging.upstream, 0],
+        Command::GoBy { side, .. } => [0, 0, 0, side],
+        _ => [0; 4],
     };
-    for word in [number.0, place, argument].into_iter().chain(judging) {
+    let mut packet = Vec::with_capacity(64);
+    packet.extend_from_slice(&ETHERNET_HEADER);
+    for word in [number.0, place, argument].into_iter().chain(further) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)

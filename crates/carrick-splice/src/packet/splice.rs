@@ -6,6 +6,7 @@ use super::hooks::interface_towards;
 use super::records::Record;
 use super::state::{self, Addresses, Holder, State};
 use crate::tenant::Tenant;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -27,7 +28,7 @@ pub(crate) struct PacketSplice {
     /// It outlives this process.
     is_left: bool,
     /// Of the surroundings, when it was looked where the packets have to go.
-    generation: u32,
+    generation: Cell<u32>,
     addresses: [Addresses; 2],
 }
 
@@ -51,7 +52,7 @@ impl PacketSplice {
             was_armed: false,
             is_armed: false,
             is_left: false,
-            generation: engine.surroundings.generation(),
+            generation: Cell::new(engine.surroundings.generation()),
             addresses: legs,
         };
         splice.tenant().arrive(label);
@@ -99,20 +100,33 @@ impl PacketSplice {
     }
 
     /// Whether packets have to go another way than when the kernel got them.
-    pub(crate) fn is_astray(&mut self) -> bool {
-        let generation = self.engine.surroundings.generation();
-        if self.generation == generation {
-            return false;
+    pub(crate) fn is_astray(&self) -> bool {
+        self.other_roads().into_iter().flatten().next().is_some()
+    }
+
+    /// Lets the packets go where the routes lead now.
+    pub(crate) fn follow(&self) -> io::Result<()> {
+        for (side, interface) in (0..).zip(self.other_roads()) {
+            if let Some(interface) = interface {
+                self.ask(Command::GoBy { side, interface })?;
+            }
         }
-        self.generation = generation;
-        let Some(splice) = self.engine.table.read(self.place) else {
-            return true;
-        };
-        let mut ways = self.addresses.iter().zip(state::interfaces(&splice));
-        ways.any(|((own, peer), interface)| {
-            let now = interface_towards(own.ip(), peer.ip());
+        Ok(())
+    }
+
+    /// By which other interfaces packets to both peers have to go, if something has changed since the last time.
+    fn other_roads(&self) -> [Option<u32>; 2] {
+        let generation = self.engine.surroundings.generation();
+        if self.generation.replace(generation) == generation {
+            return [None; 2];
+        }
+        let splice = self.engine.table.read(self.place).unwrap_or_default();
+        let [first, second] = state::interfaces(&splice);
+        let [to_first, to_second] = self.addresses;
+        [(to_first, first), (to_second, second)].map(|((own, peer), interface)| {
             // Whoever cannot be asked may be right.
-            matches!(now, Ok(now) if now != interface)
+            let now = interface_towards(own.ip(), peer.ip()).ok();
+            now.filter(|now| *now != interface)
         })
     }
 

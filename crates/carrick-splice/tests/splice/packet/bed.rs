@@ -117,6 +117,11 @@ impl Bed {
         );
     }
 
+    /// The name of its namespace.
+    pub fn name(&self, host: Host) -> &str {
+        &self.names[host as usize]
+    }
+
     /// Whether `ip` can do this on this host.
     pub fn can(&self, host: Host, arguments: &str) -> bool {
         let name = &self.names[host as usize];

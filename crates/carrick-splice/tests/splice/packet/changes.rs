@@ -1,7 +1,14 @@
 //! Interfaces and routes that change while the kernel forwards: the packets find their way.
 
 use super::bed::*;
+use super::response_ends::{LONG, ask_shortly, bind, hear_question};
+use crate::support::*;
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 #[test]
 fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
@@ -49,4 +56,69 @@ fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
     assert_eq!(serving.join().unwrap().len(), 1);
     let told = proxying.join().unwrap();
     told[0].assert_closed(bytes);
+}
+
+/// Another pair of interfaces between the proxy and another host, and the roads between their old addresses go by it.
+fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
+    bed.ip(
+        Host::Proxy,
+        &format!(
+            "link add other type veth peer name its netns {}",
+            bed.name(host)
+        ),
+    );
+    bed.ip(Host::Proxy, "link set other up");
+    bed.ip(host, "link set its up");
+    bed.ip(Host::Proxy, "addr add 10.78.3.1/24 dev other");
+    bed.ip(host, "addr add 10.78.3.2/24 dev its");
+    // The client is host 2 of its network, and the server, too; the proxy is host 1.
+    let (there, here) = (
+        format!("10.78.{network}.{own}"),
+        format!("10.78.{network}.1"),
+    );
+    let proxy = format!("route add {there}/32 via 10.78.3.2 src {here}");
+    let peer = format!("route add {here}/32 via 10.78.3.1 src {there}");
+    bed.ip(Host::Proxy, &proxy);
+    bed.ip(host, &peer);
+}
+
+#[test]
+fn a_forwarded_answer_takes_the_road_that_there_is() {
+    let Some(bed) = Bed::new("a_forwarded_answer_takes_the_road_that_there_is") else {
+        return;
+    };
+    let bed = Arc::new(bed);
+    let serving = bed.serve(V4[1], 1, |mut stream| {
+        hear_question(&mut stream);
+        stream.write_all(&sample(1, LONG)).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    let proxying = bed.proxy(V4, (1, 8), |splicer, mut client, mut server| async move {
+        let mut responses = bind(&splicer, &mut client, &mut server).await;
+        while responses.progress().acked_bytes < LONG as u64 {
+            let looks = poll_fn(|cx| {
+                assert!(responses.listen(cx));
+                Poll::<()>::Pending
+            });
+            let _ = tokio::time::timeout(Duration::from_millis(10), looks).await;
+        }
+        responses.disarm().unwrap();
+    });
+    let roads = Arc::clone(&bed);
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = ask_shortly(V4[0]);
+        let mut heard = vec![0; LONG];
+        stream.read_exact(&mut heard[..LONG / 8]).unwrap();
+        build_other_road(&roads, Host::Client, 1, 2);
+        // Whatever still goes the old way is lost.
+        roads.ip(Host::Proxy, "link set pc down");
+        stream.read_exact(&mut heard[LONG / 8..]).unwrap();
+        assert_same(&heard, &sample(1, LONG), "answer");
+        stream.shutdown(Shutdown::Write).unwrap();
+        let moved = roads.read(Host::Proxy, "/sys/class/net/other/statistics/tx_bytes");
+        assert!(moved.parse::<usize>().unwrap() > LONG / 2, "{moved}");
+    });
+    asking.join().unwrap();
+    proxying.join().unwrap();
+    serving.join().unwrap();
 }

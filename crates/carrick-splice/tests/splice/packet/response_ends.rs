@@ -15,10 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Longer than what the buffers of both peers take.
-const LONG: usize = 20_000_000;
+pub const LONG: usize = 20_000_000;
 
 /// Passes a byte on as a question and the byte of the answer back, some times; then one question to which the kernel passes the answer.
-async fn bind(splicer: &Splicer, client: &mut TcpStream, server: &mut TcpStream) -> ResponseSplice {
+pub async fn bind(
+    splicer: &Splicer,
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+) -> ResponseSplice {
     let mut responses = splicer.responses(client, server, 7).unwrap();
     for _ in 0..GREETING {
         let question = client.read_u8().await.unwrap();
@@ -46,7 +50,7 @@ async fn until_server_has_ended(responses: &ResponseSplice) {
 }
 
 /// A client that greets and asks: the other side's first byte.
-fn ask_shortly(address: IpAddr) -> std::net::TcpStream {
+pub fn ask_shortly(address: IpAddr) -> std::net::TcpStream {
     let mut stream = connect(address);
     greet_without_rest(&mut stream);
     stream.write_all(&[2]).unwrap();
@@ -61,7 +65,7 @@ fn greet_without_rest(stream: &mut std::net::TcpStream) {
 }
 
 /// A server's part of the greeting, and the question.
-fn hear_question(stream: &mut std::net::TcpStream) {
+pub fn hear_question(stream: &mut std::net::TcpStream) {
     for _ in 0..GREETING {
         stream.read_exact(&mut [0]).unwrap();
         stream.write_all(&[1]).unwrap();
