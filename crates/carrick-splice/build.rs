@@ -12,14 +12,18 @@ const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 14] = [
+const HEADERS: [&str; 18] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
+    "bpf/packet_checksum.h",
     "bpf/packet_headers.h",
+    "bpf/packet_icmp.h",
     "bpf/packet_local.h",
     "bpf/packet_machine.h",
     "bpf/packet_pulse.h",
+    "bpf/packet_command.h",
+    "bpf/packet_due.h",
     "bpf/packet_responses.h",
     "bpf/rules.h",
     "bpf/requests.h",

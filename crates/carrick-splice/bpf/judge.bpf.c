@@ -31,8 +31,11 @@ int carrick_judge(struct __sk_buff *skb)
 	judged = judgement();
 	if (verdict < 0 || !judged)
 		return verdict;
-	if (order.wants & JUDGE_TELL)
-		tell_request(order.place, 0, 0);
+	if (order.wants & JUDGE_TELL) {
+		struct telling telling = { .place = order.place };
+
+		tell_request(&telling);
+	}
 	if (order.wants & JUDGE_ANSWER) {
 		answer.upstream = judged->upstream;
 		answer.method = judged->method;

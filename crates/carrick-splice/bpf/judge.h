@@ -131,9 +131,18 @@ JUDGE_FUNCTION int judge_request(struct __sk_buff *skb, __u32 payload_at, __u32 
 	return judged->route;
 }
 
-/* Tells the process of the request that was judged last on this CPU and is forwarded by the splice at `place`: for the access
- * log. Nobody is woken before the room is half full; the process looks by itself now and then. */
-static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 status)
+/* What is known of the splice that forwards a request. See `struct request_event`. */
+struct telling {
+	__u64 sent_bytes;
+	__u64 told_end;
+	__u64 told_as;
+	__u32 place;
+	__u32 told_status;
+};
+
+/* Tells the process of the request that was judged last on this CPU and is forwarded: for the access log. Nobody is woken before the
+ * room is half full; the process looks by itself now and then. False: it is not told of this one. */
+static __always_inline int tell_request(const struct telling *telling)
 {
 	struct judgement *judged = judgement();
 	struct request_event *event;
@@ -143,21 +152,23 @@ static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 st
 
 	counts = bpf_map_lookup_elem(&request_counters, &zero);
 	if (!judged || !counts || !judged->sample_every)
-		return;
+		return 0;
 	counts->sampled += 1;
 	if (counts->sampled < judged->sample_every)
-		return;
+		return 0;
 	counts->sampled = 0;
 	event = bpf_ringbuf_reserve(&request_events, sizeof(*event), 0);
 	if (!event) {
 		counts->events_lost += 1;
-		return;
+		return 0;
 	}
 	counts->events += 1;
 	event->time_ns = bpf_ktime_get_ns();
-	event->sent_bytes = sent_bytes;
-	event->place = place;
-	event->status = status;
+	event->sent_bytes = telling->sent_bytes;
+	event->told_end = telling->told_end;
+	event->told_as = telling->told_as;
+	event->place = telling->place;
+	event->told_status = telling->told_status;
 	event->table = judged->table;
 	event->generation = judged->generation;
 	event->sample_every = judged->sample_every;
@@ -178,6 +189,7 @@ static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 st
 			? BPF_RB_FORCE_WAKEUP
 			: BPF_RB_NO_WAKEUP;
 	bpf_ringbuf_submit(event, flags);
+	return 1;
 }
 
 #endif

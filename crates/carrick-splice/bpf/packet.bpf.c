@@ -10,8 +10,10 @@
 #include <bpf/bpf_core_read.h>
 #include "packet.h"
 #include "packet_headers.h"
+#include "packet_checksum.h"
 #include "packet_local.h"
 #include "packet_machine.h"
+#include "packet_icmp.h"
 #include "judge.h"
 #include "packet_pulse.h"
 
@@ -57,197 +59,7 @@ struct {
 	__uint(max_entries, 4096);
 } packet_events SEC(".maps");
 
-// What `command` is asked, behind an Ethernet header: it is run by BPF_PROG_TEST_RUN.
-struct request {
-	__u32 command;
-	__u32 number;
-	__u32 argument;
-	/* PACKET_ARM_RESPONSES: */
-	__u32 table; /* 1 more than that of the routes by which the kernel judges; 0: it does not */
-	__u32 generation;
-	__u32 upstream;
-	/* PACKET_GO_BY: */
-	__u32 side;
-};
-
-// Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
-// have begun.
-static __always_inline int has_flows(const struct packet_splice *splice, __u32 number)
-{
-	struct place *a = bpf_map_lookup_elem(&flows, &splice->legs[0].flow);
-	struct place *b = bpf_map_lookup_elem(&flows, &splice->legs[1].flow);
-
-	return a && b && a->number == 2 * number && b->number == 2 * number + 1;
-}
-
-// Why two connections cannot be joined: both ways, or only from `b` to `a`.
-static __always_inline enum packet_answer compare(const struct local *a, const struct local *b, int is_both_ways)
-{
-	if (!a->is_established || !b->is_established)
-		return PACKET_NO_SOCKET;
-	if (!a->is_empty || !b->is_empty)
-		return PACKET_BUSY;
-	if (a->has_timestamps != b->has_timestamps)
-		return PACKET_TIMESTAMPS;
-	if (a->has_sack != b->has_sack)
-		return PACKET_SACK;
-	if (a->has_ecn != b->has_ecn)
-		return PACKET_ECN;
-	if (a->segment_bytes < b->advertised_bytes || (is_both_ways && b->segment_bytes < a->advertised_bytes))
-		return PACKET_SEGMENTS;
-	if (a->is_signed || b->is_signed)
-		return PACKET_SIGNED;
-	return PACKET_DONE;
-}
-
-// The way from the leg whose socket is `from` to the one whose socket is `to`.
-static __always_inline void begin_way(struct packet_way *way, struct packet_leg *sender, const struct local *from,
-				      struct packet_leg *receiver, const struct local *to)
-{
-	__u32 start = from->rcv_nxt + sender->receive_offset, tsval = to->tsval + receiver->ts_offset;
-	__u64 bytes = way->bytes, packets = way->packets;
-
-	// It may have been sent later ones by an earlier splice, and nothing by the local socket since.
-	if (receiver->has_tsval && is_before(tsval, receiver->last_tsval)) {
-		receiver->ts_offset += receiver->last_tsval - tsval;
-		tsval = receiver->last_tsval;
-	}
-	__builtin_memset(way, 0, sizeof(*way));
-	way->bytes = bytes;
-	way->packets = packets;
-	way->start = way->end = start;
-	// What the local socket has sent may be on its way yet.
-	way->acked = start - (to->write_seq - to->snd_una);
-	way->delta = to->write_seq + receiver->send_offset - start;
-	way->ts_delta = tsval - from->ts_recent;
-	way->window_end = from->window_end + sender->receive_offset;
-	way->window_max = way->window_end - way->acked;
-	receiver->last_tsval = receiver->local_tsval = tsval;
-	receiver->has_tsval = to->has_timestamps;
-	sender->peer_tsval = from->ts_recent;
-	receiver->local_end = to->write_seq + receiver->send_offset;
-	receiver->local_acked = to->snd_una + receiver->send_offset;
-	receiver->may_end = 0;
-	receiver->own_shift = to->own_shift;
-	receiver->peer_shift = to->peer_shift;
-}
-
-// Lets what the server sends go to the client. The server may send what the client takes, and what its local socket has allowed.
-static __always_inline void begin_responses(struct packet_splice *splice, const struct local *client,
-					    const struct request *request)
-{
-	struct packet_leg *leg = &splice->legs[0];
-	struct packet_way *down = &splice->ways[1];
-
-	leg->received = client->rcv_nxt + leg->receive_offset;
-	leg->local_window = client->window >> (client->own_shift & 15);
-	down->offered_end = client->offered_end + leg->send_offset - down->delta;
-	if (is_after(down->offered_end, down->window_end))
-		down->window_end = down->offered_end;
-	down->window_max = down->window_end - down->acked;
-	splice->response_start = down->end;
-	splice->judged_start = splice->judged_end = leg->received;
-	splice->record = request->argument;
-	splice->table = request->table;
-	splice->generation = request->generation;
-	splice->upstream = request->upstream;
-	splice->state = PACKET_RESPONSES;
-}
-
-static __always_inline enum packet_answer arm(struct packet_splice *splice, const struct request *request,
-					      const struct local *a, const struct local *b)
-{
-	int is_both_ways = request->command == PACKET_ARM;
-	enum packet_answer answer = compare(a, b, is_both_ways);
-
-	if (answer)
-		return answer;
-	bpf_spin_lock(&splice->lock);
-	if (splice->state != PACKET_PROCESS) {
-		answer = PACKET_NO_PLACE;
-	} else if (!splice->legs[0].ifindex || !splice->legs[1].ifindex || !splice->legs[0].was_received ||
-		   !splice->legs[1].was_received) {
-		answer = PACKET_UNSEEN;
-	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
-		answer = PACKET_BUSY;
-	} else {
-		begin_way(&splice->ways[0], &splice->legs[0], a, &splice->legs[1], b);
-		begin_way(&splice->ways[1], &splice->legs[1], b, &splice->legs[0], a);
-		splice->state = PACKET_SPLICED;
-		if (!is_both_ways)
-			begin_responses(splice, a, request);
-	}
-	bpf_spin_unlock(&splice->lock);
-	return answer;
-}
-
-// Whether the receiver has the end of a stream, from the kernel.
-static __always_inline int is_passed(const struct packet_way *way)
-{
-	return way->has_end && way->has_moved && way->start == way->end_of_stream;
-}
-
-// From where on the local socket of a leg goes on.
-static __always_inline void resume(struct packet_leg *leg, const struct packet_way *way, const struct packet_way *back,
-				   const struct local *local)
-{
-	__u32 start = back->start + back->delta;
-
-	// An end that the peer has acknowledged is passed on once more by the local socket.
-	if (is_passed(back))
-		start -= 1;
-	// By which interface its packets leave is seen when it sends some.
-	leg->ifindex = 0;
-	// What the process has received and not passed on yet, it passes on with the numbers that it has.
-	if (way->has_moved || !is_after(local->rcv_nxt + leg->receive_offset, way->start))
-		leg->receive_offset = way->start - local->rcv_nxt;
-	leg->send_offset = start - local->write_seq;
-	leg->local_end = start;
-	leg->sent_end = leg->peer_next = back->end + back->delta;
-	leg->is_ahead = leg->sent_end != start;
-	leg->had_end = back->has_end;
-}
-
-static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
-						 int is_forced)
-{
-	enum packet_answer answer = PACKET_DONE;
-
-	if (splice->state == PACKET_RESPONSES) {
-		// Nothing is said by the local sockets in the meantime: they need not be at rest. But a request that was forwarded must have
-		// arrived: only its client can send it again, and the local socket would take it for an old one.
-		bpf_spin_lock(&splice->lock);
-		if (splice->state != PACKET_RESPONSES)
-			answer = PACKET_NO_PLACE;
-		else if (!is_forced && is_before(splice->legs[0].received, splice->judged_end))
-			answer = PACKET_BUSY;
-		else
-			end_responses(splice);
-		bpf_spin_unlock(&splice->lock);
-		return answer;
-	}
-	// By force, one is enough: the other one may have been reset by a packet that had passed the hook before the splice.
-	if (is_forced ? !a->is_whole && !b->is_whole : !a->is_established || !b->is_established)
-		return PACKET_NO_SOCKET;
-	// What they have sent may be unacknowledged. Either that keeps its numbers, or the peer has it already: then their numbers
-	// move on, and what they send again is old to the peer.
-	if (!is_forced && (!a->is_empty || !b->is_empty))
-		return PACKET_BUSY;
-	bpf_spin_lock(&splice->lock);
-	if (is_over(splice)) {
-		answer = PACKET_ENDED_BEFORE;
-	} else if (splice->state != PACKET_SPLICED) {
-		answer = PACKET_NO_PLACE;
-	} else {
-		if (a->is_whole)
-			resume(&splice->legs[0], &splice->ways[0], &splice->ways[1], a);
-		if (b->is_whole)
-			resume(&splice->legs[1], &splice->ways[1], &splice->ways[0], b);
-		splice->state = PACKET_PROCESS;
-	}
-	bpf_spin_unlock(&splice->lock);
-	return answer;
-}
+#include "packet_command.h"
 
 // Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
 SEC("tc")
@@ -276,7 +88,7 @@ int carrick_command(struct __sk_buff *skb)
 	}
 	look_at(skb, &splice->legs[0], &a);
 	look_at(skb, &splice->legs[1], &b);
-	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES) {
+	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES || request.command == PACKET_ARM_BODY) {
 		splice->seen_ns = bpf_ktime_get_ns();
 		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
 	}
@@ -327,7 +139,7 @@ static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *p
 }
 
 // Where the packet's connection belongs; 0 if it is in no splice.
-static __always_inline struct packet_splice *find(const struct packet *packet, const struct flow *flow, __u32 *direction)
+static __always_inline struct packet_splice *find(const struct flow *flow, __u32 *direction)
 {
 	struct place *place = bpf_map_lookup_elem(&flows, flow);
 	__u32 number;
@@ -401,6 +213,60 @@ static __always_inline int judge_packet(struct __sk_buff *skb, const struct pack
 	return 1;
 }
 
+// Whether the process has been given all before `seq`, and nothing behind it. A function of its own for the same reason.
+static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct packet_leg *leg, __u32 seq)
+{
+	struct local local;
+
+	look_at(skb, leg, &local);
+	return local.is_established && local.is_in_order && local.rcv_nxt + leg->receive_offset == seq;
+}
+
+// Tells the process of a request that is forwarded, before the server has it.
+static __always_inline void tell_of_request(struct packet_response *record, __u32 place)
+{
+	struct telling telling = {
+		.sent_bytes = record->head_at,
+		.told_end = record->told_end,
+		.told_as = record->told_as,
+		.place = place,
+		.told_status = record->told_status,
+	};
+
+	if (tell_request(&telling))
+		record->told_end = PACKET_LATEST;
+}
+
+// What becomes of a packet that is no TCP: a message about one of a splice's goes to whoever has sent that.
+static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
+{
+	__u32 zero = 0, ifindex;
+	struct message *message = bpf_map_lookup_elem(&messages, &zero);
+	struct packet_splice *splice;
+	struct packet_leg *other;
+	enum fate fate;
+
+	if (!message || !read_message(skb, message))
+		return TC_ACT_UNSPEC;
+	splice = find(&message->flow, &message->direction);
+	if (!splice)
+		return TC_ACT_UNSPEC;
+	other = &splice->legs[~message->direction & 1];
+	bpf_spin_lock(&splice->lock);
+	fate = judge_message(splice, message);
+	ifindex = other->ifindex;
+	bpf_spin_unlock(&splice->lock);
+	if (fate == FATE_LOCAL) {
+		if (!message->difference || write_quoted(skb, message, message->tcp.source_port, message->tcp.destination_port))
+			return TC_ACT_UNSPEC;
+		return TC_ACT_SHOT;
+	}
+	if (!turn_message(skb, message, &other->flow))
+		return TC_ACT_SHOT;
+	skb->mark = own_mark;
+	return bpf_redirect_neigh(ifindex, 0, 0, 0);
+}
+
 SEC("tc")
 int carrick_arriving(struct __sk_buff *skb)
 {
@@ -417,16 +283,21 @@ int carrick_arriving(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	// What belongs to a VLAN comes in again at its own interface.
-	if (skb->vlan_present || !read_packet(skb, &packet))
+	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
-	splice = find(&packet, &packet.flow, &direction);
-	if (!splice || !read_tcp(skb, &packet))
+	if (!read_packet(skb, &packet))
+		return pass_message(skb);
+	splice = find(&packet.flow, &direction);
+	// The local stack drops broken ones, and counts them.
+	if (!splice || !read_tcp(skb, &packet) || !is_right(skb, &packet))
 		return TC_ACT_UNSPEC;
 	record = find_record(splice);
 	if (!record)
 		return TC_ACT_SHOT;
 	if (!(direction & 1) && splice->state == PACKET_RESPONSES && splice->table)
 		is_judged = judge_packet(skb, &packet, splice, record);
+	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
+		is_judged = is_next(skb, &splice->legs[1], packet.seq);
 	now = bpf_ktime_get_ns();
 	if (is_forsaken(splice, now)) {
 		bpf_map_delete_elem(&flows, &packet.flow);
@@ -457,7 +328,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		break;
 	}
 	if (plan.is_request)
-		tell_request(direction >> 1, record->head_at, record->before_status);
+		tell_of_request(record, direction >> 1);
 	if (plan.is_head || plan.is_tail)
 		record_payload(skb, &packet, &plan, record);
 	if (!plan.flow)
@@ -496,7 +367,7 @@ int carrick_leaving(struct __sk_buff *skb)
 	__builtin_memcpy(flow.peer, packet.flow.own, sizeof(flow.peer));
 	flow.own_port = packet.flow.peer_port;
 	flow.peer_port = packet.flow.own_port;
-	splice = find(&packet, &flow, &direction);
+	splice = find(&flow, &direction);
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;
 	if (is_forsaken(splice, bpf_ktime_get_ns())) {

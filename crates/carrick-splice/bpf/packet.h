@@ -24,6 +24,9 @@ enum packet_state {
 	PACKET_ENDED = 3,   /* the other peer, for what is sent again: both ends of stream are acknowledged */
 	PACKET_RESET = 4,   /* likewise: a peer has reset its connection */
 	PACKET_RESPONSES = 5, /* what leg 1 sends, the other peer; what leg 0 sends, the local socket */
+	/* The local sockets, but the server may send no more than the client takes; and if it is known which rest of a response is to be
+	 * forwarded, until a packet of leg 1 finds all before it received: from that on, RESPONSES. */
+	PACKET_DUE = 6,
 };
 
 /* How much of a response is kept for the process. */
@@ -39,6 +42,7 @@ enum packet_command {
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
 	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
 	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and note it in record `argument` */
+	PACKET_ARM_BODY = 7, /* likewise, but in the midst of a response, as soon as that can be: PACKET_DUE; also from that state, or RESPONSES */
 	PACKET_GO_BY = 6, /* what is forwarded to the peer of leg `side` goes by interface `argument` from now on */
 };
 
@@ -47,7 +51,7 @@ enum packet_answer {
 	PACKET_DONE = 0,
 	PACKET_NO_PLACE = 1,       /* no such splice, or not in the state for it */
 	PACKET_NO_SOCKET = 2,      /* a local socket is not established */
-	PACKET_BUSY = 3,           /* a local socket has something to receive or to send, or a forwarded request has not arrived */
+	PACKET_BUSY = 3,           /* a local socket is being opened, or has something to receive or to send; or a forwarded request has not arrived */
 	PACKET_UNSEEN = 4,         /* no packet of a connection has passed the hooks both ways (address translation? another interface?) */
 	PACKET_TIMESTAMPS = 5,     /* one connection has timestamps, the other has not */
 	PACKET_SACK = 6,           /* likewise, selective acknowledgements */
@@ -72,9 +76,13 @@ struct packet_leg {
 	__u32 local_tsval;    /* the latest timestamp that the local socket has sent, on the wire */
 	__u32 received;       /* behind what the local socket has received, as far as was seen */
 	__u32 peer_tsval;     /* RESPONSES: the latest timestamp that the peer has sent */
+	__u32 told_end;       /* DUE, leg 1: as far as the peer may send by what it was told last */
+	__u32 told_tsval;     /* likewise, if is_told_less: the timestamp with which it was told so first */
+	__u32 passed_end;     /* PROCESS: behind what the local socket was given, with all that may be under way to it */
 	__u16 local_window;   /* the window that the local socket has told its peer last, as it stands in the header */
+	__u8 is_clamped; /* DUE, leg 1: what the local socket has allowed its peer last was made less */
+	__u8 is_told_less; /* likewise: told_end is before what the peer was allowed before, which it may use until it has heard that */
 	__u8 may_ask; /* RESPONSES: the local socket has got a reset with a number that it did not expect, and asks whether it is true */
-	__u8 reserved;
 	__u8 is_ipv6;
 	__u8 was_received; /* a packet of it came in at a hook */
 	__u8 has_tsval;    /* whether last_tsval is one */
@@ -100,7 +108,7 @@ struct packet_way {
 	__u32 end_of_stream; /* behind the FIN, if has_end */
 	__u32 has_end;
 	__u32 has_moved;    /* the receiver has acknowledged something of it */
-	__u32 reserved;
+	__u32 again;        /* of `packets`, those whose data had been sent before: lost on one of both legs, or late */
 };
 
 struct packet_splice {
@@ -115,11 +123,17 @@ struct packet_splice {
 	__u32 judged_start;   /* requests that were forwarded last: leg 0's numbers, on the wire */
 	__u32 judged_end;
 	__u32 judged_delta;   /* leg 1's are so much larger */
+	__u32 is_measured;    /* DUE: it is known how long the response is that is under way */
+	__u32 reserved;
+	__u64 left_bytes;     /* so much more of the server may be forwarded: what comes behind belongs to nobody */
 	__u64 seen_ns;  /* when a packet was forwarded last, or it was spliced, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];
 	struct packet_way ways[2];
 };
+
+/* The response to the request that was told of last is the latest one. */
+#define PACKET_LATEST (~0ULL)
 
 /* What the process knows of forwarded responses without asking. Counts only grow, through all splices that have the record in turn. */
 struct packet_response {
@@ -134,11 +148,15 @@ struct packet_response {
 	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
 	__u64 passed_end;    /* what was forwarded up to the end of the response to the latest request of the process */
 	__u32 passed_status; /* and its status; 0: not known */
-	__u32 before_status; /* likewise, of the response before the latest */
+	__u32 told_status;   /* likewise, of the response that ends at `told_end` */
 	__u32 judged_before; /* requests that had been forwarded before the latest one of the process */
-	__u32 reserved;
+	__u32 has_begun;     /* what the server sends is forwarded (PACKET_ARM_BODY) */
+	__u64 told_as;       /* under which name requests are told of; written by the process */
+	__u64 told_end;      /* what was forwarded up to the end of the response to the request that was told of last, or PACKET_LATEST */
 	__u32 judged;        /* requests that were forwarded */
 	__u32 method;        /* of the latest of them: an `enum request_method` */
+	__u32 is_back;       /* the server has sent more than the rest of the response: the connections were given back */
+	__u32 reserved;
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };

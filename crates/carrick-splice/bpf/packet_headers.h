@@ -19,6 +19,7 @@
 #define FLAG_RST 0x04
 #define FLAG_PSH 0x08
 #define FLAG_ACK 0x10
+#define FLAGS_OF_ECN 0xc0 /* CWR, ECE (RFC 3168) */
 
 /* Kinds of options (RFC 9293, 2018, 7323). */
 #define OPTION_END 0
@@ -274,7 +275,9 @@ static __always_inline int write_addresses(struct __sk_buff *skb, struct packet 
 		__builtin_memcpy(new, flow->own, 16);
 		__builtin_memcpy(new + 4, flow->peer, 16);
 		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
-		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), 0))
+		/* Where the interface has summed up the whole packet, this and the last call together keep the kernel's sum right: that
+		 * one allows for a checksum of the IP header, as IPv4 has it. */
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), BPF_F_RECOMPUTE_CSUM))
 			return 0;
 	} else {
 		old[0] = packet->flow.peer[3];

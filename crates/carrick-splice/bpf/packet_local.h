@@ -5,6 +5,7 @@
 
 /* net/tcp_states.h */
 #define ESTABLISHED 1
+#define SYN_RECV 3
 #define LISTEN 10
 
 /* Bytes of options that stand in each segment of a connection with timestamps. */
@@ -15,12 +16,27 @@ struct rb_root {
 	void *rb_node;
 } __attribute__((preserve_access_index));
 
+struct sock {
+	struct {
+		void *tail;
+	} sk_backlog;
+} __attribute__((preserve_access_index));
+
+struct inet_sock {
+	struct sock sk;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} __attribute__((preserve_access_index));
+
 struct tcp_options_received {
 	__u32 ts_recent;
 	__u16 saw_tstamp : 1, tstamp_ok : 1, dsack : 1, wscale_ok : 1, sack_ok : 3, smc_ok : 1, snd_wscale : 4, rcv_wscale : 4;
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 copied_seq;
 	__u32 rcv_nxt;
 	__u32 rcv_wnd;
@@ -36,11 +52,13 @@ struct tcp_sock {
 	struct tcp_options_received rx_opt;
 	struct rb_root out_of_order_queue;
 	void *md5sig_info;
+	void *ao_info;
 } __attribute__((preserve_access_index));
 
 /* What is known of a local socket. */
 struct local {
 	__u32 rcv_nxt;
+	__u32 copied_seq; /* what the process has read */
 	__u32 snd_una;
 	__u32 write_seq;
 	__u32 window_end; /* behind the last byte that its peer may send */
@@ -53,7 +71,9 @@ struct local {
 	__u8 is_there;
 	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
+	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the answer yet */
 	__u8 is_empty;   /* nothing is to be received or sent */
+	__u8 is_in_order; /* it has nothing that it cannot give to the process yet */
 	__u8 has_timestamps;
 	__u8 has_sack;
 	__u8 has_ecn;
@@ -92,9 +112,12 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 	if (tcp) {
 		local->is_whole = 1;
 		local->is_established = socket->state == ESTABLISHED;
+		local->is_opening = socket->state == SYN_RECV;
 		local->rcv_nxt = tcp->rcv_nxt;
 		local->write_seq = tcp->write_seq;
 		local->snd_una = tcp->snd_una;
+		local->copied_seq = tcp->copied_seq;
+		local->is_in_order = !tcp->out_of_order_queue.rb_node && !tcp->inet_conn.icsk_inet.sk.sk_backlog.tail;
 		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
 				  !tcp->out_of_order_queue.rb_node;
 		local->window = tcp->rcv_wnd;
@@ -111,6 +134,8 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		local->has_ecn = tcp->ecn_flags & 1;
 		if (bpf_core_field_exists(tcp->md5sig_info))
 			local->is_signed = tcp->md5sig_info != 0;
+		if (bpf_core_field_exists(tcp->ao_info))
+			local->is_signed |= tcp->ao_info != 0;
 	}
 	bpf_sk_release(socket);
 }

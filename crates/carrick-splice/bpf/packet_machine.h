@@ -70,6 +70,24 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 	}
 }
 
+/* Whether both connections' packets have been seen coming in and going out. */
+static __always_inline int is_seen(const struct packet_splice *splice)
+{
+	const struct packet_leg *a = &splice->legs[0], *b = &splice->legs[1];
+
+	return a->ifindex && b->ifindex && a->was_received && b->was_received;
+}
+
+/* Takes note of a packet that goes to the local socket. */
+static __always_inline void note_given(struct packet_leg *leg, const struct packet *packet)
+{
+	__u32 end = packet->seq + sequence_length(packet);
+
+	if (!leg->was_received || is_after(end, leg->passed_end))
+		leg->passed_end = end;
+	leg->was_received = 1;
+}
+
 /* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
 static __always_inline int is_plausible(const struct packet *packet, const struct packet_way *way,
 					const struct packet_way *back, __u32 acked, int is_whole)
@@ -164,6 +182,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		shifted = more < window ? (window - more) >> (other->own_shift & 15) : 0;
 		plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
 	}
+	/* A single byte may be a probe. */
+	if (packet->payload_bytes > 1 && is_before(packet->seq, way->end))
+		way->again += 1;
 	/* What goes before an acknowledgement may have been lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
@@ -191,6 +212,7 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 }
 
 #include "packet_responses.h"
+#include "packet_due.h"
 
 /* A packet from the peer of leg `side`. */
 static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record, __u32 side,
@@ -200,13 +222,13 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 
 	switch (splice->state) {
 	case PACKET_PROCESS:
-		leg->was_received = 1;
 		plan->fate = FATE_LOCAL;
 		plan->rewriting.window = packet->window;
 		/* A connection that begins has numbers of its own. That it does shows when the local socket answers it; until
 		 * then, anybody could have sent this. */
 		if (packet->flags & FLAG_SYN)
 			return;
+		note_given(leg, packet);
 		plan->rewriting.seq = -leg->receive_offset;
 		plan->rewriting.ack = plan->rewriting.sack = -leg->send_offset;
 		/* The local socket will send that again, and does not listen to whoever has it already. */
@@ -226,6 +248,12 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 		break;
 	case PACKET_SPLICED:
 		break;
+	case PACKET_DUE:
+		if (side)
+			judge_server_due(splice, record, packet, is_judged, plan);
+		else
+			judge_client_due(splice, packet, plan);
+		return;
 	case PACKET_RESPONSES:
 		if (side)
 			judge_server(splice, record, packet, plan);
@@ -325,6 +353,12 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	}
 	if (splice->state == PACKET_PROCESS && leg->is_ahead)
 		judge_behind(leg, packet, plan);
+	if (splice->state == PACKET_DUE) {
+		if (side)
+			judge_local_server_due(splice, packet, plan);
+		else
+			judge_local_client_due(splice, packet);
+	}
 	if (splice->state == PACKET_RESPONSES) {
 		if (side)
 			judge_local_server(splice, record, received, packet, plan);

@@ -59,8 +59,18 @@ static __always_inline int judge_request(struct __sk_buff *skb, __u32 payload_at
 	return bytes && *bytes == payload_bytes ? 0 : -1;
 }
 
-static __always_inline void tell_request(__u32 place, __u64 sent_bytes, __u32 status)
+// As in judge.h.
+struct telling {
+	__u64 sent_bytes;
+	__u64 told_end;
+	__u64 told_as;
+	__u32 place;
+	__u32 told_status;
+};
+
+static __always_inline int tell_request(const struct telling *telling)
 {
+	return 1;
 }
 
 static __u64 model_now(void);

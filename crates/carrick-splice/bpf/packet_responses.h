@@ -26,6 +26,20 @@ static __always_inline void note_acknowledged(struct packet_splice *splice, stru
 	record->acked_bytes += bytes;
 }
 
+/* So much of a response may come before it is known what is to become of it: where only the rest of one is forwarded, the server is not
+ * allowed more than so much behind it. */
+#define HELD_BYTES (32 << 10)
+
+static __always_inline __u32 limit_window(const struct packet_splice *splice, __u32 acked, __u32 window)
+{
+	__u32 room;
+
+	if (splice->left_bytes > WINDOW_LIMIT)
+		return window;
+	room = splice->ways[1].end + splice->left_bytes + HELD_BYTES - acked;
+	return window > room ? room : window;
+}
+
 /* Gives the connections back. What the client has got and not acknowledged, its local socket has not sent yet. */
 static __always_inline void end_responses(struct packet_splice *splice)
 {
@@ -35,6 +49,7 @@ static __always_inline void end_responses(struct packet_splice *splice)
 	client->sent_end = client->peer_next = down->end + down->delta;
 	client->is_ahead = client->sent_end != client->local_end;
 	client->had_end = 0;
+	splice->legs[1].passed_end = down->start;
 	splice->state = PACKET_PROCESS;
 }
 
@@ -129,6 +144,15 @@ static __always_inline __u32 latest_status(const struct packet_response *record)
 	return (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
 }
 
+/* Another request follows the latest response. */
+static __always_inline void note_response_end(struct packet_response *record)
+{
+	if (record->told_end != PACKET_LATEST)
+		return;
+	record->told_status = latest_status(record);
+	record->told_end = record->sent_bytes;
+}
+
 /* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
 static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
 					    const struct packet *packet, __u32 window, struct plan *plan)
@@ -146,10 +170,10 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	server->local_acked = server->local_end;
 	splice->response_start = splice->ways[1].end;
 	plan->is_request = 1;
-	record->before_status = latest_status(record);
+	note_response_end(record);
 	/* The response to the latest request of the process. */
 	if (record->judged == record->judged_before) {
-		record->passed_status = record->before_status;
+		record->passed_status = latest_status(record);
 		record->passed_end = record->sent_bytes;
 	}
 	record->head_at = record->sent_bytes;
@@ -194,6 +218,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	if (packet->flags & FLAG_SYN)
 		return;
 	if (is_believed) {
+		window = limit_window(splice, acked, window);
 		note_time(client, packet);
 		acknowledge_locally(client, packet, plan);
 		plan->is_acknowledging = is_after(acked, down->start);
@@ -258,6 +283,7 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 		plan->is_head = 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;
+		splice->left_bytes -= end - down->end;
 		/* Behind fewer bytes, the last ones are not known. */
 		if (packet->payload_bytes >= PACKET_TAIL_BYTES) {
 			record->tail_at = record->sent_bytes;
@@ -274,7 +300,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 {
 	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 end = packet->seq + sequence_length(packet), expected = down->acked - server->receive_offset;
+	__u32 end = packet->seq + sequence_length(packet), expected = down->start - server->receive_offset, window_end;
 	int is_news;
 
 	plan->fate = FATE_LOCAL;
@@ -301,6 +327,14 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
 		else
 			server->may_ask = 1;
+		return;
+	}
+	if (is_after(packet->seq + packet->payload_bytes, down->end) &&
+	    packet->seq + packet->payload_bytes - down->end > splice->left_bytes) {
+		/* More than the response is long: the process sees to what of it is the client's. */
+		end_responses(splice);
+		record->is_back = 1;
+		note_given(server, packet);
 		return;
 	}
 	note_time(server, packet);
@@ -336,6 +370,10 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->rewriting.tsval = down->ts_delta;
 	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
 	plan->rewriting.window = client->local_window;
+	/* Requests that were forwarded do not use up what the local socket has room for. */
+	window_end = client->received + ((__u32)client->local_window << (client->own_shift & 15));
+	if (is_after(window_end, up->window_end))
+		up->window_end = window_end;
 }
 
 /* A packet of the client's local socket. It has only acknowledgements to send. If it is closed, nobody knows whether the response is
@@ -355,8 +393,14 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
 	if (is_after(window_end, up->window_end))
 		up->window_end = window_end;
-	if (packet->payload_bytes)
+	if (packet->payload_bytes) {
+		/* What was sent before the splice, and has come: since then its numbers have moved on. */
+		if (down->has_moved && !(packet->flags & (FLAG_FIN | FLAG_RST))) {
+			plan->fate = FATE_DROP;
+			return;
+		}
 		note_sent_locally(client, packet);
+	}
 	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
 	/* What counts by itself gets the number that the client expects. */
 	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
@@ -397,6 +441,7 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		client->received = *received + client->receive_offset;
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
 		splice->response_start = down->end;
+		note_response_end(record);
 		record->head_at = record->sent_bytes;
 		record->head_bytes = 0;
 		record->judged_before = record->judged;

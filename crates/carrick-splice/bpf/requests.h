@@ -118,8 +118,10 @@ struct request_counts {
 struct request_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 sent_bytes; /* of responses, since the splice's record began, before this one's */
-	__u32 place;   /* of the splice */
-	__u32 status;  /* of the response before; 0: not known */
+	__u64 told_end;   /* likewise, up to the end of the response to the request that was told of before */
+	__u64 told_as;    /* under which name it is told of */
+	__u32 place;      /* of the splice */
+	__u32 told_status; /* of the response that ends at `told_end`; 0: not known */
 	__u32 table;
 	__u32 generation;
 	__u32 sample_every; /* it stands for so many */

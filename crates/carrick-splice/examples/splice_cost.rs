@@ -1,41 +1,68 @@
-//! What it costs to set a splice up and to take it down, by each engine: one pair of connections on loopback, again and again.
+//! What it costs to set a splice up and to take it down, by each engine: one pair of connections on loopback, again and again. For
+//! the engine `packet`, the pair is between network namespaces of its own, which takes root.
 //!
-//!     cargo run --release -p carrick-splice --example splice_cost [CYCLES [ENGINE [idle|message]]]
+//!     cargo run --release -p carrick-splice --example splice_cost [CYCLES [ENGINE [idle|message|greeting]]]
 //!
+//! A tunnel is spliced by packet once the process has relayed something both ways: a *greeting*, which is in the time of setting it up,
+//! as it is in that of `copy`, for comparison. ENGINE is also `responses`: those that the engine `packet` forwards, with a new place for each cycle, or with one for all.
 //! `strace -c -f` of two runs with different CYCLES, one ENGINE and one kind shows the system calls of a cycle.
 
-use carrick_splice::{Choice, Exchange, ExchangeOrder, SPLICES_MAX, SocketService, Splicer};
+use bed::{Bed, Pair};
+use carrick_splice::{
+    Arming, Choice, Counters, Exchange, ExchangeOrder, PacketService, PoolLimits, ResponseSplice,
+    SPLICES_MAX, SocketService, Splicer,
+};
 use std::error::Error;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+mod bed;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const MESSAGE_BYTES: usize = 64;
 /// A splice that is not in the kernel after so many looks at it does not get there.
 const POLLS_MAX: usize = 100;
+/// The packet engine keeps the places of connections that have been spliced until these have others.
+const PLACES: u32 = 64;
+/// It has seen the connections of responses, and they are at rest, after so many messages there and back, and so long.
+const GREETINGS: usize = 3;
+const REST: Duration = Duration::from_millis(10);
 
-/// How the exchange gets the connections: the socket engine takes given ones out of tokio's registry, and back.
+/// By what connections are spliced.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Exchange(Choice),
+    Responses,
+}
+
+/// How it gets the connections: the socket engine takes given ones out of tokio's registry, and back. Responses have a place in
+/// the maps that is kept, or a new one.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Lent,
     Given,
+    New,
+    Kept,
 }
 
-/// What happens between setting up and taking down.
+/// What happens between setting up and taking down; or while it is set up.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Idle,
     Message,
+    Greeting,
 }
 
 /// What splices are made by.
 struct Bench {
     splicer: Splicer,
-    service: SocketService,
+    socket: SocketService,
+    packet: PacketService,
 }
 
 /// The times of one cycle.
@@ -53,82 +80,135 @@ async fn main() -> Outcome<()> {
 #[expect(clippy::print_stdout, reason = "the table is what it is for")]
 pub async fn run(words: &[String]) -> Outcome<()> {
     let cycles = words.first().map_or(Ok(10_000), |word| word.parse())?;
-    let choices = match words.get(1) {
-        Some(word) => vec![word.parse()?],
-        None => vec![Choice::Copy, Choice::Pipe, Choice::Socket],
+    let ways = match words.get(1).map(String::as_str) {
+        Some("responses") => vec![By::Responses],
+        Some(word) => vec![By::Exchange(word.parse()?)],
+        None => [Choice::Copy, Choice::Pipe, Choice::Socket, Choice::Packet]
+            .map(By::Exchange)
+            .into_iter()
+            .chain([By::Responses])
+            .collect(),
     };
     let kinds = match words.get(2).map(String::as_str) {
         Some("idle") => vec![Kind::Idle],
         Some("message") => vec![Kind::Message],
-        Some(word) => return Err(format!("`{word}`: idle or message").into()),
-        None => vec![Kind::Idle, Kind::Message],
+        Some("greeting") => vec![Kind::Greeting],
+        Some(word) => return Err(format!("`{word}`: idle, message or greeting").into()),
+        None => vec![Kind::Idle, Kind::Message, Kind::Greeting],
     };
-    let service = SocketService::default();
-    if choices.contains(&Choice::Socket) {
-        service.load(SPLICES_MAX)?;
+    let (socket, packet) = (SocketService::default(), PacketService::default());
+    if ways.contains(&By::Exchange(Choice::Socket)) {
+        socket.load(SPLICES_MAX)?;
     }
-    let splicer = Splicer::with_socket(Default::default(), Default::default(), service.clone());
-    let bench = Bench { splicer, service };
+    let bed = ways
+        .iter()
+        .any(By::is_packet)
+        .then(|| Bed::with_engine(&packet, PLACES))
+        .transpose()?;
+    let splicer = Splicer::with_engines(
+        PoolLimits::default(),
+        Arc::new(Counters::default()),
+        socket.clone(),
+        packet.clone(),
+    );
+    let bench = Bench {
+        splicer,
+        socket,
+        packet,
+    };
     println!(
-        "engine  pair  between   up us  down us   both us    99 % us   (medians of {cycles} cycles)"
+        "engine     pair  between   up us  down us   both us    99 % us   (medians of {cycles} cycles)"
     );
     for kind in kinds {
-        for choice in &choices {
+        for by in ways.iter().filter(|by| by.does(kind)) {
             // For the other engines it makes no difference.
-            let hows: &[How] = match choice {
-                Choice::Socket => &[How::Lent, How::Given],
-                _ => &[How::Lent],
+            let hows: &[How] = match by {
+                By::Exchange(Choice::Socket) => &[How::Lent, How::Given],
+                By::Exchange(_) => &[How::Lent],
+                By::Responses => &[How::New, How::Kept],
             };
             for how in hows {
-                let times = measure(&bench, *choice, *how, kind, cycles).await?;
-                show(*choice, *how, kind, &times);
+                let pair = match &bed {
+                    Some(bed) if by.is_packet() => bed.pair().await?,
+                    _ => on_loopback().await?,
+                };
+                let times = match by {
+                    By::Exchange(choice) => {
+                        bench.exchanges(*choice, *how, kind, cycles, pair).await?
+                    }
+                    By::Responses => bench.responses(*how, kind, cycles, pair).await?,
+                };
+                show(*by, *how, kind, &times);
             }
         }
     }
     Ok(())
 }
 
-async fn measure(
-    bench: &Bench,
-    choice: Choice,
-    how: How,
-    kind: Kind,
-    cycles: usize,
-) -> Outcome<Vec<Cycle>> {
-    let (mut client, mut near) = connection().await?;
-    let (mut server, mut far) = connection().await?;
-    let order = ExchangeOrder {
-        choice,
-        ..ExchangeOrder::default()
-    };
-    let mut times = Vec::with_capacity(cycles);
-    for _ in 0..cycles {
-        let begun = Instant::now();
-        let mut ends = [&mut client, &mut server];
-        if how == How::Lent {
-            let exchange = bench.splicer.exchange(&near, &far, order);
-            times.push(
-                bench
-                    .cycle(begun, exchange, choice, kind, &mut ends)
-                    .await?
-                    .0,
-            );
-        } else {
-            let exchange = bench.splicer.exchange(near, far, order);
-            let (time, back) = bench
-                .cycle(begun, exchange, choice, kind, &mut ends)
-                .await?;
-            let [Some(a), Some(b)] = back else {
-                return Err("a connection did not come back".into());
-            };
-            (near, far) = (a, b);
-            times.push(time);
+impl By {
+    fn is_packet(&self) -> bool {
+        matches!(self, By::Exchange(Choice::Packet) | By::Responses)
+    }
+
+    fn does(&self, kind: Kind) -> bool {
+        match self {
+            By::Exchange(Choice::Packet) => kind == Kind::Greeting,
+            By::Exchange(Choice::Copy) => true,
+            _ => kind != Kind::Greeting,
         }
     }
-    Ok(times)
 }
 
 impl Bench {
+    async fn exchanges(
+        &self,
+        choice: Choice,
+        how: How,
+        kind: Kind,
+        cycles: usize,
+        pair: Pair,
+    ) -> Outcome<Vec<Cycle>> {
+        let Pair {
+            mut client,
+            mut near,
+            mut far,
+            mut server,
+        } = pair;
+        let order = ExchangeOrder {
+            choice,
+            ..ExchangeOrder::default()
+        };
+        let mut times = Vec::with_capacity(cycles);
+        for _ in 0..cycles {
+            let begun = Instant::now();
+            let mut ends = [&mut client, &mut server];
+            if how == How::Lent {
+                let exchange = self.splicer.exchange(&near, &far, order);
+                let cycle = self.cycle(begun, exchange, choice, kind, &mut ends);
+                times.push(cycle.await?.0);
+            } else {
+                let exchange = self.splicer.exchange(near, far, order);
+                let cycle = self.cycle(begun, exchange, choice, kind, &mut ends);
+                let (time, back) = cycle.await?;
+                let [Some(a), Some(b)] = back else {
+                    return Err("a connection did not come back".into());
+                };
+                (near, far) = (a, b);
+                times.push(time);
+            }
+        }
+        Ok(times)
+    }
+
+    /// Whether the kernel has what it is to have.
+    fn is_up(&self, choice: Choice) -> bool {
+        match choice {
+            Choice::Socket => self.socket.splices().0 == 1,
+            Choice::Packet => self.packet.spliced() == 1,
+            _ => true,
+        }
+    }
+
     /// Sets up, lets a message go there and back if it is to, takes down. Connections that were given come back.
     async fn cycle(
         &self,
@@ -138,49 +218,131 @@ impl Bench {
         kind: Kind,
         [client, server]: &mut [&mut TcpStream; 2],
     ) -> Outcome<(Cycle, [Option<TcpStream>; 2])> {
+        if kind == Kind::Greeting {
+            tokio::select! {
+                said = there_and_back(client, server) => said?,
+                end = exchange.run() => return Err(format!("the splice ended: {end:?}").into()),
+            }
+        }
         let mut polls = 0;
-        loop {
+        let up = loop {
             // Nothing is there to be moved: one look, and it waits.
             poll_fn(|cx| Poll::Ready(exchange.poll_run(cx).is_ready())).await;
+            let up = begun.elapsed();
             polls += 1;
-            if choice != Choice::Socket || self.service.splices().0 == 1 {
-                break;
+            if self.is_up(choice) {
+                break up;
             }
             if polls >= POLLS_MAX {
                 return Err("the kernel does not take the connections".into());
             }
-        }
-        let up = begun.elapsed();
+        };
         if kind == Kind::Message {
-            let talk = async {
-                let mut message = [7; MESSAGE_BYTES];
-                client.write_all(&message).await?;
-                server.read_exact(&mut message).await?;
-                server.write_all(&message).await?;
-                client.read_exact(&mut message).await.map(drop)
-            };
             tokio::select! {
-                said = talk => said?,
+                said = there_and_back(client, server) => said?,
                 end = exchange.run() => return Err(format!("the splice ended: {end:?}").into()),
             }
         }
         let begun = Instant::now();
         let (there, back, connections) = exchange.unsplice_own();
         let down = begun.elapsed();
-        let expected = if kind == Kind::Message {
-            MESSAGE_BYTES as u64
-        } else {
+        let expected = if kind == Kind::Idle {
             0
+        } else {
+            MESSAGE_BYTES as u64
         };
         if (there.bytes, back.bytes) != (expected, expected) {
             return Err(format!("{} and {} bytes were moved", there.bytes, back.bytes).into());
         }
         Ok((Cycle { up, down }, connections))
     }
+
+    /// Responses that the kernel forwards.
+    async fn responses(
+        &self,
+        how: How,
+        kind: Kind,
+        cycles: usize,
+        pair: Pair,
+    ) -> Outcome<Vec<Cycle>> {
+        let Pair {
+            mut client,
+            mut near,
+            mut far,
+            mut server,
+        } = pair;
+        let refused = |reason| format!("the kernel does not take the connections: {reason:?}");
+        let mut kept = self.splicer.responses(&near, &far, 0).map_err(refused)?;
+        for _ in 0..GREETINGS {
+            tokio::try_join!(
+                there_and_back(&mut client, &mut server),
+                relay(&mut near, &mut far)
+            )?;
+        }
+        tokio::time::sleep(REST).await;
+        let mut times = Vec::with_capacity(cycles);
+        for _ in 0..cycles {
+            let begun = Instant::now();
+            if how == How::New {
+                kept = self.splicer.responses(&near, &far, 0).map_err(refused)?;
+            }
+            match kept.arm(None) {
+                Arming::Armed => kept.expect_response(),
+                answer => return Err(format!("it was not armed: {answer:?}").into()),
+            }
+            let up = begun.elapsed();
+            if kind == Kind::Message {
+                respond(&mut server, &mut client, &kept).await?;
+            }
+            let begun = Instant::now();
+            kept.disarm()?;
+            times.push(Cycle {
+                up,
+                down: begun.elapsed(),
+            });
+        }
+        Ok(times)
+    }
+}
+
+/// A message from the server, which the client acknowledges.
+async fn respond(
+    server: &mut TcpStream,
+    client: &mut TcpStream,
+    splice: &ResponseSplice,
+) -> Outcome<()> {
+    let mut message = [7; MESSAGE_BYTES];
+    server.write_all(&message).await?;
+    client.read_exact(&mut message).await?;
+    rustix::net::sockopt::set_tcp_quickack(&*client, true)?;
+    while splice.progress().acked_bytes < MESSAGE_BYTES as u64 {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// A message there and back. Both are acknowledged at once: by what follows, or because it is asked for.
+async fn there_and_back(client: &mut TcpStream, server: &mut TcpStream) -> std::io::Result<()> {
+    let mut message = [7; MESSAGE_BYTES];
+    client.write_all(&message).await?;
+    server.read_exact(&mut message).await?;
+    server.write_all(&message).await?;
+    client.read_exact(&mut message).await?;
+    rustix::net::sockopt::set_tcp_quickack(&*client, true)?;
+    Ok(())
+}
+
+/// The proxy's part in a message there and back that goes through the process.
+async fn relay(near: &mut TcpStream, far: &mut TcpStream) -> std::io::Result<()> {
+    let mut message = [0; MESSAGE_BYTES];
+    near.read_exact(&mut message).await?;
+    far.write_all(&message).await?;
+    far.read_exact(&mut message).await?;
+    near.write_all(&message).await
 }
 
 #[expect(clippy::print_stdout, reason = "a row of the table")]
-fn show(choice: Choice, how: How, kind: Kind, times: &[Cycle]) {
+fn show(by: By, how: How, kind: Kind, times: &[Cycle]) {
     let quantile = |of: fn(&Cycle) -> Duration, share: f64| {
         let mut sorted: Vec<Duration> = times.iter().map(of).collect();
         sorted.sort();
@@ -191,19 +353,38 @@ fn show(choice: Choice, how: How, kind: Kind, times: &[Cycle]) {
     };
     let both = |cycle: &Cycle| cycle.up + cycle.down;
     println!(
-        "{:7} {:5} {:8} {:7.1} {:8.1} {:9.1} {:10.1}",
-        format!("{choice:?}"),
-        if how == How::Lent { "lent" } else { "given" },
-        if kind == Kind::Idle {
-            "nothing"
-        } else {
-            "message"
+        "{:10} {:5} {:8} {:7.1} {:8.1} {:9.1} {:10.1}",
+        match by {
+            By::Exchange(choice) => format!("{choice:?}"),
+            By::Responses => String::from("Responses"),
+        },
+        match how {
+            How::Lent => "lent",
+            How::Given => "given",
+            How::New => "new",
+            How::Kept => "kept",
+        },
+        match kind {
+            Kind::Idle => "nothing",
+            Kind::Message => "message",
+            Kind::Greeting => "greeting",
         },
         quantile(|cycle| cycle.up, 0.5),
         quantile(|cycle| cycle.down, 0.5),
         quantile(both, 0.5),
         quantile(both, 0.99),
     );
+}
+
+async fn on_loopback() -> std::io::Result<Pair> {
+    let (client, near) = connection().await?;
+    let (server, far) = connection().await?;
+    Ok(Pair {
+        client,
+        near,
+        far,
+        server,
+    })
 }
 
 /// A connection on loopback: both ends.

@@ -22,7 +22,8 @@ pub(crate) const SMALL_BURSTS: u8 = 4;
 /// Which engine is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Choice {
-    /// The faster one for each transfer, by its length or by the bursts seen.
+    /// The faster one for each transfer, by its length or by the bursts seen. An exchange that goes on for long goes to the kernel's
+    /// engines, as far as they are loaded and take it: `Packet` before `Socket`.
     #[default]
     Auto,
     /// Always [`Engine::Copy`](crate::Engine::Copy).
@@ -93,15 +94,42 @@ pub enum Reason {
     PacketUnavailable,
     /// As many splices of packets as can be are in the kernel.
     PacketFull,
-    /// The two connections differ in what the packet engine cannot translate.
-    PacketUnlike,
+    /// Only one of the two connections has timestamps, which the packet engine can translate but not invent.
+    PacketTimestamps,
+    /// Likewise, selective acknowledgements.
+    PacketSack,
+    /// Likewise, ECN.
+    PacketEcn,
+    /// Segments of one side may be too long for the other.
+    PacketSegments,
+    /// A connection is signed (TCP MD5, TCP-AO).
+    PacketSigned,
+    /// One connection is IPv4, the other IPv6.
+    PacketFamilies,
+    /// A peer is this machine.
+    PacketLoopback,
+    /// A connection goes by a network interface that the packet engine is not on.
+    PacketInterface,
+    /// The packets of a connection were not seen under its addresses: somebody translates them, or they take other ways.
+    PacketUnseen,
+    /// The engine is not named, and netfilter has rules that ask for the state of connections, or translates addresses: it has to see
+    /// all packets.
+    PacketNetfilter,
+    /// Likewise, and packets are given marks, or take their ways by them.
+    PacketMarks,
+    /// Likewise, and an interface drops packets that come in by another way than answers leave (`rp_filter`).
+    PacketReversePath,
+    /// Between the networks of both peers one leg loses so much that two connections do better than one.
+    PacketBadLeg,
     /// The kernel did not take the packets.
     PacketRefused,
+    /// A tunnel has cost the process so much that it pays to forward its packets.
+    PacketPays,
 }
 
 impl Reason {
     /// All reasons, in the order of their declaration.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 31] = [
         Reason::Forced,
         Reason::SmallBody,
         Reason::LargeBody,
@@ -118,8 +146,21 @@ impl Reason {
         Reason::SocketRefused,
         Reason::PacketUnavailable,
         Reason::PacketFull,
-        Reason::PacketUnlike,
+        Reason::PacketTimestamps,
+        Reason::PacketSack,
+        Reason::PacketEcn,
+        Reason::PacketSegments,
+        Reason::PacketSigned,
+        Reason::PacketFamilies,
+        Reason::PacketLoopback,
+        Reason::PacketInterface,
+        Reason::PacketUnseen,
+        Reason::PacketNetfilter,
+        Reason::PacketMarks,
+        Reason::PacketReversePath,
+        Reason::PacketBadLeg,
         Reason::PacketRefused,
+        Reason::PacketPays,
     ];
 
     /// A short name for metrics: lower case, words joined by `_`.
@@ -142,8 +183,21 @@ impl Reason {
             Reason::SocketRefused => "socket_refused",
             Reason::PacketUnavailable => "packet_unavailable",
             Reason::PacketFull => "packet_full",
-            Reason::PacketUnlike => "packet_unlike",
+            Reason::PacketTimestamps => "packet_timestamps",
+            Reason::PacketSack => "packet_sack",
+            Reason::PacketEcn => "packet_ecn",
+            Reason::PacketSegments => "packet_segments",
+            Reason::PacketSigned => "packet_signed",
+            Reason::PacketFamilies => "packet_families",
+            Reason::PacketLoopback => "packet_loopback",
+            Reason::PacketInterface => "packet_interface",
+            Reason::PacketUnseen => "packet_unseen",
+            Reason::PacketNetfilter => "packet_netfilter",
+            Reason::PacketMarks => "packet_marks",
+            Reason::PacketReversePath => "packet_rp_filter",
+            Reason::PacketBadLeg => "packet_bad_leg",
             Reason::PacketRefused => "packet_refused",
+            Reason::PacketPays => "packet_pays",
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
 mod chatter;
+mod fares;
 mod joining;
 mod packets;
 mod sleeping;
+mod worth;
 
 use crate::flow::{Ends, Flow, Step};
 use crate::kernel::Kernel;
@@ -11,12 +13,14 @@ use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
 use chatter::Chatter;
+use fares::Fares;
 use packets::Packets;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use worth::Worth;
 
 /// After one connection failed, the other direction may go on delivering as long as it moves; so long without a byte,
 /// and it is over.
@@ -95,10 +99,14 @@ pub struct Exchange<'a> {
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
     wants_kernel: bool,
-    /// With `Auto`: whether the kernel is to have them.
+    /// With `Auto`, or if the packets stay here: whether the kernel is to have them.
     chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
     packets: Packets,
+    /// Why they stay with the local sockets, as long as nobody has asked.
+    packets_refused: Option<Reason>,
+    /// What the packet engine was told of both legs.
+    fares: Option<Box<Fares>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
     is_over: bool,
@@ -121,8 +129,13 @@ impl<'a> Exchange<'a> {
             splicer.counters().reason(reason).add(1);
             Choice::Auto
         });
-        let chatter = (order.choice == Choice::Auto && splicer.socket_engine().is_some())
-            .then(Chatter::default);
+        let adapts = matches!(order.choice, Choice::Auto | Choice::Packet);
+        let chatter = (adapts && splicer.socket_engine().is_some()).then(Chatter::default);
+        let packets = match order.choice {
+            Choice::Packet if wants_packets => Packets::Wanted,
+            Choice::Auto if splicer.packet_engine().is_some() => Packets::Watched(Worth::default()),
+            _ => Packets::No,
+        };
         let flow = || {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
             // With the kernel's help there is more to do at the end than to pass it on.
@@ -130,6 +143,7 @@ impl<'a> Exchange<'a> {
             flow
         };
         Exchange {
+            fares: Fares::of(&splicer, &legs),
             legs: Some(legs),
             parked: None,
             calm: Calm::default(),
@@ -142,11 +156,8 @@ impl<'a> Exchange<'a> {
             wants_kernel,
             chatter,
             kernel: None,
-            packets: if wants_packets {
-                Packets::Wanted
-            } else {
-                Packets::No
-            },
+            packets,
+            packets_refused: instead.filter(|_| order.choice == Choice::Packet),
             failed: None,
             is_over: false,
             watch: Watch::default(),
@@ -164,6 +175,14 @@ impl<'a> Exchange<'a> {
 
     /// [`run`](Exchange::run), for those who poll themselves.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
+        let end = self.poll_end(cx);
+        if end.is_ready() {
+            self.note_fares(None);
+        }
+        end
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
             if self.parked.is_some() {
                 match self.poll_parked(cx) {

@@ -92,10 +92,14 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
-pub use packet::{Adopted, AdoptedTotals, Cleaned, PacketService, Pinned, Taken, requests, rules};
+pub use packet::{
+    Adopted, AdoptedTotals, BadPath, Cleaned, PacketService, Pinned, Taken, measuring, requests,
+    rules,
+};
 pub use pool::{PoolLimits, Splicer};
 pub use responses::{
     Arming, CaughtUp, Judging, Progress as ResponseProgress, ResponseSplice, ResponseWatch,
+    ToldResponse,
 };
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService};

@@ -5,6 +5,8 @@ mod adoption;
 pub(crate) mod command;
 mod generation;
 pub(crate) mod hooks;
+pub mod measuring;
+pub(crate) mod paths;
 pub(crate) mod records;
 pub mod requests;
 pub mod rules;
@@ -21,9 +23,12 @@ use crate::waking::{self, Chore, Waking};
 use adoption::Care;
 pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
 use generation::Base;
+use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
+pub use paths::BadPath;
+use paths::Paths;
 use records::{Record, Records};
 use requests::{Counts, Events, RequestTables};
 use std::collections::hash_map::RandomState;
@@ -31,8 +36,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 use surroundings::Surroundings;
 use table::Table;
@@ -159,6 +164,20 @@ impl PacketService {
             .map_or_else(Vec::new, |engine| engine.surroundings.foreign())
     }
 
+    /// Pairs of networks whose connections are better off by themselves, and which the engine does not splice for some minutes.
+    #[must_use]
+    pub fn bad_paths(&self) -> Vec<BadPath> {
+        self.engine()
+            .map_or_else(Vec::new, |engine| engine.paths().bad(Instant::now()))
+    }
+
+    /// What of this machine keeps [`Choice::Auto`](crate::Choice) from using the engine, though it is loaded: its splices would
+    /// pass by what has to see packets.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        self.engine()?.surroundings.obstacle()
+    }
+
     /// Starts the thread that tells splices of their end; otherwise the first splice does. For those who want their threads and
     /// descriptors from the beginning.
     pub fn start_waking(&self) {
@@ -207,6 +226,7 @@ pub(crate) struct PacketEngine {
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
     surroundings: Arc<Surroundings>,
+    paths: Mutex<Paths>,
     pulse: MapHandle,
     /// The folder of its generation, or why there is none.
     pinned: Option<Result<PathBuf, String>>,
@@ -387,9 +407,20 @@ impl PacketEngine {
             waking: OnceLock::new(),
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
             surroundings: Arc::new(surroundings),
+            paths: Mutex::default(),
             pulse,
             pinned,
         })
+    }
+
+    /// How connections between networks have fared.
+    pub(crate) fn paths(&self) -> MutexGuard<'_, Paths> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why nobody uses it who has not asked for it by name.
+    pub(crate) fn obstacle(&self) -> Option<crate::Reason> {
+        self.surroundings.why_not_auto()
     }
 
     /// A place for what the kernel notes of responses, if there is one.

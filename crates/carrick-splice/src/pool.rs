@@ -143,6 +143,12 @@ impl Splicer {
         self.0.socket.engine()
     }
 
+    /// Whether the packet engine is loaded.
+    #[must_use]
+    pub fn has_packet_engine(&self) -> bool {
+        self.packet_engine().is_some()
+    }
+
     /// The packet engine, if it is loaded.
     pub(crate) fn packet_engine(&self) -> Option<&Arc<PacketEngine>> {
         self.0.packet.engine()

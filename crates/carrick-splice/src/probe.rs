@@ -1,7 +1,9 @@
 //! Tries each engine and kernel feature on this machine and says which can be used, and why not.
 
 pub use crate::packet::hooks::Way;
-pub use crate::packet::hooks::doctor::{InterfaceFact, Obstacle, interface_facts, obstacles};
+pub use crate::packet::hooks::doctor::{
+    InterfaceFact, OWN_PROTOCOL, Obstacle, interface_facts, obstacles,
+};
 
 use crate::pipe::Pipe;
 use rustix::pipe::SpliceFlags;

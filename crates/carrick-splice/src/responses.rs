@@ -2,14 +2,15 @@
 
 use crate::packet::command::Answer;
 pub use crate::packet::command::Judging;
+use crate::packet::paths::Pair;
 use crate::packet::records::Record;
-pub use crate::packet::records::ResponseWatch;
+pub use crate::packet::records::{ResponseWatch, ToldResponse};
 use crate::packet::splice::PacketSplice;
 use crate::{Reason, Splicer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::task::Context;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// A client's connection and a server's, between which the kernel forwards what the server sends, packet by packet: the
@@ -32,6 +33,8 @@ pub struct ResponseSplice {
     counted_bytes: u64,
     /// It was armed with a request that had been read already.
     is_fresh: bool,
+    /// The kernel has, or is to get, the rest of one response only.
+    is_body: bool,
     /// Requests that the kernel had forwarded when that was asked for last.
     judged: u32,
 }
@@ -91,11 +94,19 @@ impl Splicer {
         let engine = self
             .packet_engine()
             .ok_or_else(|| refuse(Reason::PacketUnavailable))?;
+        let peers = [client, server].map(|stream| stream.peer_addr().map(|address| address.ip()));
+        if let [Ok(client), Ok(server)] = peers
+            && engine
+                .paths()
+                .is_bad(Pair::of([client, server]), Instant::now())
+        {
+            return Err(refuse(Reason::PacketBadLeg));
+        }
         let record = engine
             .take_record()
             .ok_or_else(|| refuse(Reason::PacketFull))?;
         match PacketSplice::new(engine, [client, server], label) {
-            Ok(Some(splice)) => Ok(ResponseSplice {
+            Ok(splice) => Ok(ResponseSplice {
                 splice,
                 // Others may have left something in it.
                 begun_at: record.sent_bytes(),
@@ -104,9 +115,9 @@ impl Splicer {
                 record,
                 splicer: self.clone(),
                 is_fresh: false,
+                is_body: false,
             }),
-            Ok(None) => Err(refuse(Reason::PacketFull)),
-            Err(_) => Err(refuse(Reason::PacketRefused)),
+            Err(reason) => Err(refuse(reason)),
         }
     }
 }
@@ -119,36 +130,98 @@ impl ResponseSplice {
     /// does not hear of them but by events ([`Events`](crate::requests::Events)). That begins once [`ResponseSplice::settle`] has said that there is nothing
     /// else to be done.
     pub fn arm(&mut self, judging: Option<Judging>) -> Arming {
+        if self.is_body && self.disarm().is_err() {
+            return self.refused(Reason::PacketRefused);
+        }
         if self.splice.is_armed() {
             return Arming::Armed;
         }
-        let refuse = |splicer: &Splicer, reason| {
-            splicer.counters().reason(reason).add(1);
-            Arming::Never(reason)
-        };
         let answer = self.splice.arm_responses(&self.record, judging);
+        let arming = self.armed(&answer);
+        if arming == Arming::Armed {
+            self.is_fresh = true;
+            self.splicer.counters().packet_splices.add(1);
+        }
+        arming
+    }
+
+    /// Lets the kernel forward the rest of a response that the process is passing on, from the first packet on that finds all before it
+    /// received. `held_bytes` of the response, head included as it is to be written, were read from the server's socket and are not written to
+    /// the client's yet; `rest_bytes` were not read yet. Costs a system call.
+    ///
+    /// From then on, first those that are held, and then what can be read from the server's socket, is to be written to the client's, byte by
+    /// byte, at most `rest_bytes`, and nothing else. Nothing comes to the server's socket any more once the kernel has begun; only if the server sends
+    /// more than `rest_bytes`, it gets what the client has not. When the response is whole, [`ResponseSplice::disarm`] or [`ResponseSplice::arm`] have
+    /// to come before the next request. [`ResponseSplice::progress`] counts what the kernel forwards.
+    pub fn arm_body(&mut self, held_bytes: u32, rest_bytes: u64) -> Arming {
+        if self.splice.is_armed() && !self.is_body {
+            return Arming::NotYet;
+        }
+        self.count();
+        if self.is_body && self.record.is_back() {
+            self.splice.note_back();
+            self.is_body = false;
+        }
+        let answer = self.splice.arm_body(&self.record, held_bytes, rest_bytes);
+        let arming = self.armed(&answer);
+        if arming == Arming::Armed {
+            self.is_body = true;
+            if rest_bytes > 0 {
+                self.splicer.counters().packet_splices.add(1);
+            }
+        }
+        arming
+    }
+
+    /// Lets the server send no more than the client takes, so that little of a response comes to this process before [`ResponseSplice::arm_body`]
+    /// says what is to become of the rest. To be called before a request is written to the server's socket; nothing is forwarded. Costs a system
+    /// call, but only if that is not so already.
+    pub fn hold(&mut self) -> Arming {
+        if self.is_body && self.splice.is_armed() && !self.record.has_begun() {
+            return Arming::Armed;
+        }
+        if self.splice.is_armed() && !self.is_body && self.disarm().is_err() {
+            return self.refused(Reason::PacketRefused);
+        }
+        self.arm_body(0, 0)
+    }
+
+    /// Whether the kernel has begun to forward the rest of the response ([`ResponseSplice::arm_body`]). Costs no system call.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.is_body && self.record.has_begun()
+    }
+
+    /// Whether the kernel has, or is to get, the rest of one response only.
+    #[must_use]
+    pub fn is_body(&self) -> bool {
+        self.is_body
+    }
+
+    /// What the answer to an attempt to arm means.
+    fn armed(&mut self, answer: &io::Result<Answer>) -> Arming {
         // The record begins anew, at what others may have left in it.
         self.counted_bytes = self.record.acked_bytes();
         match answer {
             Ok(Answer::Done) => {
-                self.is_fresh = true;
                 self.judged = self.record.judged();
-                self.splicer.counters().packet_splices.add(1);
                 self.expect_response();
                 Arming::Armed
             }
             Ok(Answer::Busy | Answer::Unseen) => Arming::NotYet,
-            Ok(Answer::Unlike | Answer::Segments | Answer::Signed) => {
-                refuse(&self.splicer, Reason::PacketUnlike)
-            }
-            Ok(_) | Err(_) => refuse(&self.splicer, Reason::PacketRefused),
+            Ok(answer) => self.refused(answer.reason()),
+            Err(_) => self.refused(Reason::PacketRefused),
         }
     }
 
-    /// Its place among the splices, by which events of forwarded requests name it.
-    #[must_use]
-    pub fn place(&self) -> u32 {
-        self.splice.place()
+    fn refused(&self, reason: Reason) -> Arming {
+        self.splicer.counters().reason(reason).add(1);
+        Arming::Never(reason)
+    }
+
+    /// Lets events of requests that the kernel forwards from now on have this name. To be called before [`ResponseSplice::settle`].
+    pub fn tell_as(&self, name: u64) {
+        self.record.tell_as(name);
     }
 
     /// A look at what the kernel notes, for others.
@@ -208,8 +281,14 @@ impl ResponseSplice {
         // In this order: what is acknowledged was sent before.
         let acked_bytes = self.record.acked_bytes();
         let since = |bytes: u64| bytes.saturating_sub(self.begun_at);
+        let sent_bytes = if self.record.is_back() {
+            // The rest comes again.
+            acked_bytes
+        } else {
+            self.record.sent_bytes()
+        };
         Progress {
-            sent_bytes: since(self.record.sent_bytes()),
+            sent_bytes: since(sent_bytes),
             acked_bytes: since(acked_bytes),
         }
     }
@@ -268,8 +347,14 @@ impl ResponseSplice {
     /// neither connection can be used any more.
     pub fn disarm(&mut self) -> io::Result<()> {
         self.count();
+        let was_body = std::mem::take(&mut self.is_body);
         match self.splice.disarm()? {
             Answer::Done => Ok(()),
+            // The kernel has given them back by itself.
+            Answer::NoPlace if was_body => {
+                self.splice.note_back();
+                Ok(())
+            }
             answer => Err(io::Error::other(format!("the packet engine: {answer:?}"))),
         }
     }

@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io};
-pub(crate) use tcp_info::{rtt_us_and_retransmissions, unacked_bytes};
+pub(crate) use tcp_info::{fared, segment_bytes, unacked_bytes};
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.

@@ -6,6 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
+/// What `TCP_MAXSEG` takes: `TCP_MIN_MSS`, and more than `MAX_TCP_WINDOW` (net/tcp.h).
+const SEGMENT_LIMIT_MIN: u32 = 88;
+const SEGMENT_LIMIT_MAX: u32 = 32768;
+
 /// Segments leave at once instead of waiting for acknowledgements (`TCP_NODELAY`). A relay wants it on both sides.
 ///
 /// # Errors
@@ -45,10 +49,10 @@ pub struct PathState {
 /// # Errors
 /// What `getsockopt` says.
 pub fn path_state(stream: &TcpStream) -> io::Result<PathState> {
-    let (rtt_us, retransmissions) = crate::socket::rtt_us_and_retransmissions(stream)?;
+    let fared = crate::socket::fared(stream)?;
     Ok(PathState {
-        rtt: (rtt_us > 0).then(|| Duration::from_micros(rtt_us.into())),
-        retransmissions,
+        rtt: (fared.rtt_us > 0).then(|| Duration::from_micros(fared.rtt_us.into())),
+        retransmissions: fared.retransmissions,
     })
 }
 
@@ -80,6 +84,29 @@ pub fn set_hops_min(socket: &impl AsFd, hops: u8) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         result => result,
     }
+}
+
+/// How long segments to the peer may be now: what it takes, and what its road takes. In bytes without headers, but with timestamps, as
+/// TCP's option MSS counts (RFC 6691). One system call (`TCP_INFO`).
+///
+/// # Errors
+/// What `getsockopt` says.
+pub fn segment_bytes(stream: &impl AsFd) -> io::Result<u32> {
+    crate::socket::segment_bytes(stream)
+}
+
+/// Lets a socket whose SYN has not left yet say in it that segments may be so long at most, in bytes as
+/// [`segment_bytes`] counts them (`TCP_MAXSEG`). What its peer says in the answer is cut to that, too: unless the
+/// limit is taken away before the answer is there, with 0. The kernel takes nothing below 88; what is more than 32767 is no limit to it.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn limit_segments(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = match bytes {
+        0 | SEGMENT_LIMIT_MAX.. => 0,
+        bytes => bytes.max(SEGMENT_LIMIT_MIN) as i32,
+    };
+    set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
 }
 
 /// Sets an option that is an int.

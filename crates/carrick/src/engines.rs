@@ -1,7 +1,7 @@
 //! The engines for which the kernel must be asked: loading them with the privileges of the start, and saying why one is not there.
 
 use crate::config::in_kernel;
-use crate::config::plan::Plan;
+use crate::config::plan::{PacketUse, Plan};
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::RequestsError;
@@ -36,6 +36,7 @@ impl Engines {
     pub fn load(&self, plan: &Plan) -> [Feature; COUNT] {
         let feature = |name, usable| Feature { name, usable };
         let useless = || Err("the configuration has no use for it".to_owned());
+        let is_off = plan.packet == PacketUse::Off && plan.wants_packet_engine();
         let socket = if !plan.may_use_socket_engine() && !self.socket.is_loaded() {
             useless()
         } else {
@@ -44,13 +45,15 @@ impl Engines {
                 .map(|()| "its self-test passed".to_owned())
                 .map_err(|because| because.to_string())
         };
-        let packet = if !plan.wants_packet_engine() && !self.packet.is_loaded() {
-            useless()
-        } else {
+        let packet = if self.packet.is_loaded() || plan.loads_packet_engine() {
             self.packet
                 .load(plan.limits.splices, &[], plan.pins.as_deref())
                 .map(|()| self.where_packets_are_seen())
                 .map_err(|because| because.to_string())
+        } else if is_off {
+            Err("[process] packet is \"off\"".to_owned())
+        } else {
+            useless()
         };
         [
             feature("engine socket", socket),
@@ -93,7 +96,7 @@ impl Engines {
         let Some(folder) = &plan.pins else { return };
         match self.packet.adopt(folder) {
             // Whoever has never used the engine need not hear of it.
-            Err(because) if plan.wants_packet_engine() => {
+            Err(because) if plan.loads_packet_engine() => {
                 tracing::warn!("tunnels of an earlier carrick are not looked for: {because}");
             }
             Err(_) => {}
@@ -151,6 +154,19 @@ impl Engines {
         }
     }
 
+    /// Says why tunnels whose engine is chosen by carrick are not forwarded packet by packet, where the engine is loaded.
+    pub fn tell_obstacle(&self, plan: &Plan) {
+        if let Some(obstacle) = self.packet.obstacle()
+            && plan.has_engine_auto()
+        {
+            tracing::info!(
+                "tunnels with the engine \"auto\" are not forwarded packet by packet, because of {}: {}; `carrick doctor` says more",
+                obstacle.name,
+                obstacle.found
+            );
+        }
+    }
+
     /// Starts their threads, with the privileges that the process has now.
     pub fn start_waking(&self) {
         self.socket.start_waking();
@@ -158,24 +174,48 @@ impl Engines {
     }
 }
 
+/// Who asks for an engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nobody,
+    /// Somebody who leaves the choice to carrick.
+    ByTheWay,
+    ByName,
+}
+
 /// What was told of engines that are not there, so that it is told once.
 #[derive(Default)]
 pub struct Told([Option<String>; COUNT]);
 
 impl Told {
-    /// Says of each engine that is asked for by name and not there why that is, unless it was said already.
+    /// Says of each engine that is asked for and not there why that is, unless it was said already.
     pub fn tell(&mut self, plan: &Plan, features: &[Feature; COUNT], advice: &str) {
-        let wanted = [plan.wants_socket_engine(), plan.wants_packet_engine()];
-        for ((feature, is_wanted), told) in features.iter().zip(wanted).zip(&mut self.0) {
+        let asked = |by_name: bool, by_the_way: bool| match (by_name, by_the_way) {
+            (true, _) => Asked::ByName,
+            (false, true) => Asked::ByTheWay,
+            (false, false) => Asked::Nobody,
+        };
+        let asked = [
+            // What is chosen by the way is not missed.
+            asked(plan.wants_socket_engine(), false),
+            asked(plan.wants_packet_engine(), plan.loads_packet_engine()),
+        ];
+        for ((feature, asked), told) in features.iter().zip(asked).zip(&mut self.0) {
             let trouble = match &feature.usable {
-                Err(because) if is_wanted => Some(because.clone()),
+                Err(because) if asked != Asked::Nobody => Some(because.clone()),
                 _ => None,
             };
             if let Some(because) = trouble.as_ref().filter(|_| trouble != *told) {
                 let name = feature.name.trim_start_matches("engine ");
-                tracing::warn!(
-                    "the engine \"{name}\" is not usable, because {because}; what asks for it goes through the process{advice}"
-                );
+                if asked == Asked::ByName {
+                    tracing::warn!(
+                        "the engine \"{name}\" is not usable, because {because}; what asks for it goes through the process{advice}"
+                    );
+                } else {
+                    tracing::info!(
+                        "the engine \"{name}\" is not usable, because {because}; \"auto\" goes without it{advice}"
+                    );
+                }
             }
             *told = trouble;
         }

@@ -128,6 +128,7 @@ impl Program {
         // From here on everything is as it will be at a reload.
         engines.start_waking();
         engines.warn_of_foreign_programs();
+        engines.tell_obstacle(&plan);
         engines.warn_of_pins();
         let mut told = Told::default();
         told.tell(&plan, &kernel_features, "");
@@ -247,7 +248,7 @@ impl Program {
                 "[limits] pipes, splices and dns_cache reach the workers only with a restart"
             );
         }
-        let process = |plan: &Plan| (plan.account.clone(), plan.pins.clone());
+        let process = |plan: &Plan| (plan.account.clone(), plan.pins.clone(), plan.packet);
         if process(&plan) != process(&before.plan) {
             tracing::warn!(
                 "[process] changes only with a restart; carrick goes on as {}",
@@ -255,6 +256,7 @@ impl Program {
             );
             plan.account.clone_from(&before.plan.account);
             plan.pins.clone_from(&before.plan.pins);
+            plan.packet = before.plan.packet;
         }
         transparent::check_reload(&before.plan, &plan)?;
         // A new address that cannot be bound must not cost the ones that work.

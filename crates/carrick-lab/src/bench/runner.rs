@@ -213,12 +213,10 @@ impl Session<'_> {
     fn memory_cells(&mut self) -> Vec<(MemoryKind, Peer)> {
         let mut cells = Vec::new();
         for kind in &self.plan.memory {
-            for peer in self
-                .plan
-                .peers
-                .iter()
-                .filter(|peer| peer.family != Family::Routed && peer.jobs.contains(&kind.job()))
-            {
+            for peer in self.plan.peers.iter().filter(|peer| {
+                let does = peer.jobs.contains(&kind.job()) && !peer.is_planned_for(kind.job());
+                peer.family != Family::Routed && does
+            }) {
                 match self.programs.why_not(peer, kind.job()) {
                     None => cells.push((*kind, *peer)),
                     Some(reason) => note(&mut self.results.notes, reason),

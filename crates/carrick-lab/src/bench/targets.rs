@@ -2,7 +2,7 @@
 
 use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Figure, Results};
-use crate::peers::{Family, JUDGED, PEERS};
+use crate::peers::{Family, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS};
 
 /// What is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ const HAPROXY: Against = Against::BestOf(&[Family::Haproxy]);
 const NGINX: Against = Against::BestOf(&[Family::Nginx]);
 const SQUID: Against = Against::BestOf(&[Family::Squid]);
 const COPY: Against = Against::Row("carrick-copy");
+const ROUTED: Against = Against::BestOf(&[Family::Routed]);
 const PIPE: Against = Against::Row("carrick-pipe");
 const SOCKET: &str = "carrick-socket";
 
@@ -94,20 +95,78 @@ const PING: &[Bound] = &[
     bound(What::Process, 0.05, COPY),
 ];
 
+/// Routing is the limit of what a kernel can do that judges each request besides.
+const JUDGED_BY_KERNEL: &[Bound] = &[
+    rate(0.85, ROUTED),
+    rate(1.6, BOTH),
+    cpu(2.0, ROUTED),
+    cpu(1.0 / 3.0, BOTH),
+];
+
 /// All of them, in the order of reports.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 33] = [
     target("switch-1k", &[rate(1.05, BOTH), cpu(0.9, BOTH)]),
+    of(PACKET, "switch-1k", &[rate(1.2, BOTH), cpu(0.6, BOTH)]),
+    of(JUDGED_IN_KERNEL, "switch-1k", JUDGED_BY_KERNEL),
+    of(PACKET, "switch-10k", &[rate(1.3, BOTH), cpu(0.55, BOTH)]),
+    of(JUDGED_IN_KERNEL, "switch-10k", JUDGED_BY_KERNEL),
     target("switch-64k", &[rate(1.0, BOTH), cpu(0.9, BOTH)]),
+    of(PACKET, "switch-64k", &[rate(1.3, BOTH), cpu(0.4, BOTH)]),
+    of(JUDGED_IN_KERNEL, "switch-64k", JUDGED_BY_KERNEL),
+    of(PACKET, "switch-256k", &[rate(1.3, BOTH), cpu(0.25, BOTH)]),
+    of(
+        PACKET_BODY,
+        "switch-256k",
+        &[rate(1.0, BOTH), cpu(0.6, BOTH)],
+    ),
     target(
         "switch-1m",
         &[rate(1.0, HAPROXY), rate(1.9, NGINX), cpu(0.9, HAPROXY)],
     ),
+    of(PACKET, "switch-1m", &[rate(1.25, BOTH), cpu(0.12, BOTH)]),
+    of(PACKET_BODY, "switch-1m", &[rate(1.0, BOTH), cpu(0.4, BOTH)]),
+    of(PACKET, "switch-10m", &[rate(1.0, BOTH), cpu(0.25, BOTH)]),
+    of(
+        PACKET_BODY,
+        "switch-10m",
+        &[rate(1.0, BOTH), cpu(0.3, BOTH)],
+    ),
     target("switch-close-1k", &[rate(1.0, BOTH), cpu(1.0, BOTH)]),
     target("tunnel-1k", &[rate(1.05, HAPROXY), cpu(0.8, HAPROXY)]),
     of(SOCKET, "tunnel-1k", &[cpu(0.85, COPY), cpu(0.5, HAPROXY)]),
+    of(
+        PACKET,
+        "tunnel-1k",
+        &[
+            rate(0.95, ROUTED),
+            rate(2.0, HAPROXY),
+            cpu(1.25, ROUTED),
+            cpu(1.0 / 4.0, HAPROXY),
+        ],
+    ),
     of(SOCKET, "tunnel-10k", &[cpu(0.85, COPY)]),
     target("tunnel-64k", &[rate(1.0, HAPROXY), cpu(0.9, HAPROXY)]),
+    of(
+        PACKET,
+        "tunnel-64k",
+        &[
+            rate(0.95, ROUTED),
+            rate(1.7, HAPROXY),
+            cpu(1.25, ROUTED),
+            cpu(1.0 / 5.0, HAPROXY),
+        ],
+    ),
     target("tunnel-1m", &[rate(1.1, HAPROXY), cpu(0.85, HAPROXY)]),
+    of(
+        PACKET,
+        "tunnel-1m",
+        &[
+            rate(0.9, ROUTED),
+            rate(1.3, HAPROXY),
+            cpu(1.25, ROUTED),
+            cpu(1.0 / 6.0, HAPROXY),
+        ],
+    ),
     of(
         SOCKET,
         "tunnel-256-1k",

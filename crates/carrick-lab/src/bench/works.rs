@@ -58,11 +58,19 @@ impl Work {
     }
 
     /// Whether a peer is measured at it. The engine `socket` is for tunnels: of HTTP bodies the process relays the first burst,
-    /// which is the whole of small ones.
+    /// which is the whole of small ones. The engine `packet` leaves a connection's first response to the process, which is its
+    /// only one if it closes; and where the process reads heads, small bodies come with them.
     #[must_use]
     pub fn is_for(&self, peer: &Peer) -> bool {
-        peer.jobs.contains(&self.job)
-            && (peer.engine() != Some("socket") || self.job == Job::Tunnel)
+        let is_its_engines = match peer.engine() {
+            Some("socket") => self.job == Job::Tunnel,
+            Some("packet") => {
+                let is_large = self.body_bytes >= BODY_BY_PACKET_BYTES_MIN;
+                !self.close && (is_large || !peer.relays_heads()) && self.job != Job::Forward
+            }
+            _ => true,
+        };
+        peer.jobs.contains(&self.job) && is_its_engines
     }
 
     /// Whether a word of the command line means it: its name, the beginning of its name up to a hyphen, or, if it runs by
@@ -87,9 +95,11 @@ const CONNECTIONS_MANY: usize = 256;
 
 /// 1 KB.
 pub const KIB: usize = 1024;
+/// Of smaller bodies a good part is read with the head.
+const BODY_BY_PACKET_BYTES_MIN: usize = 256 * KIB;
 
 /// All works, in the order of reports.
-pub const WORKS: [Work; 21] = [
+pub const WORKS: [Work; 23] = [
     work(
         "switch-1k",
         "switch, keep-alive, 1 KB",
@@ -112,11 +122,25 @@ pub const WORKS: [Work; 21] = [
         true,
     ),
     work(
+        "switch-256k",
+        "switch, keep-alive, 256 KB",
+        Job::Switch,
+        256 * KIB,
+        false,
+    ),
+    work(
         "switch-1m",
         "switch, keep-alive, 1 MB",
         Job::Switch,
         KIB * KIB,
         true,
+    ),
+    work(
+        "switch-10m",
+        "switch, keep-alive, 10 MB",
+        Job::Switch,
+        10 * KIB * KIB,
+        false,
     ),
     Work {
         close: true,

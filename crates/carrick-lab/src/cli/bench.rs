@@ -119,16 +119,16 @@ fn list() -> Result<ExitCode> {
         } else {
             format!("[{}]", work.name)
         };
-        writeln!(output, "  {name:<18} {}", work.title).context("cannot print")?;
+        writeln!(output, "  {name:<20} {}", work.title).context("cannot print")?;
     }
     for kind in MemoryKind::ALL {
-        writeln!(output, "  {:<18} memory per {}", kind.name(), kind.title())
+        writeln!(output, "  {:<20} memory per {}", kind.name(), kind.title())
             .context("cannot print")?;
     }
     writeln!(output, "peers:").context("cannot print")?;
     for peer in PEERS {
         let jobs: Vec<&str> = peer.jobs.iter().map(|job| job.name()).collect();
-        writeln!(output, "  {:<18} {}", peer.name, jobs.join(", ")).context("cannot print")?;
+        writeln!(output, "  {:<20} {}", peer.name, jobs.join(", ")).context("cannot print")?;
     }
     Ok(ExitCode::SUCCESS)
 }

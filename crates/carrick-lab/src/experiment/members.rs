@@ -24,7 +24,7 @@ pub struct Tools {
     answers: Vec<(Question, Answer)>,
 }
 
-/// What carrick is asked: engine, variant of the template, and what is appended.
+/// What carrick is asked: whose configuration, variant of the template, and what is appended.
 type Question = (&'static str, Option<String>, String);
 
 /// What is left out, by `--proxy` and `--engine`.
@@ -112,7 +112,10 @@ impl Tools {
                 &expression::overlay(&experiment.testbed, &workload.testbed),
                 &series.testbed,
             );
-            let state = self.state(&peer, job, series, variant, &programs)?;
+            // Of a forward proxy, the engine has what `CONNECT` opens, and nothing else yet.
+            let is_planned = peer.is_planned_for(job) && !workload.is_tunnelled();
+            let waits_for = is_planned.then(|| job.name());
+            let state = self.state(&peer, job, waits_for, (series, variant), &programs)?;
             members.push(Member {
                 name: name.clone(),
                 series: series.clone(),
@@ -130,8 +133,8 @@ impl Tools {
         &mut self,
         peer: &Peer,
         job: Job,
-        series: &Series,
-        variant: Option<&str>,
+        waits_for: Option<&str>,
+        (series, variant): (&Series, Option<&str>),
         programs: &Programs,
     ) -> Result<State> {
         if let Some(why) = self.missing.get(&peer.family) {
@@ -143,12 +146,13 @@ impl Tools {
         let Some(engine) = peer.engine() else {
             return Ok(State::Ready);
         };
-        if peer.is_planned_for(job) {
-            let what = format!("the {engine} engine for `{}`", job.name());
-            return Ok(State::WaitingFor(what));
+        if let Some(what) = waits_for {
+            return Ok(State::WaitingFor(format!(
+                "the {engine} engine for `{what}`"
+            )));
         }
         let question = (
-            engine,
+            peer.name,
             variant.map(str::to_owned),
             series.configuration.clone(),
         );

@@ -302,6 +302,17 @@ impl Workload {
         }
     }
 
+    /// Whether all requests go through tunnels of their own, whatever the job.
+    #[must_use]
+    pub fn is_tunnelled(&self) -> bool {
+        let classes = self.load.get("class").and_then(toml::Value::as_array);
+        let is_tls = |class: &toml::Value| {
+            let kind = class.get("kind").and_then(toml::Value::as_table);
+            kind.is_some_and(|kind| kind.contains_key("tls"))
+        };
+        classes.is_some_and(|classes| classes.iter().all(is_tls))
+    }
+
     /// The ids of workloads of which its runs give cells: its own first.
     #[must_use]
     pub fn ids(&self) -> Vec<&str> {

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-pub use crate::peers::rows::{FURTHER, JUDGED, PEERS, by_name};
+pub use crate::peers::rows::{
+    FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, by_name,
+};
 use crate::peers::template::render;
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;
@@ -108,7 +110,12 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     None,
+    /// carrick with this engine, heads as its peers leave them.
     Engine(&'static str),
+    /// carrick's engine `packet`, with requests that the kernel judges.
+    Judged,
+    /// carrick's engine `packet`, with heads to which the process adds `Via`.
+    Bodies,
     SplicingOff,
     SplicingForced,
     /// nginx with `proxy_half_close`.
@@ -333,14 +340,36 @@ impl Peer {
     pub fn engine(&self) -> Option<&'static str> {
         match self.mode {
             Mode::Engine(engine) => Some(engine),
+            Mode::Judged | Mode::Bodies => Some("packet"),
             _ => None,
         }
     }
 
-    /// Whether it is to do this job one day, and does not yet.
+    /// What carrick's templates want to know of the mode.
+    fn carrick_values(&self) -> [(&'static str, &'static str); 4] {
+        let (forwarded, via, route) = match self.mode {
+            Mode::Judged => ("off", "", "requests = \"kernel\""),
+            Mode::Bodies => ("unchanged", "carrick", "responses = \"read\""),
+            _ => ("unchanged", "", ""),
+        };
+        [
+            ("engine", self.engine().unwrap_or_default()),
+            ("forwarded", forwarded),
+            ("via", via),
+            ("route", route),
+        ]
+    }
+
+    /// Whether the process has to see each response's head, so that only the body can go past it.
+    #[must_use]
+    pub fn relays_heads(&self) -> bool {
+        self.mode == Mode::Bodies
+    }
+
+    /// Whether its engine is to do this job one day, and does not yet: of a forward proxy, the engine `packet` has tunnels only.
     #[must_use]
     pub fn is_planned_for(&self, job: Job) -> bool {
-        self.engine() == Some("packet") && !self.jobs.contains(&job)
+        self.engine() == Some("packet") && job == Job::Forward
     }
 
     /// Starts the proxy inside the test bed, on the proxy's cores. `None` when there is nothing to start (*routed*).
@@ -387,16 +416,10 @@ impl Peer {
             .as_deref()
             .and_then(Path::to_str)
             .unwrap_or_default();
-        let (engine, splice_request, splice_response, buffer_bytes) = match self.mode {
-            Mode::Engine(engine) => (engine, "", "", ""),
-            Mode::SplicingForced => (
-                "",
-                "option splice-request",
-                "option splice-response",
-                "16384",
-            ),
-            Mode::SplicingOff => ("", "", "", "65536"),
-            Mode::None | Mode::HalfClose => ("", "", "", ""),
+        let (splice_request, splice_response, buffer_bytes) = match self.mode {
+            Mode::SplicingForced => ("option splice-request", "option splice-response", "16384"),
+            Mode::SplicingOff => ("", "", "65536"),
+            _ => ("", "", ""),
         };
         let half_close = match self.mode {
             Mode::HalfClose => "proxy_half_close on;",
@@ -416,7 +439,6 @@ impl Peer {
             ("clients", clients.as_str()),
             ("directory", directory_text),
             ("stream_module", stream_module),
-            ("engine", engine),
             ("splice_request", splice_request),
             ("splice_response", splice_response),
             ("buffer_bytes", buffer_bytes),
@@ -428,6 +450,7 @@ impl Peer {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .chain(built_in)
+            .chain(self.carrick_values())
             .collect();
         let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
             (Family::Routed, _) => return Ok(None),

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::peers::template::render;
-use crate::peers::{Family, Peer, Programs};
+use crate::peers::{Family, Peer, Programs, by_name};
 
 /// carrick's answer to a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,14 @@ pub fn ask(
     configuration: &str,
     directory: &Path,
 ) -> Result<Answer> {
-    let Some(engine) = peer.engine() else {
+    if peer.engine().is_none() {
         return Ok(Answer::Takes);
-    };
-    let asked = check(programs, engine, configuration, directory)?;
+    }
+    let asked = check(programs, peer, configuration, directory)?;
     // A carrick that refuses everything (a broken build, a program that is none) must not look like one that waits.
     if let Answer::Refuses(why) = &asked
-        && let Answer::Refuses(_) = check(&programs.with_variant(None), "copy", "", directory)?
+        && let Some(copy) = by_name("carrick-copy")
+        && let Answer::Refuses(_) = check(&programs.with_variant(None), &copy, "", directory)?
     {
         bail!("carrick refuses even the configuration of its engine `copy`: {why}");
     }
@@ -44,13 +45,12 @@ pub fn ask(
 
 fn check(
     programs: &Programs,
-    engine: &str,
+    peer: &Peer,
     configuration: &str,
     directory: &Path,
 ) -> Result<Answer> {
     let address = "192.0.2.1:80";
-    let values = [
-        ("engine", engine),
+    let addresses = [
         ("configuration", configuration),
         ("proxy", "127.0.0.1"),
         ("proxy_to_server", "127.0.0.1"),
@@ -62,6 +62,7 @@ fn check(
         ("tunnel_origin", address),
         ("clients", "192.0.2.0/24"),
     ];
+    let values = [&addresses[..], &peer.carrick_values()].concat();
     let text = render(&programs.template("carrick.toml")?, &values)?;
     let file = directory.join("asked.toml");
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;

@@ -5,8 +5,17 @@ use super::{Family, Job, Mode, Peer};
 /// carrick as users get it: the row that the targets judge.
 pub const JUDGED: &str = "carrick-auto";
 
+/// The engine `packet`: tunnels, and whole responses of a switch whose requests the process judges.
+pub const PACKET: &str = "carrick-packet";
+
+/// The same where the process reads each response's head: the body goes by packet.
+pub const PACKET_BODY: &str = "carrick-packet-body";
+
+/// The same where the kernel judges requests, too.
+pub const JUDGED_IN_KERNEL: &str = "carrick-judged";
+
 /// All rows, in the order of reports.
-pub const PEERS: [Peer; 10] = {
+pub const PEERS: [Peer; 12] = {
     use Family::{Carrick, Haproxy, Nginx, Routed, Squid};
     use Job::{Forward, Switch, Tunnel};
     const ALL: &[Job] = &[Switch, Tunnel, Forward];
@@ -42,12 +51,24 @@ pub const PEERS: [Peer; 10] = {
             jobs: ALL,
             mode: Mode::Engine("socket"),
         },
-        // A forward proxy waits for it.
+        // Of a forward proxy, it has what `CONNECT` opens.
         Peer {
-            name: "carrick-packet",
+            name: PACKET,
             family: Carrick,
-            jobs: REVERSE,
+            jobs: ALL,
             mode: Mode::Engine("packet"),
+        },
+        Peer {
+            name: PACKET_BODY,
+            family: Carrick,
+            jobs: &[Switch],
+            mode: Mode::Bodies,
+        },
+        Peer {
+            name: JUDGED_IN_KERNEL,
+            family: Carrick,
+            jobs: &[Switch],
+            mode: Mode::Judged,
         },
         Peer {
             name: "haproxy",

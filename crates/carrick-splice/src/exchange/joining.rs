@@ -98,7 +98,11 @@ impl<'a> Exchange<'a> {
         }
         let taken = [self.a_to_b.taken_bytes(), self.b_to_a.taken_bytes()];
         match &self.kernel {
-            None if !self.wants_kernel && chatter.observe(taken) => {
+            // Rather packet by packet, as long as that may come.
+            None if !self.wants_kernel
+                && chatter.observe(taken)
+                && !self.packets.are_on_their_way() =>
+            {
                 self.wants_kernel = true;
                 self.splicer.counters().reason(Reason::Chatter).add(1);
                 for a_to_b in [true, false] {

@@ -1,5 +1,6 @@
 //! How an exchange gives its packets into the kernel's hands (packet engine), and takes them back.
 
+use super::worth::Worth;
 use super::{Exchange, ExchangeEnd};
 use crate::flow::Step;
 use crate::packet::command::Answer;
@@ -20,16 +21,29 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(256);
 
+/// The hooks see packets of both connections, both ways, once bytes have moved and were acknowledged. Where they have not after so long,
+/// they never will.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
+
 /// What an exchange knows of its packets.
 #[derive(Default)]
 pub(super) enum Packets {
     /// They are not wanted in the kernel, or not any more.
     #[default]
     No,
+    /// They are, as soon as that pays.
+    Watched(Worth),
     /// They are.
     Wanted,
     /// The kernel knows the connections.
     Placed(Box<Placed>),
+}
+
+impl Packets {
+    /// Whether the kernel has them, or may have them at the next rest.
+    pub(super) fn are_on_their_way(&self) -> bool {
+        matches!(self, Packets::Wanted | Packets::Placed(_))
+    }
 }
 
 pub(super) struct Placed {
@@ -38,6 +52,10 @@ pub(super) struct Placed {
     look: Option<(Pin<Box<Sleep>>, Duration)>,
     /// What had moved at the last look.
     moved_bytes: u64,
+    /// What had moved when the kernel was told of the connections.
+    placed_bytes: u64,
+    /// When, after more had moved, the hooks had not seen the packets of both connections for the first time.
+    unseen_since: Option<Instant>,
 }
 
 impl Exchange<'_> {
@@ -47,7 +65,8 @@ impl Exchange<'_> {
 
     /// Takes note of what the kernel has done with the packets. Ready if all is over.
     pub(super) fn poll_packets(&mut self, cx: &Context<'_>) -> Poll<ExchangeEnd> {
-        // Before the first byte is relayed: its packets show the kernel where both connections are.
+        self.weigh_packets();
+        // If they are wanted from the beginning, before the first byte is relayed: its packets show the kernel where both connections are.
         if let (Packets::Wanted, Some([a, b])) = (&self.packets, self.ends(true)) {
             self.place([&a, &b]);
         }
@@ -60,6 +79,7 @@ impl Exchange<'_> {
         placed.splice.listen(cx);
         let (state, is_astray) = (placed.splice.state(), placed.splice.is_astray());
         self.note_forwarded(state.bytes);
+        self.note_fares(Some(&state));
         match state.holder {
             Holder::Process | Holder::Kernel => {
                 if is_astray {
@@ -83,6 +103,29 @@ impl Exchange<'_> {
                         source: ErrorKind::ConnectionReset.into(),
                     },
                 })
+            }
+        }
+    }
+
+    /// Decides whether the kernel is to have the packets, if that is to be decided. Not while the socket engine has the connections:
+    /// what is in a SOCKMAP is not left alone.
+    fn weigh_packets(&mut self) {
+        let Packets::Watched(worth) = &mut self.packets else {
+            return;
+        };
+        if self.kernel.is_some() || self.wants_kernel {
+            return;
+        }
+        if self.failed.is_some() || self.a_to_b.is_ended() || self.b_to_a.is_ended() {
+            self.packets = Packets::No;
+        } else if worth.observe([self.a_to_b.taken_bytes(), self.b_to_a.taken_bytes()]) {
+            let engine = self.splicer.packet_engine();
+            match engine.and_then(|engine| engine.obstacle()) {
+                Some(reason) => self.refuse_packets(reason),
+                None => {
+                    self.packets = Packets::Wanted;
+                    self.splicer.counters().reason(Reason::PacketPays).add(1);
+                }
             }
         }
     }
@@ -126,6 +169,16 @@ impl Exchange<'_> {
         if !is_quiet || !placed.is_time(cx, moved_bytes) {
             return false;
         }
+        // What is in a SOCKMAP has no rest that one could see.
+        debug_assert!(self.kernel.is_none() && !self.wants_kernel);
+        self.note_fares(None);
+        if self.has_bad_leg() {
+            self.refuse_packets(Reason::PacketBadLeg);
+            return false;
+        }
+        let Packets::Placed(placed) = &mut self.packets else {
+            return false;
+        };
         match placed.splice.arm() {
             Ok(Answer::Done) => {
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
@@ -137,18 +190,35 @@ impl Exchange<'_> {
                 }
                 true
             }
-            Ok(Answer::Busy | Answer::Unseen) => placed.look_later(cx),
+            Ok(Answer::Busy) => placed.look_later(cx),
+            Ok(Answer::Unseen) if placed.may_yet_be_seen(moved_bytes) => placed.look_later(cx),
+            Ok(Answer::Unseen) => {
+                let reason = placed.splice.why_unseen();
+                self.refuse_packets(reason);
+                false
+            }
             Ok(answer) => {
-                self.packets = Packets::No;
-                self.splicer.counters().reason(reason(answer)).add(1);
+                self.refuse_packets(answer.reason());
                 false
             }
             Err(_) => {
-                self.packets = Packets::No;
-                self.splicer.counters().reason(Reason::PacketRefused).add(1);
+                self.refuse_packets(Reason::PacketRefused);
                 false
             }
         }
+    }
+
+    /// The packets stay with the local sockets.
+    fn refuse_packets(&mut self, reason: Reason) {
+        self.packets = Packets::No;
+        self.packets_refused = Some(reason);
+        self.splicer.counters().reason(reason).add(1);
+    }
+
+    /// Why the packet engine does not forward the packets of this exchange, if that was asked for and has been decided since the last
+    /// time. The splicer has counted it.
+    pub fn take_packets_refused(&mut self) -> Option<Reason> {
+        self.packets_refused.take()
     }
 
     /// Tells the kernel of the connections.
@@ -157,21 +227,22 @@ impl Exchange<'_> {
             self.packets = Packets::No;
             return;
         };
-        self.packets = match PacketSplice::new(engine, sockets, self.label) {
-            Ok(Some(splice)) => Packets::Placed(Box::new(Placed {
-                splice,
-                look: None,
-                moved_bytes: 0,
-            })),
-            Ok(None) => {
-                self.splicer.counters().reason(Reason::PacketFull).add(1);
-                Packets::No
+        if self.has_bad_leg() {
+            return self.refuse_packets(Reason::PacketBadLeg);
+        }
+        let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
+        match PacketSplice::new(engine, sockets, self.label) {
+            Ok(splice) => {
+                self.packets = Packets::Placed(Box::new(Placed {
+                    splice,
+                    look: None,
+                    moved_bytes,
+                    placed_bytes: moved_bytes,
+                    unseen_since: None,
+                }));
             }
-            Err(_) => {
-                self.splicer.counters().reason(Reason::PacketRefused).add(1);
-                Packets::No
-            }
-        };
+            Err(reason) => self.refuse_packets(reason),
+        }
     }
 
     /// While the kernel has the packets, the process passes on an end of stream that had come to a local socket before.
@@ -230,6 +301,12 @@ impl Exchange<'_> {
         let answer = placed.splice.disarm();
         let state = placed.splice.state();
         self.note_forwarded(state.bytes);
+        self.note_fares(Some(&state));
+        let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
+        if let Packets::Placed(placed) = &mut self.packets {
+            // What the local sockets send shows their ways anew.
+            (placed.placed_bytes, placed.unseen_since) = (moved_bytes, None);
+        }
         match answer {
             Ok(Answer::Done) => {
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
@@ -257,6 +334,15 @@ impl Exchange<'_> {
 }
 
 impl Placed {
+    /// Whether the hooks may yet see packets of both connections, though they have not.
+    fn may_yet_be_seen(&mut self, moved_bytes: u64) -> bool {
+        if moved_bytes == self.placed_bytes {
+            return true;
+        }
+        let since = *self.unseen_since.get_or_insert_with(Instant::now);
+        since.elapsed() < UNSEEN_PATIENCE
+    }
+
     /// Whether to look now.
     fn is_time(&mut self, cx: &mut Context<'_>, moved_bytes: u64) -> bool {
         if moved_bytes != self.moved_bytes {
@@ -288,12 +374,5 @@ impl Placed {
         }
         let is_over = |(timer, _): &mut (Pin<Box<Sleep>>, _)| timer.as_mut().poll(cx).is_ready();
         self.look.as_mut().is_some_and(is_over)
-    }
-}
-
-fn reason(answer: Answer) -> Reason {
-    match answer {
-        Answer::Unlike | Answer::Segments | Answer::Signed => Reason::PacketUnlike,
-        _ => Reason::PacketRefused,
     }
 }

@@ -2,6 +2,7 @@
 //! look at local sockets and change a splice in one step, as no other call can.
 
 use super::skeleton::types::{packet_answer, packet_command};
+use crate::Reason;
 use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -21,6 +22,14 @@ pub(super) enum Command {
         record: u32,
         /// Requests are judged in the kernel.
         judging: Option<Judging>,
+    },
+    /// Likewise, in the midst of a response, as soon as that can be.
+    ArmBody {
+        record: u32,
+        /// Bytes of it that were read and not written yet.
+        held_bytes: u32,
+        /// Bytes of it that were not read yet.
+        rest_bytes: u64,
     },
     /// Give the connections back; by force even if their local sockets are not at rest.
     Disarm { is_forced: bool },
@@ -54,8 +63,12 @@ pub(crate) enum Answer {
     Busy,
     /// No packet of a connection has passed the hooks both ways yet.
     Unseen,
-    /// Only one connection has timestamps, selective acknowledgements, or ECN.
-    Unlike,
+    /// Only one connection has timestamps.
+    Timestamps,
+    /// Likewise, selective acknowledgements.
+    Sack,
+    /// Likewise, ECN.
+    Ecn,
     /// Segments of one side may be too long for the other.
     Segments,
     /// A connection is signed.
@@ -71,13 +84,28 @@ impl Answer {
             packet_answer::PACKET_NO_SOCKET => Answer::NoSocket,
             packet_answer::PACKET_BUSY => Answer::Busy,
             packet_answer::PACKET_UNSEEN => Answer::Unseen,
-            packet_answer::PACKET_TIMESTAMPS
-            | packet_answer::PACKET_SACK
-            | packet_answer::PACKET_ECN => Answer::Unlike,
+            packet_answer::PACKET_TIMESTAMPS => Answer::Timestamps,
+            packet_answer::PACKET_SACK => Answer::Sack,
+            packet_answer::PACKET_ECN => Answer::Ecn,
             packet_answer::PACKET_SEGMENTS => Answer::Segments,
             packet_answer::PACKET_SIGNED => Answer::Signed,
             packet_answer::PACKET_ENDED_BEFORE => Answer::Ended,
             _ => Answer::NoPlace,
+        }
+    }
+
+    /// Why two connections are not spliced, if this is the answer.
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Answer::Timestamps => Reason::PacketTimestamps,
+            Answer::Sack => Reason::PacketSack,
+            Answer::Ecn => Reason::PacketEcn,
+            Answer::Segments => Reason::PacketSegments,
+            Answer::Signed => Reason::PacketSigned,
+            Answer::Unseen => Reason::PacketUnseen,
+            Answer::Done | Answer::NoPlace | Answer::NoSocket | Answer::Busy | Answer::Ended => {
+                Reason::PacketRefused
+            }
         }
     }
 }
@@ -90,15 +118,33 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
         Command::Look => (packet_command::PACKET_LOOK, 0),
         Command::ArmResponses { record, .. } => (packet_command::PACKET_ARM_RESPONSES, record),
+        Command::ArmBody { record, .. } => (packet_command::PACKET_ARM_BODY, record),
         Command::GoBy { interface, .. } => (packet_command::PACKET_GO_BY, interface),
     };
     let further = match command {
         Command::ArmResponses {
             judging: Some(judging),
             ..
-        } => [judging.table + 1, judging.generation, judging.upstream, 0],
-        Command::GoBy { side, .. } => [0, 0, 0, side],
-        _ => [0; 4],
+        } => [
+            judging.table + 1,
+            judging.generation,
+            judging.upstream,
+            0,
+            0,
+            0,
+            0,
+        ],
+        Command::GoBy { side, .. } => [0, 0, 0, side, 0, 0, 0],
+        Command::ArmBody {
+            held_bytes,
+            rest_bytes,
+            ..
+        } => {
+            let lower = (rest_bytes & u64::from(u32::MAX)) as u32;
+            let upper = (rest_bytes >> 32) as u32;
+            [0, 0, 0, 0, held_bytes, lower, upper]
+        }
+        _ => [0; 7],
     };
     let mut packet = Vec::with_capacity(64);
     packet.extend_from_slice(&ETHERNET_HEADER);
@@ -110,13 +156,13 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
 
 /// Runs a tc program on a packet, and gives what it returns.
 pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
-    test_run(program, packet, &[], &mut [], 1).map(|options| options.retval)
+    test_run(program, packet, &[], &mut [], (1, 0)).map(|options| options.retval)
 }
 
 /// How long the program takes, in nanoseconds: the mean of so many times in a row, on one packet, whatever it makes of that.
 pub(super) fn measure(program: BorrowedFd<'_>, packet: &[u8], times: u32) -> io::Result<u32> {
     let times = i32::try_from(times).unwrap_or(i32::MAX);
-    test_run(program, packet, &[], &mut [], times).map(|options| options.duration)
+    test_run(program, packet, &[], &mut [], (times, 0)).map(|options| options.duration)
 }
 
 /// What a program has made of a packet.
@@ -128,10 +174,16 @@ pub(super) struct Ran {
     pub(super) packet: Vec<u8>,
 }
 
-/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing), and its bytes afterwards.
-pub(super) fn run_on(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> io::Result<Ran> {
+/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing), as the flags say (`BPF_F_TEST_…`),
+/// and its bytes afterwards.
+pub(super) fn run_on(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    context: &[u8],
+    flags: u32,
+) -> io::Result<Ran> {
     let mut after = vec![0; packet.len() + 256];
-    let options = test_run(program, packet, context, &mut after, 1)?;
+    let options = test_run(program, packet, context, &mut after, (1, flags))?;
     after.truncate(options.data_size_out as usize);
     Ok(Ran {
         verdict: options.retval,
@@ -149,7 +201,7 @@ fn test_run(
     packet: &[u8],
     context: &[u8],
     after: &mut [u8],
-    times: i32,
+    (times, flags): (i32, u32),
 ) -> io::Result<bpf_test_run_opts> {
     let size = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
     let mut options = bpf_test_run_opts {
@@ -157,6 +209,7 @@ fn test_run(
         data_in: packet.as_ptr().cast(),
         data_size_in: size(packet)?,
         repeat: times,
+        flags,
         ..Default::default()
     };
     if !context.is_empty() {

@@ -6,6 +6,7 @@ use crate::mapped::Mapped;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// There are no more records than these, each of about a kilobyte.
@@ -40,6 +41,21 @@ impl Records {
             records: Arc::clone(self),
             number,
         })
+    }
+
+    /// A field of a record.
+    fn word(&self, number: u32, field: usize) -> &AtomicU64 {
+        self.memory.word(offset(number) + field)
+    }
+
+    /// Likewise, of four bytes.
+    fn half_word(&self, number: u32, field: usize) -> &AtomicU32 {
+        self.memory.half_word(offset(number) + field)
+    }
+
+    /// Adds what stands in a record from there on.
+    fn read(&self, number: u32, field: usize, bytes: usize, to: &mut Vec<u8>) {
+        self.memory.read(offset(number) + field, bytes, to);
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
@@ -85,6 +101,16 @@ impl Record {
         self.half_word(offset_of!(packet_response, has_end)) != 0
     }
 
+    /// Whether what the server sends is forwarded.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.half_word(offset_of!(packet_response, has_begun)) != 0
+    }
+
+    /// Whether it was more than was to be forwarded, so that the connections were given back.
+    pub(crate) fn is_back(&self) -> bool {
+        self.half_word(offset_of!(packet_response, is_back)) != 0
+    }
+
     /// Requests that the kernel has forwarded.
     pub(crate) fn judged(&self) -> u32 {
         self.half_word(offset_of!(packet_response, judged))
@@ -99,11 +125,15 @@ impl Record {
 
     /// What was forwarded up to the end of the response to the process' latest request, if others followed; and its status.
     pub(crate) fn passed(&self) -> (u64, Option<u16>) {
-        let status = self.half_word(offset_of!(packet_response, passed_status));
-        let status = u16::try_from(status)
-            .ok()
-            .filter(|status| (100..1000).contains(status));
+        let status = status_of(self.half_word(offset_of!(packet_response, passed_status)));
         (self.word(offset_of!(packet_response, passed_end)), status)
+    }
+
+    /// From now on the kernel tells of requests under this name.
+    pub(crate) fn tell_as(&self, name: u64) {
+        let told_as = offset_of!(packet_response, told_as);
+        let told_as = self.records.word(self.number, told_as);
+        told_as.store(name, Release);
     }
 
     /// What was forwarded before the latest response.
@@ -113,10 +143,9 @@ impl Record {
 
     /// Tells the kernel that so many more bytes of requests that came to the process have been passed on.
     pub(crate) fn settle(&self, bytes: u64) {
-        self.records
-            .memory
-            .word(self.offset() + offset_of!(packet_response, settled_bytes))
-            .fetch_add(bytes, AcqRel);
+        let settled = offset_of!(packet_response, settled_bytes);
+        let settled = self.records.word(self.number, settled);
+        settled.fetch_add(bytes, AcqRel);
     }
 
     /// The beginning of the response before which `sent_bytes` were forwarded, as far as it is known.
@@ -124,10 +153,11 @@ impl Record {
         let mut head = Vec::new();
         if self.word(offset_of!(packet_response, head_at)) == sent_bytes {
             let bytes = self.half_word(offset_of!(packet_response, head_bytes)) as usize;
-            let at = self.offset() + offset_of!(packet_response, head);
-            let max = size_of::<packet_response>() - offset_of!(packet_response, head);
+            let at = offset_of!(packet_response, head);
+            let max = size_of::<packet_response>() - at;
             head.reserve(bytes);
-            self.records.memory.read(at, bytes.min(max), &mut head);
+            self.records
+                .read(self.number, at, bytes.min(max), &mut head);
         }
         head
     }
@@ -136,8 +166,8 @@ impl Record {
     pub(crate) fn tail(&self) -> Vec<u8> {
         let mut tail = Vec::new();
         if self.word(offset_of!(packet_response, tail_at)) == self.sent_bytes() {
-            let at = self.offset() + offset_of!(packet_response, tail);
-            self.records.memory.read(at, TAIL_BYTES, &mut tail);
+            let at = offset_of!(packet_response, tail);
+            self.records.read(self.number, at, TAIL_BYTES, &mut tail);
         }
         tail
     }
@@ -153,36 +183,28 @@ impl Record {
         for field in [
             offset_of!(packet_response, head_bytes),
             offset_of!(packet_response, has_end),
+            offset_of!(packet_response, has_begun),
+            offset_of!(packet_response, is_back),
         ] {
-            let field = self.records.memory.half_word(self.offset() + field);
+            let field = self.records.half_word(self.number, field);
             field.store(0, Release);
         }
         let passed_bytes = self.word(offset_of!(packet_response, passed_bytes));
         let settled = offset_of!(packet_response, settled_bytes);
-        let settled = self.records.memory.word(self.offset() + settled);
+        let settled = self.records.word(self.number, settled);
         settled.store(passed_bytes.wrapping_sub(FIRST_BYTES), Release);
         // What another client has never acknowledged, this one need not.
         let acked = offset_of!(packet_response, acked_bytes);
-        let acked = self.records.memory.word(self.offset() + acked);
+        let acked = self.records.word(self.number, acked);
         acked.store(self.sent_bytes(), Release);
     }
 
-    fn offset(&self) -> usize {
-        self.number as usize * size_of::<packet_response>()
-    }
-
     fn word(&self, field: usize) -> u64 {
-        self.records
-            .memory
-            .word(self.offset() + field)
-            .load(Acquire)
+        self.records.word(self.number, field).load(Acquire)
     }
 
     fn half_word(&self, field: usize) -> u32 {
-        self.records
-            .memory
-            .half_word(self.offset() + field)
-            .load(Acquire)
+        self.records.half_word(self.number, field).load(Acquire)
     }
 }
 
@@ -199,28 +221,65 @@ impl std::fmt::Debug for ResponseWatch {
     }
 }
 
+/// How far the response to a request has come that was forwarded by the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToldResponse {
+    /// What had been forwarded in this record up to its last byte so far, as [`RequestEvent`](crate::requests::RequestEvent) counts.
+    pub end: u64,
+    /// Its status, if its first line is known.
+    pub status: Option<u16>,
+    /// Whether another request has followed: then nothing is added to it any more.
+    pub is_over: bool,
+}
+
 impl ResponseWatch {
-    /// Bytes of responses that were forwarded since the kernel began to count in this record.
+    /// The response to the latest request of which the kernel has told.
     #[must_use]
-    pub fn sent_bytes(&self) -> u64 {
-        let at = self.number as usize * size_of::<packet_response>();
-        let sent_bytes = offset_of!(packet_response, sent_bytes);
-        self.records.memory.word(at + sent_bytes).load(Acquire)
+    pub fn told(&self) -> ToldResponse {
+        let told_end = self.word(offset_of!(packet_response, told_end));
+        if told_end == LATEST {
+            return ToldResponse {
+                end: self.word(offset_of!(packet_response, sent_bytes)),
+                status: self.latest_status(),
+                is_over: false,
+            };
+        }
+        ToldResponse {
+            end: told_end,
+            status: status_of(self.half_word(offset_of!(packet_response, told_status))),
+            is_over: true,
+        }
     }
 
     /// The status of the latest response, if its first line is known.
-    #[must_use]
-    pub fn status(&self) -> Option<u16> {
-        let at = self.number as usize * size_of::<packet_response>();
-        let head_bytes = offset_of!(packet_response, head_bytes);
-        if self.records.memory.half_word(at + head_bytes).load(Acquire) < 12 {
+    fn latest_status(&self) -> Option<u16> {
+        if self.half_word(offset_of!(packet_response, head_bytes)) < 12 {
             return None;
         }
         let mut digits = Vec::with_capacity(3);
         let head = offset_of!(packet_response, head);
-        self.records.memory.read(at + head + 9, 3, &mut digits);
+        self.records.read(self.number, head + 9, 3, &mut digits);
         std::str::from_utf8(&digits).ok()?.parse().ok()
     }
+
+    fn word(&self, field: usize) -> u64 {
+        self.records.word(self.number, field).load(Acquire)
+    }
+
+    fn half_word(&self, field: usize) -> u32 {
+        self.records.half_word(self.number, field).load(Acquire)
+    }
+}
+
+/// Where a record begins.
+fn offset(number: u32) -> usize {
+    number as usize * size_of::<packet_response>()
+}
+
+/// A status as the kernel notes it; `None`: it is not known.
+pub(super) fn status_of(number: u32) -> Option<u16> {
+    let status = u16::try_from(number).ok();
+    status.filter(|status| (100..1000).contains(status))
 }
 
 impl Drop for Record {
@@ -228,6 +287,9 @@ impl Drop for Record {
         self.records.free().push(self.number);
     }
 }
+
+/// `PACKET_LATEST`.
+const LATEST: u64 = u64::MAX;
 
 /// `PACKET_TAIL_BYTES`.
 const TAIL_BYTES: usize = 5;

@@ -5,6 +5,7 @@ use super::command::{Answer, Command, Judging};
 use super::hooks::interface_towards;
 use super::records::Record;
 use super::state::{self, Addresses, Holder, State};
+use crate::Reason;
 use crate::tenant::Tenant;
 use std::cell::Cell;
 use std::io;
@@ -17,6 +18,9 @@ use tokio::net::TcpStream;
 /// How often, and at what distances, the connections are asked for at the end, if their local sockets are not at rest.
 const DISARM_LOOKS_MAX: u32 = 200;
 const DISARM_LOOK: Duration = Duration::from_micros(50);
+
+/// The number of `lo`, in each network namespace (`LOOPBACK_IFINDEX` of the kernel).
+const LOOPBACK: u32 = 1;
 
 /// Two connections that have a place. Dropping it gives them back to their local sockets, if they have not ended.
 pub(crate) struct PacketSplice {
@@ -33,19 +37,23 @@ pub(crate) struct PacketSplice {
 }
 
 impl PacketSplice {
-    /// Gives two connections a place. Their packets are looked at from now on. `None` if there is no place.
+    /// Gives two connections a place. Their packets are looked at from now on. Otherwise, why not.
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
         label: u64,
-    ) -> io::Result<Option<PacketSplice>> {
+    ) -> Result<PacketSplice, Reason> {
         let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
             Ok((socket.local_addr()?, socket.peer_addr()?))
         };
-        let legs = [addresses(sockets[0])?, addresses(sockets[1])?];
-        let Some(place) = engine.table.take_place() else {
-            return Ok(None);
+        let [Ok(a), Ok(b)] = sockets.map(addresses) else {
+            return Err(Reason::PacketRefused);
         };
+        let legs = [a, b];
+        if let Some(unlike) = compare(legs) {
+            return Err(unlike);
+        }
+        let place = engine.table.take_place().ok_or(Reason::PacketFull)?;
         let mut splice = PacketSplice {
             engine: Arc::clone(engine),
             place,
@@ -56,9 +64,24 @@ impl PacketSplice {
             addresses: legs,
         };
         splice.tenant().arrive(label);
-        splice.was_armed = engine.table.fill(place, legs)?;
+        let filled = engine.table.fill(place, legs);
+        splice.was_armed = filled.map_err(|_| Reason::PacketRefused)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
-        Ok(Some(splice))
+        Ok(splice)
+    }
+
+    /// Why the hooks may not have seen the packets of both connections, after a while in which there were some.
+    pub(crate) fn why_unseen(&self) -> Reason {
+        for (own, peer) in self.addresses {
+            match interface_towards(own.ip(), peer.ip()) {
+                Ok(LOOPBACK) => return Reason::PacketLoopback,
+                Ok(interface) if !self.engine.surroundings.is_on(interface) => {
+                    return Reason::PacketInterface;
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Reason::PacketUnseen
     }
 
     /// Gives the packets to the kernel, if both connections are at rest and alike.
@@ -89,9 +112,30 @@ impl PacketSplice {
         Ok(answer)
     }
 
-    /// Its place.
-    pub(crate) fn place(&self) -> u32 {
-        self.place
+    /// Lets the kernel forward the rest of what the second connection's peer is sending, `rest_bytes` that were not read yet, as soon as that can
+    /// be, and note it in `record`. `held_bytes` were read and are not written yet.
+    pub(crate) fn arm_body(
+        &mut self,
+        record: &Record,
+        held_bytes: u32,
+        rest_bytes: u64,
+    ) -> io::Result<Answer> {
+        record.clear();
+        let answer = self.ask(Command::ArmBody {
+            record: record.number(),
+            held_bytes,
+            rest_bytes,
+        })?;
+        if answer == Answer::Done {
+            self.was_armed = true;
+            self.is_armed = true;
+        }
+        Ok(answer)
+    }
+
+    /// The kernel has given the packets back by itself.
+    pub(crate) fn note_back(&mut self) {
+        self.is_armed = false;
     }
 
     /// Whether the kernel has the packets.
@@ -137,6 +181,8 @@ impl PacketSplice {
             State {
                 holder: Holder::Reset,
                 bytes: [0; 2],
+                packets: [0; 2],
+                again: [0; 2],
                 is_passed: [false; 2],
             },
             |splice| state::read(&splice),
@@ -196,6 +242,23 @@ impl PacketSplice {
 
     fn tenant(&self) -> &Tenant {
         &self.engine.tenants[self.place as usize]
+    }
+}
+
+/// Why two connections cannot be joined, as far as their addresses tell.
+fn compare(legs: [Addresses; 2]) -> Option<Reason> {
+    let [a, b] = legs.map(|(_, peer)| peer.ip().to_canonical());
+    let is_here = |(own, peer): Addresses| {
+        let peer = peer.ip().to_canonical();
+        peer.is_loopback() || peer == own.ip().to_canonical()
+    };
+    if legs.into_iter().any(is_here) {
+        Some(Reason::PacketLoopback)
+    } else if a.is_ipv4() != b.is_ipv4() {
+        // Headers are rewritten, not replaced.
+        Some(Reason::PacketFamilies)
+    } else {
+        None
     }
 }
 

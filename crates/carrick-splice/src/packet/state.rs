@@ -23,6 +23,10 @@ pub(crate) struct State {
     pub(crate) holder: Holder,
     /// Bytes that each receiver has acknowledged while spliced.
     pub(crate) bytes: [u64; 2],
+    /// Packets that were forwarded each way.
+    pub(crate) packets: [u64; 2],
+    /// Those of them whose data had been sent before. Wraps.
+    pub(crate) again: [u32; 2],
     /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
     pub(crate) is_passed: [bool; 2],
 }
@@ -110,6 +114,8 @@ pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
 pub(super) fn read(splice: &[u8]) -> State {
     let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();
     let bytes = |side| u64_at(splice, way(side) + offset_of!(packet_way, bytes));
+    let packets = |side| u64_at(splice, way(side) + offset_of!(packet_way, packets));
+    let again = |side| u32_at(splice, way(side) + offset_of!(packet_way, again));
     let is_passed = |side| {
         let field = |at| u32_at(splice, way(side) + at);
         field(offset_of!(packet_way, has_end)) != 0
@@ -124,6 +130,8 @@ pub(super) fn read(splice: &[u8]) -> State {
             _ => Holder::Process,
         },
         bytes: [bytes(0), bytes(1)],
+        packets: [packets(0), packets(1)],
+        again: [again(0), again(1)],
         is_passed: [is_passed(0), is_passed(1)],
     }
 }

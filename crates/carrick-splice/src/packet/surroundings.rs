@@ -1,5 +1,6 @@
 //! The network interfaces that the programs are on, and what changes around them.
 
+use super::hooks::doctor::{Obstacle, obstacles};
 use super::hooks::{Changes, HookError, Hooks, Reason, Unsupported};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
@@ -8,12 +9,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The names of the programs, as long as the kernel keeps them.
 const OF_OTHER_CARRICKS: [&str; 2] = ["carrick_arrivin", "carrick_leaving"];
 
+/// What of this machine keeps `auto` from using the engine: the first thing of that kind.
+fn in_the_way_of_auto() -> Option<Obstacle> {
+    let found = obstacles();
+    found.into_iter().find(|one| one.keeps_auto_off.is_some())
+}
+
 /// The hooks, kept on the interfaces while these come and go.
 pub(super) struct Surroundings {
     hooks: Mutex<Hooks>,
     /// `None`: the kernel tells nothing, and what changes is not followed.
     changes: Option<Changes>,
     generation: AtomicU32,
+    /// What keeps `auto` from using the engine here.
+    obstacle: Mutex<Option<Obstacle>>,
 }
 
 impl Surroundings {
@@ -23,7 +32,22 @@ impl Surroundings {
             hooks: Mutex::new(hooks),
             changes,
             generation: AtomicU32::new(0),
+            obstacle: Mutex::new(in_the_way_of_auto()),
         }
+    }
+
+    /// What keeps `auto` from using the engine here, as of the start or the latest change of interfaces.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        self.kept_obstacle().clone()
+    }
+
+    /// Why, in a word.
+    pub(super) fn why_not_auto(&self) -> Option<crate::Reason> {
+        self.kept_obstacle().as_ref()?.keeps_auto_off
+    }
+
+    fn kept_obstacle(&self) -> MutexGuard<'_, Option<Obstacle>> {
+        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What becomes readable with each change.
@@ -46,12 +70,28 @@ impl Surroundings {
         if changed.links || changed.filters {
             // What is wrong with one interface is its own affair; without a list of them, the next change is another try.
             let _ = self.hooks().refresh();
+            self.look_for_obstacles();
         }
         let is_another_way = changed.links || changed.routes;
         if is_another_way {
             self.generation.fetch_add(1, AcqRel);
         }
         is_another_way
+    }
+
+    /// Whether the programs are on an interface, by its number.
+    pub(super) fn is_on(&self, interface: u32) -> bool {
+        self.hooks().has(interface)
+    }
+
+    /// Rules of netfilter cannot be seen any more when privileges have been given up: what was found of them stays.
+    fn look_for_obstacles(&self) {
+        let found = in_the_way_of_auto();
+        let mut kept = self.kept_obstacle();
+        let is_seen = |one: &Obstacle| one.keeps_auto_off == Some(crate::Reason::PacketReversePath);
+        if found.is_some() || kept.as_ref().is_none_or(is_seen) {
+            *kept = found;
+        }
     }
 
     /// Takes the programs away for good.

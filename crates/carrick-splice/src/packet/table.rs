@@ -93,6 +93,12 @@ impl Table {
         numbers.map(|number| number / 2).collect()
     }
 
+    /// The kernel's number of the map `flows`, which all of the programs have.
+    pub(super) fn flows_id(&self) -> io::Result<u32> {
+        let info = self.flows.info().map_err(io::Error::other)?;
+        Ok(info.info.id)
+    }
+
     /// How many splices there are that need no local socket.
     pub(super) fn spliced(&self) -> usize {
         let places = self.known_places().into_iter();

@@ -5,13 +5,20 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
 const STATE: usize = 0;
+const OPTIONS: usize = 5;
+const SEND_MSS: usize = 16;
 const RTT_US: usize = 68;
 const RETRANSMISSIONS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
+const DATA_SEGMENTS_SENT: usize = 156;
 
 /// `TCP_CLOSE` (net/tcp_states.h).
 const CLOSED: u8 = 7;
+
+/// In the byte of options: the connection has timestamps (linux/tcp.h), which take 12 bytes of each segment.
+const WITH_TIMESTAMPS: u8 = 1;
+const TIMESTAMPS_BYTES: u32 = 12;
 
 /// The states in which the peer has not closed its side: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`.
 const OPEN: [u8; 3] = [1, 4, 5];
@@ -77,15 +84,37 @@ pub(super) fn is_closed(socket: &impl AsFd) -> bool {
     info(socket).is_ok_and(|info| info[STATE] == CLOSED)
 }
 
-/// The smoothed round-trip time in microseconds, 0 if it was never measured, and how many segments were sent again. They
-/// stay readable after the connection has ended.
-pub(crate) fn rtt_us_and_retransmissions(socket: &impl AsFd) -> io::Result<(u32, u32)> {
+/// How a connection has fared since it exists.
+pub(crate) struct Fared {
+    /// The smoothed round-trip time in microseconds; 0: never measured.
+    pub(crate) rtt_us: u32,
+    /// Segments with data that were sent, those included that were sent again; 0 on kernels before 4.6.
+    pub(crate) segments: u32,
+    /// Segments that were sent again.
+    pub(crate) retransmissions: u32,
+}
+
+/// Stays readable after the connection has ended.
+pub(crate) fn fared(socket: &impl AsFd) -> io::Result<Fared> {
     let info = info(socket)?;
-    let word = |offset: usize| {
-        let bytes = info.get(offset..).and_then(<[u8]>::first_chunk);
-        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
-    };
-    Ok((word(RTT_US), word(RETRANSMISSIONS)))
+    Ok(Fared {
+        rtt_us: word(&info, RTT_US),
+        segments: word(&info, DATA_SEGMENTS_SENT),
+        retransmissions: word(&info, RETRANSMISSIONS),
+    })
+}
+
+/// How long segments to the peer may be now, without headers, but with timestamps: so counts the option MSS of a SYN (RFC 6691).
+pub(crate) fn segment_bytes(socket: &impl AsFd) -> io::Result<u32> {
+    let info = info(socket)?;
+    let has_timestamps = info[OPTIONS] & WITH_TIMESTAMPS != 0;
+    Ok(word(&info, SEND_MSS) + if has_timestamps { TIMESTAMPS_BYTES } else { 0 })
+}
+
+/// The number of 32 bits at `offset`.
+fn word(info: &[u8; 256], offset: usize) -> u32 {
+    let bytes = info.get(offset..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {

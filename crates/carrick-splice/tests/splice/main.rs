@@ -7,12 +7,19 @@
     clippy::print_stderr,
     reason = "a panic here is the failure report; what is skipped says so"
 )]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the examples that are tests, too, have a module in common"
+)]
 
+mod body_cost;
 mod boundaries;
 mod exchanges;
 mod faults;
+mod hosts;
 mod live;
 mod local_copies;
+mod many_flows;
 mod packet;
 mod pools;
 mod relay;

@@ -59,7 +59,7 @@ fn a_prefix_is_dropped_until_other_rules_hold() {
     bed.route();
     let (to_router, commands) = mpsc::channel::<()>();
     let (done, is_done) = mpsc::channel();
-    let router = bed.on(Host::Router, move || {
+    let router = bed.on(Host::Middle, move || {
         let drop_clients = |family: &Family| {
             let packets = Match {
                 source: Some(family.clients.parse().unwrap()),
@@ -128,7 +128,7 @@ fn each_packet_meets_one_set_of_rules_while_they_are_replaced() {
             rule("last", to_port(53), Action::Drop),
         ],
     ];
-    let mut rules = bed.at(Host::Router, {
+    let mut rules = bed.at(Host::Middle, {
         let set = sets[0].clone();
         move || attach(&set)
     });
@@ -172,12 +172,12 @@ fn rules_follow_an_interface_that_is_made_anew_and_count_on() {
     };
     let set = [rule("own", packets, Action::Pass)];
     let make = |bed: &Bed| {
-        bed.ip(Host::Router, "link add own0 type veth peer name own1");
-        bed.ip(Host::Router, "addr add 10.79.9.1/24 dev own0");
-        bed.ip(Host::Router, "link set own0 up");
-        bed.ip(Host::Router, "link set own1 up");
+        bed.ip(Host::Middle, "link add own0 type veth peer name own1");
+        bed.ip(Host::Middle, "addr add 10.79.9.1/24 dev own0");
+        bed.ip(Host::Middle, "link set own0 up");
+        bed.ip(Host::Middle, "link set own1 up");
         let neighbour = "10.79.9.2 lladdr 02:00:00:00:00:09";
-        bed.ip(Host::Router, &format!("neigh add {neighbour} dev own0"));
+        bed.ip(Host::Middle, &format!("neigh add {neighbour} dev own0"));
     };
     let send = || {
         udp("10.79.9.1:0".parse().unwrap(), HANG)
@@ -185,22 +185,22 @@ fn rules_follow_an_interface_that_is_made_anew_and_count_on() {
             .unwrap()
     };
     make(&bed);
-    let mut rules = bed.at(Host::Router, move || {
+    let mut rules = bed.at(Host::Middle, move || {
         let rules = attach(&set);
         send();
         rules
     });
     let packets = |rules: &PacketRules| rules.counts().unwrap()[0].packets;
     assert_eq!(packets(&rules), 1);
-    bed.ip(Host::Router, "link del own0");
-    rules = bed.at(Host::Router, move || {
+    bed.ip(Host::Middle, "link del own0");
+    rules = bed.at(Host::Middle, move || {
         rules.refresh().unwrap();
         assert!(rules.interfaces().all(|name| name != "own0"));
         rules
     });
     assert_eq!(packets(&rules), 1);
     make(&bed);
-    rules = bed.at(Host::Router, move || {
+    rules = bed.at(Host::Middle, move || {
         rules.refresh().unwrap();
         send();
         rules
@@ -243,7 +243,7 @@ fn interfaces_that_cannot_be_meant_are_told_with_those_that_can() {
             "packet rule 2 (exit): there is no interface eth9",
         ),
     ];
-    bed.at(Host::Router, move || {
+    bed.at(Host::Middle, move || {
         let mut standing = attach(std::slice::from_ref(&good));
         for (bad, part) in rows {
             let set = [good.clone(), bad];
@@ -278,7 +278,7 @@ fn missing_privileges_are_named() {
     let Some(bed) = bed("missing_privileges_are_named") else {
         return;
     };
-    bed.at(Host::Router, || {
+    bed.at(Host::Middle, || {
         let pass = rule("pass", Match::default(), Action::Pass);
         let mut standing = attach(std::slice::from_ref(&pass));
         let none = rustix::thread::CapabilitySets {
@@ -326,7 +326,7 @@ fn the_example_makes_rules_that_do_what_it_says() {
         );
     }
     let (interface, rule) = parse("rc drop 10.79.1.0/24").unwrap();
-    let rules = bed.at(Host::Router, move || {
+    let rules = bed.at(Host::Middle, move || {
         PacketRules::attach(&[rule], &[interface]).unwrap()
     });
     bed.at(Host::Client, || {

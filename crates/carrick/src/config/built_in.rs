@@ -2,7 +2,8 @@
 use super::check::{ADMIN_DEFAULT, workers};
 use super::keys::PINS_DEFAULT;
 use super::plan::{
-    ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, Plan, Timeouts,
+    ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacketUse, Plan,
+    Timeouts,
 };
 use carrick_logic::access::Access;
 use carrick_logic::http1::{Forwarded, HeadLimits};
@@ -36,6 +37,7 @@ impl Plan {
             workers: workers(0),
             account: None,
             pins: Some(PINS_DEFAULT.into()),
+            packet: PacketUse::default(),
             limits: Limits {
                 connections: 100_000,
                 connections_per_client: 0,

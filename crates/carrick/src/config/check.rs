@@ -9,7 +9,7 @@ mod upstream;
 
 use super::file::File;
 use super::keys;
-use super::plan::{Limits, LogFormat, LogPlan, LogTarget, Plan, Timeouts};
+use super::plan::{Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, Timeouts};
 use super::problem::Problems;
 use super::setting::Setting;
 use super::values;
@@ -28,6 +28,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let admin = admin(file, problems);
     let account = account::check(file, problems);
     let pins = pins(file, problems);
+    let packet = packet(&file.packet);
     let log = log(file, directory, problems);
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
@@ -50,11 +51,12 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     if problems.count_errors() > 0 {
         return None;
     }
-    Some(Plan {
+    let plan = Plan {
         admin: admin.map(|(address, _)| address),
         workers: workers(file.workers),
         account,
         pins,
+        packet,
         limits: limits(file),
         timeouts: timeouts(file),
         log,
@@ -70,7 +72,9 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
             .into_iter()
             .map(Arc::new)
             .collect(),
-    })
+    };
+    check_packet(file, &plan, problems);
+    Some(plan)
 }
 
 /// The number of workers: as given, or one for each core that the process may run on (its affinity and cgroup count).
@@ -126,6 +130,32 @@ fn pins(file: &File, problems: &mut Problems) -> Option<PathBuf> {
             }
             Some(text.get_ref().into())
         }
+    }
+}
+
+/// When the engine `packet` is loaded.
+fn packet(word: &Setting<&'static str>) -> PacketUse {
+    match word.given().map(|word| *word.get_ref()) {
+        Some("auto") => PacketUse::Auto,
+        Some("off") => PacketUse::Off,
+        // Other words were refused when the file was read.
+        _ => PacketUse::Named,
+    }
+}
+
+/// Whoever names an engine that is never loaded may not have meant it.
+fn check_packet(file: &File, plan: &Plan, problems: &mut Problems) {
+    if let Some(word) = file.packet.given()
+        && plan.packet == PacketUse::Off
+        && plan.wants_packet_engine()
+    {
+        problems
+            .warning(
+                word.span(),
+                "the engine \"packet\" is named below, and is not loaded",
+                "",
+            )
+            .help("what names it goes as with \"auto\"; \"named\" loads it");
     }
 }
 

@@ -29,6 +29,8 @@ pub struct File {
     pub user: Setting<String>,
     /// `process.pins`
     pub pins: Setting<String>,
+    /// `process.packet`
+    pub packet: Setting<&'static str>,
     /// `process.group`
     pub group: Setting<String>,
     /// `[limits]`
@@ -138,6 +140,7 @@ pub struct Route {
     pub sni: Setting<String>,
     pub engine: Setting<&'static str>,
     pub requests: Setting<&'static str>,
+    pub responses: Setting<&'static str>,
 }
 
 /// `header = { … }`
@@ -167,6 +170,7 @@ impl File {
             user: process.text("user", problems),
             group: process.text("group", problems),
             pins: process.text("pins", problems),
+            packet: process.word("packet", problems),
             limits: Limits::read(
                 &root.table_or_empty("limits", &keys::LIMITS, problems),
                 problems,
@@ -290,6 +294,7 @@ impl Route {
             sni: one_text(table, "sni", problems),
             engine: table.word("engine", problems),
             requests: table.word("requests", problems),
+            responses: table.word("responses", problems),
         }
     }
 }

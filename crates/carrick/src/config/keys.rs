@@ -189,7 +189,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels, and responses of a switch to requests without a body; others as `auto`); `auto` chooses for each transfer: `copy` or `pipe`, and `socket` for tunnels in which small messages go back and forth",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels, responses of a switch to requests without a body, and the rest of long bodies; others as `auto`); `auto` chooses for each transfer: `copy` or `pipe`; and for tunnels that go on for long `packet`, if it is loaded (`[process] packet`), or `socket`, if small messages go back and forth",
     }],
 };
 
@@ -237,6 +237,14 @@ pub static PROCESS: Table = Table {
                 default: "\"/sys/fs/bpf/carrick\"",
             },
             about: "Where programs and maps of the engine `packet` are kept (*pinned*), so that its tunnels outlive carrick; the folder is made if its parent exists",
+        },
+        Key {
+            name: "packet",
+            form: Form::OneOf {
+                words: &["named", "auto", "off"],
+                default: "named",
+            },
+            about: "When the engine `packet` is loaded, whose programs are on all network interfaces: `named`, if a listener or a route names it; `auto`, also if one has the engine `auto`, for its tunnels; `off`, never. Where it is loaded, tunnels with `auto` use it",
         },
     ],
 };
@@ -333,7 +341,7 @@ pub static LIMITS: Table = Table {
                 max: 1_000_000,
                 default: 16_384,
             },
-            about: "Most connections that the kernel relays by the `socket` engine at a time, half a kilobyte of its memory each; further ones go through the process",
+            about: "Most splices that the `socket` engine has at a time, half a kilobyte of the kernel's memory each, and as many of the `packet` engine, about a kilobyte each, those included that have ended within the last minute; further ones go through the process",
         },
     ],
 };

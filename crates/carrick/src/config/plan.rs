@@ -22,6 +22,8 @@ pub struct Plan {
     pub account: Option<Account>,
     /// The folder in which tunnels of the engine `packet` outlive it; `None`: they do not.
     pub pins: Option<PathBuf>,
+    /// When the engine `packet` is loaded.
+    pub packet: PacketUse,
     /// Bounds on what clients can make carrick hold.
     pub limits: Limits,
     /// How long things may take.
@@ -32,6 +34,18 @@ pub struct Plan {
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
+}
+
+/// `process.packet`: when the engine `packet` is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacketUse {
+    /// If something names it.
+    #[default]
+    Named,
+    /// Also if something leaves the choice to carrick.
+    Auto,
+    /// Never.
+    Off,
 }
 
 /// `[process]`: a user of this machine, as it was found there.
@@ -208,6 +222,22 @@ impl Plan {
         self.has_engine(|engine| engine == Choice::Packet)
     }
 
+    /// Whether the packet engine is to be loaded.
+    #[must_use]
+    pub fn loads_packet_engine(&self) -> bool {
+        match self.packet {
+            PacketUse::Named => self.wants_packet_engine(),
+            PacketUse::Auto => self.wants_packet_engine() || self.has_engine_auto(),
+            PacketUse::Off => false,
+        }
+    }
+
+    /// Whether anything leaves the choice to carrick.
+    #[must_use]
+    pub fn has_engine_auto(&self) -> bool {
+        self.has_engine(|engine| engine == Choice::Auto)
+    }
+
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         self.listeners.iter().any(|listener| match &listener.mode {
             Mode::Forward(forward) => is_wanted(forward.engine),
@@ -260,6 +290,18 @@ pub struct RoutePlan {
     pub engine: Choice,
     /// Who judges requests on connections that the packet engine has.
     pub requests: Requests,
+    /// Whether the process reads responses that the packet engine moves.
+    pub responses: Responses,
+}
+
+/// Whether the process reads the heads of responses whose bodies the packet engine moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Responses {
+    /// It does not: they go from the server to the client as they are.
+    #[default]
+    Unread,
+    /// It does, as with other engines; the kernel gets the rest of long bodies.
+    Read,
 }
 
 /// Who judges requests after the first one of a connection.

@@ -1,8 +1,8 @@
 //! What the tests of this module and of telemetry share: a plan, a state, a client.
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
-    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, Plan, ServerAddress, ServerPlan,
-    Timeouts, UpstreamPlan,
+    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, ServerAddress,
+    ServerPlan, Timeouts, UpstreamPlan,
 };
 use crate::engines::Engines;
 use crate::privileges::Standing;
@@ -25,6 +25,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
         workers: 2,
         account: None,
         pins: None,
+        packet: PacketUse::default(),
         limits: Limits {
             connections: 1000,
             connections_per_client: 0,

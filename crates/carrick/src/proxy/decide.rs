@@ -3,7 +3,9 @@ use super::arrival::Client;
 use super::original;
 use super::reply::Reply;
 use super::upstream::group::Group;
-use crate::config::plan::{ForwardPlan, HashOn, Mode, ParentPlan, RoutePlan, ServerAddress};
+use crate::config::plan::{
+    ForwardPlan, HashOn, Mode, ParentPlan, Responses, RoutePlan, ServerAddress,
+};
 use crate::worker::scratch::Scratch;
 use carrick_logic::access::{Denied, Literal, parse_ip_literal};
 use carrick_logic::credentials;
@@ -30,6 +32,8 @@ pub struct Destination {
     pub place: Place,
     /// The engine for bodies and tunnels.
     pub engine: Choice,
+    /// Whether the process reads responses that the packet engine moves.
+    pub responses: Responses,
     /// The form of target that is understood there.
     pub form: TargetForm,
 }
@@ -103,7 +107,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         ));
     };
     let Some(index) = route.upstream else {
-        return to_original(client, route.engine, bytes, head);
+        return to_original(client, (route.engine, route.responses), bytes, head);
     };
     let Some(group) = client.live.groups.get(index) else {
         return Decision::Reply(Reply::new(
@@ -113,7 +117,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         ));
     };
     if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
-        return to_original(client, route.engine, bytes, head);
+        return to_original(client, (route.engine, route.responses), bytes, head);
     }
     Decision::Relay(Destination {
         place: Place::Group {
@@ -121,6 +125,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
             index,
         },
         engine: route.engine,
+        responses: route.responses,
         form: TargetForm::Origin,
     })
 }
@@ -136,7 +141,12 @@ fn no_connect() -> Reply {
 }
 
 /// Where the client's connection wanted to go; whatever the request calls it.
-fn to_original(client: &Client, engine: Choice, bytes: &[u8], head: &RequestHead) -> Decision {
+fn to_original(
+    client: &Client,
+    (engine, responses): (Choice, Responses),
+    bytes: &[u8],
+    head: &RequestHead,
+) -> Decision {
     let Some(destination) = client.original else {
         return Decision::Reply(Reply::new(
             500,
@@ -148,6 +158,7 @@ fn to_original(client: &Client, engine: Choice, bytes: &[u8], head: &RequestHead
         Ok(place) => Decision::Relay(Destination {
             place,
             engine,
+            responses,
             form: TargetForm::Origin,
         }),
         Err(denied) => Decision::Reply(refused(denied)),
@@ -227,7 +238,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
                 Ok(()) => Decision::Relay(through(client, parent, plan.engine)),
                 Err(denied) => Decision::Reply(refused(denied)),
             },
-            None => to_original(client, plan.engine, bytes, head),
+            None => to_original(client, (plan.engine, Responses::Read), bytes, head),
         };
     }
     let default_port = match head.target {
@@ -268,6 +279,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
             parent: false,
         },
         engine: plan.engine,
+        responses: Responses::Read,
         form: TargetForm::Origin,
     };
     if connect {
@@ -298,6 +310,7 @@ fn through(client: &Client, parent: &ParentPlan, engine: Choice) -> Destination 
             parent: true,
         },
         engine,
+        responses: Responses::Read,
         form: TargetForm::Absolute,
     }
 }

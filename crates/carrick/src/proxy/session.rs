@@ -286,6 +286,7 @@ async fn answer_decided(
                     }
                     continue;
                 }
+                Outcome::Left => return sent(scratch),
                 Outcome::Tunnel(checkout) => {
                     return (
                         Box::pin(tunnel::run_upgraded(

@@ -41,6 +41,7 @@ pub async fn run_connect(
         key: None,
         reuse: false,
         make_sure: false,
+        segment_bytes: segment_bytes(client, destination.engine),
     };
     let checkout = match checkout(
         client,
@@ -182,6 +183,15 @@ async fn exchange(
         // First, so that everything is counted also when it is cut off.
         let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
+        if let Some(reason) = exchange.take_packets_refused() {
+            let about = &listed.tunnel().about;
+            tracing::debug!(
+                client = %about.client,
+                server = %about.server,
+                "the packets of a tunnel are not forwarded: {}",
+                reason.name()
+            );
+        }
         if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
@@ -387,12 +397,14 @@ async fn tunnel_to(
     let destination = Destination {
         place,
         engine: route.engine,
+        responses: route.responses,
         form: TargetForm::Origin,
     };
     let wanted = Wanted {
         key,
         reuse: false,
         make_sure: false,
+        segment_bytes: segment_bytes(client, destination.engine),
     };
     let mut checkout =
         match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
@@ -416,6 +428,14 @@ async fn tunnel_to(
         trace,
     )
     .await
+}
+
+/// The server of a tunnel whose packets the kernel is to forward may send what the client takes, and its road.
+fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
+    if engine != Choice::Packet || !client.worker.splicer.has_packet_engine() {
+        return None;
+    }
+    carrick_splice::tcp::segment_bytes(&*client.stream).ok()
 }
 
 /// Where a route leads.

@@ -5,7 +5,7 @@
 use super::access_log::{AccessLog, Record};
 use super::metrics::{Job, WorkerMetrics};
 use carrick_splice::requests::{Events, RequestEvent};
-use carrick_splice::{PacketService, ResponseWatch};
+use carrick_splice::{PacketService, ResponseWatch, ToldResponse};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,63 +34,77 @@ pub struct Guest {
     pub watch: ResponseWatch,
 }
 
-/// Clients whose requests the kernel may forward now, by the place of their splices.
+/// Clients whose requests the kernel may forward, on the way from the workers to the [`Reader`].
 #[derive(Debug, Default)]
-pub struct Forwarded(Mutex<HashMap<u32, Stay>>);
+pub struct Forwarded(Mutex<News>);
 
-#[derive(Debug)]
-struct Stay {
-    guest: Guest,
-    open: Option<Open>,
-    /// The connections are parted: what had been sent by then, and the latest response's status.
-    gone: Option<(u64, Option<u16>)>,
-}
-
-/// A request whose response is not known to be whole.
-#[derive(Debug)]
-struct Open {
-    event: RequestEvent,
-    begun: Instant,
-    sent_bytes: u64,
-    moved: Instant,
+/// What has happened since the reader has looked last.
+#[derive(Debug, Default)]
+struct News {
+    named: Vec<(u64, Guest)>,
+    /// With what is known of the response to the latest request of that name.
+    gone: Vec<(u64, ToldResponse)>,
+    /// How many there have been.
+    names: u64,
+    /// Nobody reads: nothing is kept.
+    is_unread: bool,
 }
 
 /// As long as it exists, requests of a client are told of under its name.
 #[derive(Debug)]
 pub struct Named {
     forwarded: Arc<Forwarded>,
-    place: u32,
+    name: u64,
     watch: ResponseWatch,
 }
 
 impl Forwarded {
-    fn stays(&self) -> MutexGuard<'_, HashMap<u32, Stay>> {
+    fn news(&self) -> MutexGuard<'_, News> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, requests by the splice at `place` are this client's.
+    /// A name of its own for a client, as long as the kernel has its connections.
     #[must_use]
-    pub fn name(self: &Arc<Self>, place: u32, guest: Guest) -> Named {
+    pub fn name(self: &Arc<Self>, guest: Guest) -> Named {
         let watch = guest.watch.clone();
-        let stay = Stay {
-            guest,
-            open: None,
-            gone: None,
-        };
-        self.stays().insert(place, stay);
+        let mut news = self.news();
+        news.names += 1;
+        let name = news.names;
+        if !news.is_unread {
+            news.named.push((name, guest));
+        }
         Named {
             forwarded: Arc::clone(self),
-            place,
+            name,
             watch,
         }
+    }
+
+    /// Nobody will read any more.
+    fn stop(&self) {
+        let mut news = self.news();
+        *news = News {
+            names: news.names,
+            is_unread: true,
+            ..News::default()
+        };
+    }
+}
+
+impl Named {
+    /// The name. No other one has it, or will have it.
+    #[must_use]
+    pub fn name(&self) -> u64 {
+        self.name
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        let gone = (self.watch.sent_bytes(), self.watch.status());
-        if let Some(stay) = self.forwarded.stays().get_mut(&self.place) {
-            stay.gone = Some(gone);
+        let told = self.watch.told();
+        let mut news = self.forwarded.news();
+        if !news.is_unread {
+            news.gone.push((self.name, told));
         }
     }
 }
@@ -98,63 +112,104 @@ impl Drop for Named {
 /// Reads what the kernel tells. One for all workers.
 #[derive(Debug)]
 pub struct Reader {
-    events: Events,
+    packet: PacketService,
+    /// `None` until the engine is loaded.
+    events: Option<Events>,
     forwarded: Arc<Forwarded>,
+    stays: HashMap<u64, Stay>,
+}
+
+/// A client whose requests the kernel may forward.
+#[derive(Debug)]
+struct Stay {
+    guest: Guest,
+    open: Option<Open>,
+    /// What was known of the latest response before the latest events were read.
+    told: Option<ToldResponse>,
+}
+
+/// A request whose response is not known to be whole.
+#[derive(Debug)]
+struct Open {
+    event: RequestEvent,
+    begun: Instant,
+    end: u64,
+    moved: Instant,
 }
 
 impl Reader {
-    /// `None` if there is nothing to read: the packet engine is not loaded.
+    /// A reader of what is told of those that are in `forwarded`.
     #[must_use]
-    pub fn new(packet: &PacketService, forwarded: &Arc<Forwarded>) -> Option<Self> {
-        match packet.request_events() {
-            Ok(events) => Some(Self {
-                events: events?,
-                forwarded: Arc::clone(forwarded),
-            }),
-            Err(error) => {
-                tracing::warn!(
-                    "requests that the kernel forwards are neither counted nor logged: reading its events: {error}"
-                );
-                None
-            }
+    pub fn new(packet: PacketService, forwarded: Arc<Forwarded>) -> Self {
+        Self {
+            packet,
+            events: None,
+            forwarded,
+            stays: HashMap::new(),
         }
     }
 
     /// Counts and logs what has come to an end. To be called several times a second.
+    ///
+    /// The order matters. What a record says belongs to a client that is not gone afterwards. If no event of it comes then, it is about the
+    /// request that is open. Whoever is gone before the events are taken has told of all. And a name is known before anything is told
+    /// of under it.
     pub fn read(&mut self, metrics: &WorkerMetrics, log: &AccessLog) {
-        let mut stays = self.forwarded.stays();
-        if stays.is_empty() {
-            return;
+        for stay in self.stays.values_mut() {
+            stay.told = stay.open.as_ref().map(|_| stay.guest.watch.told());
         }
-        // Whoever is gone by now has told of all before.
-        let gone: Vec<u32> = (stays.iter())
-            .filter(|(_, stay)| stay.gone.is_some())
-            .map(|(place, _)| *place)
-            .collect();
-        let Ok(events) = self.events.take() else {
-            return;
-        };
+        let gone = std::mem::take(&mut self.forwarded.news().gone);
+        let events = self.take_events();
+        let named = std::mem::take(&mut self.forwarded.news().named);
+        let named = named
+            .into_iter()
+            .map(|(name, guest)| (name, Stay::new(guest)));
+        self.stays.extend(named);
         for event in events {
-            let Some(stay) = stays.get_mut(&event.place) else {
-                continue;
-            };
-            let (sent_bytes, status) = (event.sent_bytes, event.status_before);
-            stay.end(sent_bytes, status, metrics, log);
-            stay.open = Some(Open::new(event));
+            if let Some(stay) = self.stays.get_mut(&event.name) {
+                stay.end(event.end_before, event.status_before, metrics, log);
+                stay.open = Some(Open::new(event));
+                stay.told = None;
+            }
         }
-        for place in gone {
-            if let Some(mut stay) = stays.remove(&place)
-                && let Some((sent_bytes, status)) = stay.gone
+        for (name, told) in gone {
+            if let Some(mut stay) = self.stays.remove(&name) {
+                stay.end(told.end, told.status, metrics, log);
+            }
+        }
+        for stay in self.stays.values_mut() {
+            if let Some(told) = stay.told.take()
+                && stay.is_over(told)
             {
-                stay.end(sent_bytes, status, metrics, log);
+                stay.end(told.end, told.status, metrics, log);
             }
         }
-        for stay in stays.values_mut() {
-            let (sent_bytes, status) = (stay.guest.watch.sent_bytes(), stay.guest.watch.status());
-            if stay.is_quiet(sent_bytes) {
-                stay.end(sent_bytes, status, metrics, log);
-            }
+    }
+
+    fn take_events(&mut self) -> Vec<RequestEvent> {
+        if self.events.is_none() && !self.forwarded.news().is_unread {
+            self.events = self.packet.request_events().unwrap_or_else(|error| {
+                self.forwarded.stop();
+                tracing::warn!(
+                    "requests that the kernel forwards are neither counted nor logged: reading its events: {error}"
+                );
+                None
+            });
         }
+        let taken = self.events.as_mut().map(Events::take);
+        taken
+            .transpose()
+            .map(Option::unwrap_or_default)
+            .unwrap_or_else(|error| {
+                tracing::debug!("reading events of requests: {error}");
+                Vec::new()
+            })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.forwarded.stop();
     }
 }
 
@@ -162,7 +217,7 @@ impl Open {
     fn new(event: RequestEvent) -> Self {
         let now = Instant::now();
         Self {
-            sent_bytes: event.sent_bytes,
+            end: event.sent_bytes,
             event,
             begun: now,
             moved: now,
@@ -171,25 +226,27 @@ impl Open {
 }
 
 impl Stay {
-    /// Whether a response has come, and nothing has moved for a while.
-    fn is_quiet(&mut self, sent_bytes: u64) -> bool {
+    fn new(guest: Guest) -> Self {
+        Self {
+            guest,
+            open: None,
+            told: None,
+        }
+    }
+
+    /// Whether another request has followed, or a response has come and nothing has moved for a while.
+    fn is_over(&mut self, told: ToldResponse) -> bool {
         let Some(open) = &mut self.open else {
             return false;
         };
-        if open.sent_bytes != sent_bytes {
-            (open.sent_bytes, open.moved) = (sent_bytes, Instant::now());
+        if open.end != told.end {
+            (open.end, open.moved) = (told.end, Instant::now());
         }
-        sent_bytes > open.event.sent_bytes && open.moved.elapsed() >= QUIET
+        told.is_over || (told.end > open.event.sent_bytes && open.moved.elapsed() >= QUIET)
     }
 
     /// The request that was told of last is answered.
-    fn end(
-        &mut self,
-        sent_bytes: u64,
-        status: Option<u16>,
-        metrics: &WorkerMetrics,
-        log: &AccessLog,
-    ) {
+    fn end(&mut self, end: u64, status: Option<u16>, metrics: &WorkerMetrics, log: &AccessLog) {
         let Some(Open {
             event,
             begun,
@@ -201,7 +258,7 @@ impl Stay {
         };
         let guest = &self.guest;
         let status = status.unwrap_or(STATUS_UNKNOWN);
-        let bytes = sent_bytes.saturating_sub(event.sent_bytes);
+        let bytes = end.saturating_sub(event.sent_bytes);
         let counters = metrics.job(guest.job);
         for _ in 0..event.stands_for {
             counters.requests.count(status);

@@ -15,7 +15,7 @@ pub const COMMENT: &str = "made by carrick for a transparent listener";
 
 /// Who has made a routing rule or a route, as the kernel notes it (rtnetlink(7), `rtm_protocol`): a number that no routing
 /// daemon has.
-pub const PROTOCOL: u8 = 196;
+pub const PROTOCOL: u8 = carrick_splice::probe::OWN_PROTOCOL;
 
 /// A family of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

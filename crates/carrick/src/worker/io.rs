@@ -4,6 +4,7 @@
 //! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
 use bytes::BufMut;
+use rustix::net::{RecvFlags, recv};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
@@ -39,6 +40,23 @@ pub fn read_at_most(
             }
         }
     })
+}
+
+/// Whether a byte is there (true) or the end of the stream (false), without taking it.
+///
+/// # Errors
+/// Those of `recv(2)`; `WouldBlock` when nothing is there, of which the runtime takes note.
+pub fn try_peek(stream: &TcpStream) -> io::Result<bool> {
+    stream.try_io(Interest::READABLE, || Ok(peek(stream)?))
+}
+
+/// The same, asked of the kernel even if the runtime knows of nothing.
+///
+/// # Errors
+/// Those of `recv(2)`.
+pub fn peek(stream: &TcpStream) -> rustix::io::Result<bool> {
+    let (bytes, _) = recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+    Ok(bytes > 0)
 }
 
 /// Reads what is there, without waiting.

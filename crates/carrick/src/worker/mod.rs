@@ -232,10 +232,12 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         session_ended: Notify::new(),
     });
     // One reads for all.
-    let forwarded = (parts.number == 0)
-        .then(|| Reader::new(&packet, &worker.forwarded))
-        .flatten();
-    let housekeeping = tokio::task::spawn_local(keep_house(Rc::clone(&worker), forwarded));
+    let forwarded = (parts.number == 0).then(|| {
+        let reader = Reader::new(packet, Arc::clone(&worker.forwarded));
+        Rc::new(RefCell::new(reader))
+    });
+    let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
+    let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
     started();
@@ -262,6 +264,8 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
+    // What ended with the last clients.
+    read_forwarded(&worker, forwarded.as_deref());
     worker.log.flush();
     Ok(())
 }
@@ -332,16 +336,14 @@ fn reset_clients(worker: &Worker) {
 }
 
 /// Small regular work: log lines out, idle upstream connections that are too old away.
-async fn keep_house(worker: Rc<Worker>, mut forwarded: Option<Reader>) {
+async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
     let mut tide = memory::Tide::default();
     loop {
         ticks.tick().await;
-        if let Some(reader) = &mut forwarded {
-            reader.read(&worker.metrics, &worker.log);
-        }
+        read_forwarded(&worker, forwarded.as_deref());
         worker.log.flush();
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
@@ -351,6 +353,12 @@ async fn keep_house(worker: Rc<Worker>, mut forwarded: Option<Reader>) {
                 memory::give_back();
             }
         }
+    }
+}
+
+fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
+    if let Some(reader) = reader {
+        reader.borrow_mut().read(&worker.metrics, &worker.log);
     }
 }
 

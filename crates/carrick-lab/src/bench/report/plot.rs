@@ -94,21 +94,15 @@ fn work_row(results: &Results, work: &Work) -> Row {
     }
 }
 
-/// The hardest of the bounds, as a value on the panel's axis.
+/// The hardest of the bounds of carrick as users get it, as a value on the panel's axis.
 fn target_value(results: &Results, work: &Work, figure: Figure) -> Option<f64> {
     let wanted = match figure {
         Figure::Rate => What::Rate,
         Figure::Cpu => What::Cpu,
     };
-    // Of works that judge two rows, carrick as users get it.
-    let verdicts: Vec<_> = judge(results)
+    let values = judge(results)
         .into_iter()
-        .filter(|verdict| verdict.work == work.name && verdict.what == wanted)
-        .collect();
-    let of_judged = verdicts.iter().any(|verdict| verdict.own == JUDGED);
-    let values = verdicts
-        .iter()
-        .filter(|verdict| !of_judged || verdict.own == JUDGED)
+        .filter(|verdict| (verdict.work, verdict.own, verdict.what) == (work.name, JUDGED, wanted))
         .map(|verdict| verdict.factor * verdict.best);
     match figure {
         Figure::Rate => values.max_by(f64::total_cmp),

@@ -101,7 +101,7 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "  {:<15} {:>10} {:>6} {:>9} {:>6}   {:>8} {:>6} {:>9} {:>6} {:>8}   {:>8} {:>8}",
+        "  {:<19} {:>10} {:>6} {:>9} {:>6}   {:>8} {:>6} {:>9} {:>6} {:>8}   {:>8} {:>8}",
         "",
         work.rate_unit(),
         "+-",
@@ -130,7 +130,7 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
         let process = results.process_cell(work.name, peer.name).median();
         let _ = writeln!(
             text,
-            "  {:<15} {} {:>9} {:>6}   {} {:>9} {:>6} {:>8}   {:>8} {:>8}",
+            "  {:<19} {} {:>9} {:>6}   {} {:>9} {:>6} {:>8}   {:>8} {:>8}",
             peer.name,
             figure_columns(&rate, 10, rate_decimals),
             ratio(own(Figure::Rate), rate.median()),
@@ -229,7 +229,7 @@ fn memory_table(results: &Results) -> String {
         for (peer, cell) in cells {
             let _ = match &cell {
                 Cell::Absent => Ok(()),
-                Cell::Failed(fault) => writeln!(text, "  {peer:<15} FAILED: {fault}"),
+                Cell::Failed(fault) => writeln!(text, "  {peer:<19} FAILED: {fault}"),
                 Cell::Measured(summary) => {
                     let verdict = match (peer == JUDGED, summary.median <= memory_bytes_max(kind)) {
                         (false, _) => String::new(),
@@ -242,7 +242,7 @@ fn memory_table(results: &Results) -> String {
                     };
                     writeln!(
                         text,
-                        "  {peer:<15} {:>8.0} bytes {:>5.1}%{verdict}",
+                        "  {peer:<19} {:>8.0} bytes {:>5.1}%{verdict}",
                         summary.median,
                         summary.spread() * 100.0
                     )
@@ -263,7 +263,7 @@ fn summary(results: &Results, verdicts: &[Verdict]) -> String {
         missed.len()
     );
     for verdict in missed {
-        let _ = writeln!(text, "  {:<15} {}", verdict.work, verdict_line(verdict));
+        let _ = writeln!(text, "  {:<19} {}", verdict.work, verdict_line(verdict));
     }
     for note in &results.notes {
         let _ = writeln!(text, "note: {note}");

@@ -4,6 +4,7 @@ use super::*;
 use crate::bench::results::{Run, Settings};
 use crate::bench::works::named;
 use crate::bench::wrk::{Errors, Latency, Measured};
+use crate::peers::by_name;
 use crate::testbed::busy::Busy;
 use crate::testbed::cores::CorePair;
 
@@ -99,14 +100,41 @@ fn a_failed_run_takes_the_cell_out_of_the_judgement() {
 }
 
 #[test]
-fn every_target_names_a_work_that_runs_by_default() {
+fn every_target_names_a_work_that_its_row_does() {
     for target in TARGETS {
+        let work = named(target.work).unwrap_or_else(|| panic!("{}", target.work));
+        let own = by_name(target.own).unwrap_or_else(|| panic!("{}", target.own));
+        assert!(work.is_for(&own), "{} of {}", target.work, target.own);
+        // The others are named by whoever wants to know.
         assert!(
-            named(target.work).is_some_and(|work| work.by_default),
+            work.by_default || own.engine() == Some("packet"),
             "{}",
             target.work
         );
     }
+}
+
+#[test]
+fn the_packet_engine_is_judged_by_its_own_rows_and_against_routing() {
+    let results = results(vec![
+        run("switch-10k", "routed", Figure::Rate, 100_000.0),
+        run("switch-10k", "carrick-packet", Figure::Rate, 50_000.0),
+        run("switch-10k", "carrick-judged", Figure::Rate, 80_000.0),
+        run("switch-10k", "haproxy", Figure::Rate, 40_000.0),
+        run("switch-10k", "nginx", Figure::Rate, 30_000.0),
+    ]);
+    let summary: Vec<_> = judge(&results)
+        .iter()
+        .map(|verdict| (verdict.own, verdict.best_peer, verdict.met))
+        .collect();
+    assert_eq!(
+        summary,
+        [
+            ("carrick-packet", "haproxy", false),
+            ("carrick-judged", "routed", false),
+            ("carrick-judged", "haproxy", true),
+        ]
+    );
 }
 
 #[test]

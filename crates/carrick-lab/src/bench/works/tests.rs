@@ -26,6 +26,34 @@ fn a_word_means_a_work_a_group_or_a_job() {
 }
 
 #[test]
+fn the_packet_engine_is_measured_where_it_works() {
+    let works_of = |peer: &str, job| -> Vec<&str> {
+        let peer = crate::peers::by_name(peer).unwrap();
+        let is_its = |work: &&Work| work.job == job && work.is_for(&peer);
+        WORKS.iter().filter(is_its).map(|work| work.name).collect()
+    };
+    let kept = [
+        "switch-1k",
+        "switch-10k",
+        "switch-64k",
+        "switch-256k",
+        "switch-1m",
+        "switch-10m",
+    ];
+    assert_eq!(works_of("carrick-packet", Job::Switch), kept);
+    assert_eq!(works_of("carrick-judged", Job::Switch), kept);
+    assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..]);
+    assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 12);
+    for (peer, job) in [
+        ("carrick-judged", Job::Tunnel),
+        ("carrick-packet-body", Job::Tunnel),
+        ("carrick-packet", Job::Forward),
+    ] {
+        assert_eq!(works_of(peer, job), Vec::<&str>::new(), "{peer}");
+    }
+}
+
+#[test]
 fn the_socket_engine_is_measured_where_it_works() {
     let socket = crate::peers::by_name("carrick-socket").unwrap();
     for work in WORKS {

@@ -75,6 +75,19 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
 }
 
 #[test]
+fn of_a_forward_proxy_the_packet_engine_has_tunnels_only() {
+    let of_packet = |workload| {
+        let states = states("nothing of it", "rosu-2002", workload).unwrap();
+        states["carrick-packet"].clone()
+    };
+    assert_eq!(of_packet("tunnels"), State::Ready);
+    assert_eq!(of_packet("tunnels-near"), State::Ready);
+    let waits = State::WaitingFor(String::from("the packet engine for `forward`"));
+    assert_eq!(of_packet("gets"), waits);
+    assert_eq!(of_packet("modems"), waits);
+}
+
+#[test]
 fn a_carrick_that_refuses_everything_does_not_look_like_one_that_waits() {
     let said = format!("{:#}", states("listener", "rosu-2002", "gets").unwrap_err());
     assert!(

@@ -3,11 +3,14 @@
 mod netfilter;
 mod rules;
 
+pub use rules::OWN_PROTOCOL;
+
 use super::clsact;
 use super::filters;
 use super::foreign::{self, Foreign};
 use super::pins;
 use super::{Interface, Interfaces, Way, tcx};
+use crate::Reason;
 use libbpf_rs::ProgramType;
 use rustix::thread::CapabilitySet;
 use std::fmt;
@@ -36,6 +39,8 @@ pub struct Obstacle {
     pub effect: String,
     /// What can be done about it.
     pub remedy: String,
+    /// Why `auto` does not use the packet engine where this is.
+    pub keeps_auto_off: Option<Reason>,
 }
 
 impl fmt::Display for InterfaceFact {
@@ -57,13 +62,16 @@ impl fmt::Display for Obstacle {
             found,
             effect,
             remedy,
+            keeps_auto_off,
         } = self;
         write!(formatter, "{name}: {found}. {effect}")?;
-        if remedy.is_empty() {
-            Ok(())
-        } else {
-            write!(formatter, " {remedy}")
+        if !remedy.is_empty() {
+            write!(formatter, " {remedy}")?;
         }
+        if keeps_auto_off.is_some() {
+            write!(formatter, " `auto` does not use the engine here.")?;
+        }
+        Ok(())
     }
 }
 
@@ -153,6 +161,7 @@ fn programs() -> Option<Obstacle> {
         found: "the kernel refuses programs of type sched_cls".to_owned(),
         effect: "The packet engine cannot be used.".to_owned(),
         remedy: "Use a kernel with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF.".to_owned(),
+        keeps_auto_off: None,
     })
 }
 
@@ -165,6 +174,7 @@ fn file_system() -> Option<Obstacle> {
         found: "none is mounted".to_owned(),
         effect: "Spliced tunnels end with the process.".to_owned(),
         remedy: "mount -t bpf bpf /sys/fs/bpf".to_owned(),
+        keeps_auto_off: None,
     })
 }
 
@@ -196,5 +206,6 @@ fn reverse_path(folder: &Path) -> Option<Obstacle> {
             .to_owned(),
         remedy: "Where routes differ in that way: sysctl -w net.ipv4.conf.INTERFACE.rp_filter=2"
             .to_owned(),
+        keeps_auto_off: Some(Reason::PacketReversePath),
     })
 }

@@ -2,6 +2,7 @@
 
 use super::encode::METHODS;
 use super::skeleton::types::request_event;
+use crate::packet::records::status_of;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::fmt;
@@ -14,11 +15,17 @@ use std::time::Duration;
 pub struct RequestEvent {
     /// When, by `CLOCK_MONOTONIC`.
     pub time: Duration,
-    /// The place of the splice whose connections it went by ([`ResponseSplice::place`](crate::ResponseSplice::place)).
+    /// The name under which it is told of ([`ResponseSplice::tell_as`](crate::ResponseSplice::tell_as)).
+    pub name: u64,
+    /// The place of the splice whose connections it went by.
     pub place: u32,
-    /// Bytes of responses that were forwarded before this one's, as [`ResponseWatch::sent_bytes`](crate::ResponseWatch::sent_bytes) counts them.
+    /// Bytes of responses that were forwarded before this one's. They are counted from some number on, which is the same for all events of
+    /// a name and for [`ResponseWatch::told`](crate::ResponseWatch::told).
     pub sent_bytes: u64,
-    /// The status of the response before; `None` if it is not known.
+    /// Likewise, those up to the end of the response to the request of that name that was told of before, if there was one. Less than
+    /// `sent_bytes` if the process has passed on a request in between, or if not all are told of.
+    pub end_before: u64,
+    /// The status of that response; `None` if it is not known.
     pub status_before: Option<u16>,
     /// The place of the table by which it was judged.
     pub table: u32,
@@ -64,11 +71,11 @@ impl RequestEvent {
         )?;
         Some(RequestEvent {
             time: Duration::from_nanos(field!(time_ns, u64)),
+            name: field!(told_as, u64),
             place: field!(place, u32),
             sent_bytes: field!(sent_bytes, u64),
-            status_before: u16::try_from(field!(status, u32))
-                .ok()
-                .filter(|status| (100..1000).contains(status)),
+            end_before: field!(told_end, u64),
+            status_before: status_of(field!(told_status, u32)),
             table: field!(table, u32),
             generation: field!(generation, u32),
             route: usize::from(field!(route, u8)),

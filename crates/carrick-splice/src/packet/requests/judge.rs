@@ -131,7 +131,7 @@ impl Judge {
     }
 
     fn run(&self, order: [u32; 4], bytes: &[u8]) -> io::Result<Verdict> {
-        let ran = command::run_on(self.program.as_fd(), &packet(order, bytes), &[])?;
+        let ran = command::run_on(self.program.as_fd(), &packet(order, bytes), &[], 0)?;
         let verdict = i32::from_ne_bytes(ran.verdict.to_ne_bytes());
         let answer = |at: usize| {
             let number = ran.packet.get(ETHERNET_HEADER.len() + at..)?;

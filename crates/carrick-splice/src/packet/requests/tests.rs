@@ -85,8 +85,10 @@ fn an_event_tells_of_the_request() {
         .for_each(|event| event.time = Duration::ZERO);
     let first = RequestEvent {
         time: Duration::ZERO,
+        name: 0,
         place: 77,
         sent_bytes: 0,
+        end_before: 0,
         status_before: None,
         table: 9,
         generation,
@@ -198,7 +200,7 @@ fn numbers_are_those_of_the_kernel() {
     // No gaps, since they are written and read field by field.
     assert_eq!(
         std::mem::size_of::<request_event>(),
-        2 * 8 + 6 * 4 + 3 * 2 + 2 + 128 + 64
+        4 * 8 + 6 * 4 + 3 * 2 + 2 + 128 + 64
     );
     let numbers = 20 + ROUTES_MAX;
     let cookies = COOKIES_MAX * (2 * 4 * 8 + 16);

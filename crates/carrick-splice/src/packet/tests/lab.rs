@@ -47,6 +47,10 @@ const UNSPEC: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
+/// The kernel sums the packet up before the program runs, as an interface would, and looks afterwards whether its
+/// sum is still right (`BPF_F_TEST_SKB_CHECKSUM_COMPLETE`; Linux 6.14).
+const SUM_WHOLE: u32 = 1 << 2;
+
 /// The loaded programs and a splice at place 0, whose connections have these addresses: ours, the peer's.
 pub struct Lab {
     flows: MapHandle,
@@ -140,7 +144,27 @@ impl Lab {
     }
 
     pub fn run(&self, hook: Hook, frame: &[u8], context: &[u8]) -> Ran {
-        run_on(self.programs[hook as usize].as_fd(), frame, context).unwrap()
+        self.run_once(hook, frame, context, 0).unwrap()
+    }
+
+    /// The same for a packet that the interface has summed up as a whole (CHECKSUM_COMPLETE), whose sum must be right afterwards. `None`
+    /// if this kernel cannot do that.
+    pub fn run_summed(&self, hook: Hook, frame: &[u8]) -> Option<Ran> {
+        match self.run_once(hook, frame, &[], SUM_WHOLE) {
+            Ok(ran) => Some(ran),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
+            Err(error) => panic!("the kernel's sum of the packet is wrong afterwards: {error}"),
+        }
+    }
+
+    fn run_once(
+        &self,
+        hook: Hook,
+        frame: &[u8],
+        context: &[u8],
+        flags: u32,
+    ) -> std::io::Result<Ran> {
+        run_on(self.programs[hook as usize].as_fd(), frame, context, flags)
     }
 
     /// Shows a packet to a program, while the splice is `before`; then the splice is to have changed like this, and nothing else.
@@ -154,7 +178,14 @@ impl Lab {
         change: impl FnOnce(&mut packet_splice),
     ) -> packet_splice {
         self.set(before);
+        let summed = self.run_summed(hook, &packet.bytes());
+        self.know_flows();
+        self.set(before);
         let ran = self.run(hook, &packet.bytes(), &[]);
+        if let Some(summed) = summed {
+            assert_eq!(summed.verdict, ran.verdict, "summed up: {what}");
+            assert_frame(&summed.packet, &ran.packet, what);
+        }
         let (verdict, expected) = match &fate {
             Passed(packet) => (UNSPEC, Some(packet)),
             Forwarded(packet) => (REDIRECT, Some(packet)),
@@ -224,7 +255,7 @@ impl Lab {
 
 /// The first difference, with its place.
 #[track_caller]
-fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
+pub fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
     let parting = frame.iter().zip(expected).position(|(a, b)| a != b);
     assert!(
         frame == expected,

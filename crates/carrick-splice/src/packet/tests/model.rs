@@ -4,6 +4,7 @@
 mod answered;
 mod application;
 mod beside;
+mod due;
 mod endpoint;
 mod frame;
 mod host;

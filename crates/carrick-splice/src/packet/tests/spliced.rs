@@ -324,9 +324,24 @@ fn what_is_sent_again_goes_again() {
             &before,
             (Arriving, &packet),
             Forwarded(forwarded),
-            |splice| splice.ways[CLIENT].packets = 1,
+            |splice| {
+                splice.ways[CLIENT].packets = 1;
+                splice.ways[CLIENT].again = 1;
+            },
         );
     }
+    // A single byte may ask whether a window has opened.
+    let (packet, forwarded) = up(&lab, |packet| {
+        packet.seq += 1999;
+        packet.payload = vec![3; 1];
+    });
+    lab.check(
+        "a probe",
+        &before,
+        (Arriving, &packet),
+        Forwarded(forwarded),
+        |splice| splice.ways[CLIENT].packets = 1,
+    );
     // As far back as a window, not farther.
     before.ways[CLIENT].window_max = 1000;
     let (packet, _) = up(&lab, |packet| {
@@ -536,7 +551,10 @@ fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
         &before,
         (Arriving, &packet),
         Forwarded(forwarded),
-        |splice| splice.ways[CLIENT].packets = 1,
+        |splice| {
+            splice.ways[CLIENT].packets = 1;
+            splice.ways[CLIENT].again = 1;
+        },
     );
     // As soon as the server has those, it knows the old ones as old.
     before.state = SPLICED;
@@ -553,6 +571,7 @@ fn old_bytes_are_not_taken_for_those_of_the_local_socket() {
         |splice| {
             splice.ways[CLIENT].packets = 1;
             splice.ways[CLIENT].end = C + 100;
+            splice.ways[CLIENT].again = 1;
         },
     );
 }

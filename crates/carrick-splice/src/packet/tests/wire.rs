@@ -97,6 +97,46 @@ impl Packet {
     }
 }
 
+/// A router's message to whoever has sent a packet that it was too long, and how long it may be (RFC 1191, RFC 8201). The packet is
+/// quoted from its IP header on.
+pub fn too_long(router: SocketAddr, to: SocketAddr, quoted: &[u8], mtu: u32) -> Vec<u8> {
+    let (is_v4, mut message) = match to.ip() {
+        IpAddr::V4(_) => (true, vec![3, 4, 0, 0]),
+        IpAddr::V6(_) => (false, vec![2, 0, 0, 0]),
+    };
+    message.extend(mtu.to_be_bytes());
+    message.extend(quoted);
+    let mut summed = Vec::new();
+    if !is_v4 {
+        summed.extend(octets(router));
+        summed.extend(octets(to));
+        summed.extend((message.len() as u32).to_be_bytes());
+        summed.extend([0, 0, 0, 58]);
+    }
+    summed.extend(&message);
+    message[2..4].copy_from_slice(&checksum(&summed).to_be_bytes());
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if is_v4 {
+        let mut header = vec![0x45, 0xc0];
+        header.extend((20 + message.len() as u16).to_be_bytes());
+        header.extend([0x77, 0x88, 0, 0, 63, 1, 0, 0]);
+        header.extend(octets(router));
+        header.extend(octets(to));
+        let sum = checksum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend([0x08, 0x00]);
+        frame.extend(header);
+    } else {
+        frame.extend([0x86, 0xdd, 0x60, 1, 2, 3]);
+        frame.extend((message.len() as u16).to_be_bytes());
+        frame.extend([58, 63]);
+        frame.extend(octets(router));
+        frame.extend(octets(to));
+    }
+    frame.extend(message);
+    frame
+}
+
 /// RFC 7323 section 3.
 pub fn timestamps(tsval: u32, tsecr: u32) -> Vec<u8> {
     let mut option = vec![1, 1, 8, 10];
@@ -123,7 +163,7 @@ fn octets(address: SocketAddr) -> Vec<u8> {
 }
 
 /// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
+pub fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2);
     let mut sum: u32 = words
         .map(|word| (u32::from(word[0]) << 8) | u32::from(*word.get(1).unwrap_or(&0)))

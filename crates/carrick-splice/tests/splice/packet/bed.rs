@@ -1,19 +1,19 @@
 //! A client, a proxy and a server in network namespaces of their own, and what they say.
 
+use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::*;
 use carrick_splice::{
     Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, PacketService, PoolLimits,
     Reason, SocketService, Splicer,
 };
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Deref;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+pub use crate::hosts::Host;
 
 pub const PROXY_PORT: u16 = 8080;
 pub const SERVER_PORT: u16 = 8000;
@@ -35,125 +35,52 @@ pub const ARMED: Duration = Duration::from_millis(100);
 /// come late.)
 pub const GREETING: u64 = 3;
 
-/// Three hosts. They go when this is dropped.
+/// A client, a proxy and a server.
 pub struct Bed {
-    names: [String; 3],
-}
-
-/// The host that is meant.
-#[derive(Clone, Copy)]
-pub enum Host {
-    Client,
-    Proxy,
-    Server,
+    hosts: Hosts,
+    /// The proxy's interfaces on which the engine's programs are; empty: all.
+    pub hooked: Vec<String>,
 }
 
 /// Interfaces: the client's, the proxy's towards it; the proxy's towards the server, the server's.
-pub const INTERFACES: [(Host, &str); 4] = [
+pub const INTERFACES: [Interface; 4] = [
     (Host::Client, "c"),
-    (Host::Proxy, "pc"),
-    (Host::Proxy, "ps"),
+    (Host::Middle, "pc"),
+    (Host::Middle, "ps"),
     (Host::Server, "s"),
 ];
+
+impl Deref for Bed {
+    type Target = Hosts;
+
+    fn deref(&self) -> &Hosts {
+        &self.hosts
+    }
+}
 
 impl Bed {
     /// `None` without root.
     pub fn new(test: &str) -> Option<Bed> {
         let bed = Bed::bare(test)?;
-        for ((host, interface), (network, own)) in
-            INTERFACES.into_iter().zip([(1, 2), (1, 1), (2, 1), (2, 2)])
-        {
-            bed.address(host, interface, network, own);
-        }
+        bed.give_addresses();
         Some(bed)
     }
 
     /// Interfaces without addresses.
     pub fn bare(test: &str) -> Option<Bed> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: {test}: the packet engine needs root");
             return None;
         }
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let stem = format!("cpk{}x{number}", std::process::id());
-        let bed = Bed {
-            names: ["c", "p", "s"].map(|host| format!("{stem}{host}")),
-        };
-        let [client, proxy, server] = &bed.names;
-        for name in &bed.names {
-            command("ip", &format!("netns add {name}"));
-            command("ip", &format!("-n {name} link set lo up"));
-        }
-        for (outer, name, inner) in [("c", client, "pc"), ("s", server, "ps")] {
-            command(
-                "ip",
-                &format!("link add {outer} netns {name} type veth peer name {inner} netns {proxy}"),
-            );
-        }
-        for (host, interface) in INTERFACES {
-            bed.ip(host, &format!("link set {interface} up"));
-        }
-        Some(bed)
-    }
-
-    /// Gives an interface host `own` of a network.
-    pub fn address(&self, host: Host, interface: &str, network: u8, own: u8) {
-        self.ip(
-            host,
-            &format!("addr add 10.78.{network}.{own}/24 dev {interface}"),
-        );
-        self.ip(
-            host,
-            &format!("addr add fd78:{network}::{own}/64 dev {interface} nodad"),
-        );
-    }
-
-    /// `ip` on this host.
-    pub fn ip(&self, host: Host, arguments: &str) {
-        command(
-            "ip",
-            &format!("-n {} {arguments}", self.names[host as usize]),
-        );
-    }
-
-    /// The name of its namespace.
-    pub fn name(&self, host: Host) -> &str {
-        &self.names[host as usize]
-    }
-
-    /// Whether `ip` can do this on this host.
-    pub fn can(&self, host: Host, arguments: &str) -> bool {
-        let name = &self.names[host as usize];
-        let output = Command::new("ip")
-            .args(["-n", name])
-            .args(arguments.split(' '))
-            .output();
-        output.unwrap().status.success()
-    }
-
-    /// Any program on this host.
-    pub fn run(&self, host: Host, line: &str) {
-        command(
-            "ip",
-            &format!("netns exec {} {line}", self.names[host as usize]),
-        );
-    }
-
-    /// What a file says there.
-    pub fn read(&self, host: Host, path: &str) -> String {
-        let name = &self.names[host as usize];
-        let output = Command::new("ip")
-            .args(["netns", "exec", name, "cat", path])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{path}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        Some(Bed {
+            hosts: Hosts::new(INTERFACES, 78),
+            hooked: Vec::new(),
+        })
     }
 
     /// From now on, so many of a hundred TCP packets are lost on their way to each host.
     pub fn lose(&self, percent: u32) {
-        for host in [Host::Client, Host::Proxy, Host::Server] {
+        for host in [Host::Client, Host::Middle, Host::Server] {
             self.lose_at(host, percent);
         }
     }
@@ -161,47 +88,32 @@ impl Bed {
     /// On their way to this one.
     pub fn lose_at(&self, host: Host, percent: u32) {
         let mut rules = String::from("add table netdev lossy; ");
-        for (_, interface) in INTERFACES
-            .iter()
-            .filter(|(at, _)| *at as usize == host as usize)
-        {
+        for (_, interface) in INTERFACES.iter().filter(|(at, _)| *at == host) {
             rules += &format!(
                 "add chain netdev lossy {interface} {{ type filter hook ingress device {interface} priority -500; }}; \
                  add rule netdev lossy {interface} meta l4proto tcp numgen random mod 100 < {percent} drop; "
             );
         }
-        let name = &self.names[host as usize];
-        let output = Command::new("ip")
-            .args(["netns", "exec", name, "nft", &rules])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "nft: {said}");
+        self.nft(host, &rules);
+    }
+
+    /// Adds rules of nftables on this host.
+    pub fn nft(&self, host: Host, rules: &str) {
+        succeed(&mut self.command(host, &["nft", rules]));
     }
 
     /// Moves an interface from the proxy to the server.
     pub fn give_to_server(&self, interface: &str) {
-        let server = self.names[Host::Server as usize].clone();
-        self.ip(Host::Proxy, &format!("link set {interface} netns {server}"));
+        let server = self.name(Host::Server);
+        self.ip(
+            Host::Middle,
+            &format!("link set {interface} netns {server}"),
+        );
     }
 
     /// Sets `net.ipv4.NAME` on this host.
     pub fn set(&self, host: Host, setting: &str, value: u32) {
         self.run(host, &format!("sysctl -qw net.ipv4.{setting}={value}"));
-    }
-
-    /// Runs `what` in a thread of its own on this host.
-    pub fn on<T: Send + 'static>(
-        &self,
-        host: Host,
-        what: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let path = format!("/run/netns/{}", self.names[host as usize]);
-        std::thread::spawn(move || {
-            let file = std::fs::File::open(path).unwrap();
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            what()
-        })
     }
 
     /// A server that does the same with each of `count` connections, one thread for each, and what comes of it.
@@ -211,8 +123,19 @@ impl Bed {
         count: usize,
         what: impl Fn(TcpStream) -> T + Send + Sync + 'static,
     ) -> JoinHandle<Vec<T>> {
+        self.serve_at(Host::Server, address, count, what)
+    }
+
+    /// The same, on this host.
+    pub fn serve_at<T: Send + 'static>(
+        &self,
+        host: Host,
+        address: IpAddr,
+        count: usize,
+        what: impl Fn(TcpStream) -> T + Send + Sync + 'static,
+    ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
-        let serving = self.on(Host::Server, move || {
+        let serving = self.on(host, move || {
             let listener = TcpListener::bind((address, SERVER_PORT)).unwrap();
             ready.send(()).unwrap();
             std::thread::scope(|scope| {
@@ -259,9 +182,10 @@ impl Bed {
         join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream, S) -> F + Send + 'static,
     ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
-        let proxying = self.on(Host::Proxy, move || {
+        let hooked = self.hooked.clone();
+        let proxying = self.on(Host::Middle, move || {
             let service = PacketService::default();
-            service.load(places, &[], None).unwrap();
+            service.load(places, &hooked, None).unwrap();
             let prepared = prepare(&service);
             on_worker(async move {
                 let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))
@@ -327,14 +251,6 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for name in &self.names {
-            command("ip", &format!("netns del {name}"));
-        }
-    }
-}
-
 /// What the kernel has yet to say for sockets that are closed goes on being translated only as long as the engine is there. At most some
 /// seconds: some tests have peers that never answer.
 async fn until_sockets_are_gone() {
@@ -355,6 +271,18 @@ async fn until_sockets_are_gone() {
     }
 }
 
+/// A tunnel by this engine, until it ends.
+pub async fn relay(
+    splicer: Splicer,
+    client: tokio::net::TcpStream,
+    server: tokio::net::TcpStream,
+    choice: Choice,
+) -> Told {
+    let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(choice));
+    let end = exchange.run().await;
+    Told::of(&splicer, &exchange, end)
+}
+
 /// What the proxy says of one exchange.
 #[derive(Debug)]
 pub struct Told {
@@ -363,6 +291,8 @@ pub struct Told {
     pub engines: (Engine, Engine),
     /// Bytes that the kernel has forwarded.
     pub by_kernel: u64,
+    /// Bytes that it has handed from socket to socket.
+    pub by_sockets: u64,
     pub reasons: Vec<&'static str>,
 }
 
@@ -374,6 +304,7 @@ impl Told {
             bytes: (exchange.a_to_b_bytes(), exchange.b_to_a_bytes()),
             engines: exchange.engines(),
             by_kernel: splicer.counters().packet_bytes.get(),
+            by_sockets: splicer.counters().socket_bytes.get(),
             reasons: Reason::ALL
                 .into_iter()
                 .filter(counted)
@@ -389,15 +320,6 @@ impl Told {
         assert_eq!(self.bytes, bytes, "{self:?}");
         assert!(self.by_kernel > (bytes.0 + bytes.1) / 2, "{self:?}");
     }
-}
-
-fn command(program: &str, arguments: &str) {
-    let output = Command::new(program)
-        .args(arguments.split(' '))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments}: {said}");
 }
 
 /// From the client to the proxy.
@@ -468,7 +390,11 @@ pub fn greet_back(stream: &mut TcpStream) {
 
 /// Asks so many times, after a greeting and a rest so that the kernel gets the packets, and closes.
 pub fn ask_and_close(address: IpAddr, rounds: usize) -> (u64, u64) {
-    let mut stream = connect(address);
+    ask_and_close_on(connect(address), rounds)
+}
+
+/// The same, on a connection that is there.
+pub fn ask_and_close_on(mut stream: TcpStream, rounds: usize) -> (u64, u64) {
     let mut sum = (0, 0);
     for round in 0..GREETING as usize + rounds {
         if round == GREETING as usize {

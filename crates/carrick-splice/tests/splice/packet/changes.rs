@@ -30,15 +30,15 @@ fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
         };
         talk(&mut stream, 20);
         // The server behind another pair of interfaces, with the same addresses on both sides.
-        roads.ip(Host::Proxy, "link add ps2 type veth peer name s2");
+        roads.ip(Host::Middle, "link add ps2 type veth peer name s2");
         roads.give_to_server("s2");
-        roads.ip(Host::Proxy, "link set ps2 up");
+        roads.ip(Host::Middle, "link set ps2 up");
         roads.ip(Host::Server, "link set s2 up");
         talk(&mut stream, 20);
-        roads.ip(Host::Proxy, "addr add 10.78.3.1/24 dev ps2");
+        roads.ip(Host::Middle, "addr add 10.78.3.1/24 dev ps2");
         roads.ip(Host::Server, "addr add 10.78.3.2/24 dev s2");
         roads.ip(
-            Host::Proxy,
+            Host::Middle,
             "route add 10.78.2.2/32 via 10.78.3.2 src 10.78.2.1",
         );
         roads.ip(
@@ -48,7 +48,7 @@ fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
         std::thread::sleep(ARMED);
         talk(&mut stream, 40);
         drop(stream);
-        let moved = roads.read(Host::Proxy, "/sys/class/net/ps2/statistics/tx_packets");
+        let moved = roads.read(Host::Middle, "/sys/class/net/ps2/statistics/tx_packets");
         assert!(moved.parse::<u64>().unwrap() > 40, "{moved}");
         (up, down)
     });
@@ -61,15 +61,15 @@ fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
 /// Another pair of interfaces between the proxy and another host, and the roads between their old addresses go by it.
 fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     bed.ip(
-        Host::Proxy,
+        Host::Middle,
         &format!(
             "link add other type veth peer name its netns {}",
             bed.name(host)
         ),
     );
-    bed.ip(Host::Proxy, "link set other up");
+    bed.ip(Host::Middle, "link set other up");
     bed.ip(host, "link set its up");
-    bed.ip(Host::Proxy, "addr add 10.78.3.1/24 dev other");
+    bed.ip(Host::Middle, "addr add 10.78.3.1/24 dev other");
     bed.ip(host, "addr add 10.78.3.2/24 dev its");
     // The client is host 2 of its network, and the server, too; the proxy is host 1.
     let (there, here) = (
@@ -78,7 +78,7 @@ fn build_other_road(bed: &Bed, host: Host, network: u8, own: u8) {
     );
     let proxy = format!("route add {there}/32 via 10.78.3.2 src {here}");
     let peer = format!("route add {here}/32 via 10.78.3.1 src {there}");
-    bed.ip(Host::Proxy, &proxy);
+    bed.ip(Host::Middle, &proxy);
     bed.ip(host, &peer);
 }
 
@@ -111,11 +111,11 @@ fn a_forwarded_answer_takes_the_road_that_there_is() {
         stream.read_exact(&mut heard[..LONG / 8]).unwrap();
         build_other_road(&roads, Host::Client, 1, 2);
         // Whatever still goes the old way is lost.
-        roads.ip(Host::Proxy, "link set pc down");
+        roads.ip(Host::Middle, "link set pc down");
         stream.read_exact(&mut heard[LONG / 8..]).unwrap();
         assert_same(&heard, &sample(1, LONG), "answer");
         stream.shutdown(Shutdown::Write).unwrap();
-        let moved = roads.read(Host::Proxy, "/sys/class/net/other/statistics/tx_bytes");
+        let moved = roads.read(Host::Middle, "/sys/class/net/other/statistics/tx_bytes");
         assert!(moved.parse::<usize>().unwrap() > LONG / 2, "{moved}");
     });
     asking.join().unwrap();

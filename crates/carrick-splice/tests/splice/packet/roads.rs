@@ -69,13 +69,13 @@ fn by_a_vlan() {
     let Some(bed) = Bed::bare("by_a_vlan") else {
         return;
     };
-    if !bed.can(Host::Proxy, "link add link ps name v8 type vlan id 8") {
+    if !bed.can(Host::Middle, "ip link add link ps name v8 type vlan id 8") {
         eprintln!("SKIPPED: by_a_vlan: this kernel has no VLANs");
         return;
     }
     bed.address(Host::Client, "c", 1, 2);
-    bed.address(Host::Proxy, "pc", 1, 1);
-    for (host, interface, own) in [(Host::Proxy, "ps", 1), (Host::Server, "s", 2)] {
+    bed.address(Host::Middle, "pc", 1, 1);
+    for (host, interface, own) in [(Host::Middle, "ps", 1), (Host::Server, "s", 2)] {
         bed.ip(
             host,
             &format!("link add link {interface} name v7 type vlan id 7"),
@@ -92,11 +92,11 @@ fn by_a_bridge() {
         return;
     };
     bed.address(Host::Client, "c", 1, 2);
-    bed.ip(Host::Proxy, "link add br7 type bridge");
-    bed.ip(Host::Proxy, "link set br7 up");
-    bed.ip(Host::Proxy, "link set pc master br7");
-    bed.address(Host::Proxy, "br7", 1, 1);
-    bed.address(Host::Proxy, "ps", 2, 1);
+    bed.ip(Host::Middle, "link add br7 type bridge");
+    bed.ip(Host::Middle, "link set br7 up");
+    bed.ip(Host::Middle, "link set pc master br7");
+    bed.address(Host::Middle, "br7", 1, 1);
+    bed.address(Host::Middle, "ps", 2, 1);
     bed.address(Host::Server, "s", 2, 2);
     tunnel_on(&bed);
 }
@@ -107,12 +107,12 @@ fn by_a_router_on_the_way() {
         return;
     };
     bed.address(Host::Client, "c", 1, 2);
-    bed.address(Host::Proxy, "pc", 1, 1);
+    bed.address(Host::Middle, "pc", 1, 1);
     // The server's address is behind its interface's.
-    bed.address(Host::Proxy, "ps", 3, 1);
+    bed.address(Host::Middle, "ps", 3, 1);
     bed.address(Host::Server, "s", 3, 2);
     bed.address(Host::Server, "lo", 2, 2);
-    bed.ip(Host::Proxy, "route add 10.78.2.0/24 via 10.78.3.2");
-    bed.ip(Host::Proxy, "route add fd78:2::/64 via fd78:3::2");
+    bed.ip(Host::Middle, "route add 10.78.2.0/24 via 10.78.3.2");
+    bed.ip(Host::Middle, "route add fd78:2::/64 via fd78:3::2");
     tunnel_on(&bed);
 }

@@ -1,10 +1,14 @@
 //! Connections that have other options than each other, and what is done about it.
 
 use super::bed::*;
-use carrick_splice::Engine;
+use crate::support::HANG;
+use carrick_splice::{Choice, Engine};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-/// What becomes of a tunnel, IPv4 and IPv6: does the kernel forward it, or does the process relay it, because the two are unlike?
-fn tunnel(test: &str, is_spliced: bool, prepare: impl Fn(&Bed)) {
+/// What becomes of a tunnel, IPv4 and IPv6: does the kernel forward it, or does the process relay it, for this reason?
+fn tunnel(test: &str, refused: Option<&str>, prepare: impl Fn(&Bed)) {
     for addresses in [V4, V6] {
         let Some(bed) = Bed::new(test) else { return };
         prepare(&bed);
@@ -14,14 +18,20 @@ fn tunnel(test: &str, is_spliced: bool, prepare: impl Fn(&Bed)) {
         let sent = asking.join().unwrap();
         serving.join().unwrap();
         let told = proxying.join().unwrap().remove(0);
-        if is_spliced {
-            told.assert_closed(sent);
-        } else {
-            assert_eq!((told.by_kernel, told.bytes), (0, sent), "{told:?}");
-            assert_ne!(told.engines.0, Engine::Packet, "{told:?}");
-            assert!(told.reasons.contains(&"packet_unlike"), "{told:?}");
+        match refused {
+            None => told.assert_closed(sent),
+            Some(reason) => assert_relayed(&told, sent, reason),
         }
     }
+}
+
+/// The process has relayed everything, for this reason.
+#[track_caller]
+fn assert_relayed(told: &Told, sent: (u64, u64), reason: &str) {
+    assert_eq!((told.by_kernel, told.bytes), (0, sent), "{told:?}");
+    assert_ne!(told.engines.0, Engine::Packet, "{told:?}");
+    let of_packets = told.reasons.iter().filter(|one| one.starts_with("packet"));
+    assert_eq!(of_packets.collect::<Vec<_>>(), [&reason], "{told:?}");
 }
 
 const SIDES: [Host; 2] = [Host::Client, Host::Server];
@@ -29,53 +39,57 @@ const SIDES: [Host; 2] = [Host::Client, Host::Server];
 #[test]
 fn timestamps_on_one_side_only() {
     for host in SIDES {
-        tunnel("timestamps_on_one_side_only", false, |bed| {
-            bed.set(host, "tcp_timestamps", 0);
-        });
+        tunnel(
+            "timestamps_on_one_side_only",
+            Some("packet_timestamps"),
+            |bed| {
+                bed.set(host, "tcp_timestamps", 0);
+            },
+        );
     }
 }
 
 #[test]
 fn timestamps_on_neither_side() {
-    tunnel("timestamps_on_neither_side", true, |bed| {
-        bed.set(Host::Proxy, "tcp_timestamps", 0);
+    tunnel("timestamps_on_neither_side", None, |bed| {
+        bed.set(Host::Middle, "tcp_timestamps", 0);
     });
 }
 
 #[test]
 fn sack_on_one_side_only() {
-    tunnel("sack_on_one_side_only", false, |bed| {
+    tunnel("sack_on_one_side_only", Some("packet_sack"), |bed| {
         bed.set(Host::Server, "tcp_sack", 0);
     });
 }
 
 #[test]
 fn sack_on_neither_side() {
-    tunnel("sack_on_neither_side", true, |bed| {
-        bed.set(Host::Proxy, "tcp_sack", 0);
+    tunnel("sack_on_neither_side", None, |bed| {
+        bed.set(Host::Middle, "tcp_sack", 0);
     });
 }
 
 #[test]
 fn ecn_on_one_side_only() {
     // The client asks for it, and the proxy agrees; it does not ask by itself.
-    tunnel("ecn_on_one_side_only", false, |bed| {
+    tunnel("ecn_on_one_side_only", Some("packet_ecn"), |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
     });
 }
 
 #[test]
 fn ecn_on_both_sides() {
-    tunnel("ecn_on_both_sides", true, |bed| {
+    tunnel("ecn_on_both_sides", None, |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
-        bed.set(Host::Proxy, "tcp_ecn", 1);
+        bed.set(Host::Middle, "tcp_ecn", 1);
     });
 }
 
 #[test]
 fn windows_are_scaled_on_one_side_only() {
     for host in SIDES {
-        tunnel("windows_are_scaled_on_one_side_only", true, |bed| {
+        tunnel("windows_are_scaled_on_one_side_only", None, |bed| {
             bed.set(host, "tcp_window_scaling", 0);
         });
     }
@@ -84,7 +98,7 @@ fn windows_are_scaled_on_one_side_only() {
 #[test]
 fn windows_of_other_scales() {
     // The scale follows from the largest receive buffer.
-    tunnel("windows_of_other_scales", true, |bed| {
+    tunnel("windows_of_other_scales", None, |bed| {
         bed.run(
             Host::Client,
             "sysctl -qw net.ipv4.tcp_rmem=4096\t131072\t65536000",
@@ -99,21 +113,221 @@ fn windows_of_other_scales() {
 #[test]
 fn one_side_takes_shorter_segments() {
     for interfaces in [["c", "pc"], ["ps", "s"]] {
-        tunnel("one_side_takes_shorter_segments", false, |bed| {
-            for (host, interface) in INTERFACES {
-                if interfaces.contains(&interface) {
-                    bed.ip(host, &format!("link set {interface} mtu 1400"));
+        tunnel(
+            "one_side_takes_shorter_segments",
+            Some("packet_segments"),
+            |bed| {
+                for (host, interface) in INTERFACES {
+                    if interfaces.contains(&interface) {
+                        bed.ip(host, &format!("link set {interface} mtu 1400"));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 
 #[test]
 fn both_sides_take_shorter_segments() {
-    tunnel("both_sides_take_shorter_segments", true, |bed| {
+    tunnel("both_sides_take_shorter_segments", None, |bed| {
         for (host, interface) in INTERFACES {
             bed.ip(host, &format!("link set {interface} mtu 1300"));
         }
     });
+}
+
+/// Signs what is said to a peer from now on, and takes nothing else from it (`TCP_MD5SIG`, tcp(7)). False if this kernel cannot.
+#[expect(unsafe_code, reason = "no library has this option")]
+fn sign(stream: &impl AsRawFd, peer: Ipv4Addr) -> bool {
+    const KEY: &[u8] = b"key";
+    /// `struct tcp_md5sig` of linux/tcp.h: behind the address (`struct sockaddr_storage`) flags, a prefix, and the key's length.
+    const KEY_LENGTH_AT: usize = 130;
+    const KEY_AT: usize = 136;
+    let mut signature = [0_u8; KEY_AT + 80];
+    signature[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    signature[4..8].copy_from_slice(&peer.octets());
+    signature[KEY_LENGTH_AT..][..2].copy_from_slice(&(KEY.len() as u16).to_ne_bytes());
+    signature[KEY_AT..][..KEY.len()].copy_from_slice(KEY);
+    // SAFETY: the descriptor is open, and the option is `signature.len()` bytes that live for the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MD5SIG,
+            signature.as_ptr().cast(),
+            signature.len() as libc::socklen_t,
+        )
+    };
+    let error = std::io::Error::last_os_error();
+    if outcome != 0 {
+        assert_eq!(error.raw_os_error(), Some(libc::ENOPROTOOPT), "{error}");
+    }
+    outcome == 0
+}
+
+#[test]
+fn one_side_is_signed() {
+    let test = "one_side_is_signed";
+    let Some(bed) = Bed::new(test) else { return };
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.proxy(V4, (1, 128), |splicer, client, server| async move {
+        let is_signed = sign(&client, Ipv4Addr::new(10, 78, 1, 2));
+        (
+            is_signed,
+            relay(splicer, client, server, Choice::Packet).await,
+        )
+    });
+    let asking = bed.on(Host::Client, || {
+        let stream = connect(V4[0]);
+        sign(&stream, Ipv4Addr::new(10, 78, 1, 1));
+        ask_and_close_on(stream, 40)
+    });
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    match &proxying.join().unwrap()[0] {
+        (true, told) => assert_relayed(told, sent, "packet_signed"),
+        (false, _) => eprintln!("SKIPPED: {test}: this kernel does not sign (CONFIG_TCP_MD5SIG)"),
+    }
+}
+
+#[test]
+fn data_with_the_syn() {
+    const EARLY: Duration = Duration::from_millis(300);
+    let test = "data_with_the_syn";
+    let Some(bed) = Bed::new(test) else { return };
+    // Client and proxy do it without a cookie (net.ipv4.tcp_fastopen), and the proxy on all that listen.
+    bed.set(Host::Client, "tcp_fastopen", 1 | 4);
+    bed.set(Host::Middle, "tcp_fastopen", 2 | 0x200 | 0x400);
+    // For a while, nothing follows the SYN: the first question is relayed before the connection is established.
+    bed.nft(
+        Host::Middle,
+        "table netdev early { chain c { type filter hook ingress device pc priority -500; tcp flags == ack drop; }; }",
+    );
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels(V4, 1);
+    let asking = bed.on(Host::Client, || {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let proxy = SocketAddr::new(V4[0], PROXY_PORT);
+        let question = [0; 16];
+        socket
+            .send_to_with_flags(&question, &proxy.into(), libc::MSG_FASTOPEN)
+            .unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        std::thread::sleep(2 * EARLY);
+        let (asked, answered) = ask_and_close_on(stream, 40);
+        (asked + question.len() as u64, answered)
+    });
+    std::thread::sleep(EARLY);
+    bed.nft(Host::Middle, "delete table netdev early");
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap()[0].assert_closed(sent);
+    // Otherwise nothing has been tried.
+    let counted = bed.read(Host::Middle, "/proc/net/netstat");
+    assert_eq!(extended(&counted, "TCPFastOpenPassive"), 1);
+}
+
+/// A number of `/proc/net/netstat`.
+fn extended(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = lines.next().unwrap().split(' ');
+    let mut pairs = names.zip(lines.next().unwrap().split(' '));
+    pairs
+        .find(|(one, _)| *one == name)
+        .unwrap()
+        .1
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn one_side_is_ipv4_and_the_other_ipv6() {
+    let test = "one_side_is_ipv4_and_the_other_ipv6";
+    for addresses in [[V4[0], V6[1]], [V6[0], V4[1]]] {
+        let Some(bed) = Bed::new(test) else { return };
+        // The segments are of the same length.
+        for (host, interface) in INTERFACES {
+            let is_ipv6 = addresses[usize::from(["ps", "s"].contains(&interface))].is_ipv6();
+            let mtu = if is_ipv6 { 1420 } else { 1400 };
+            bed.ip(host, &format!("link set {interface} mtu {mtu}"));
+        }
+        let serving = bed.serve(addresses[1], 1, answer);
+        let proxying = bed.tunnels(addresses, 1);
+        let asking = bed.on(Host::Client, move || ask_and_close(addresses[0], 40));
+        let sent = asking.join().unwrap();
+        serving.join().unwrap();
+        let told = proxying.join().unwrap().remove(0);
+        assert_relayed(&told, sent, "packet_families");
+    }
+}
+
+/// Asks once, and again when the hooks have had all the time to see something that they are given.
+fn ask_with_patience() -> (u64, u64) {
+    let mut stream = connect(V4[0]);
+    let first = ask(&mut stream, 10, 10);
+    std::thread::sleep(Duration::from_secs(3));
+    let rest = ask_and_close_on(stream, 40);
+    (first.0 + rest.0, first.1 + rest.1)
+}
+
+/// A tunnel whose server is on the proxy's host, at this address of it.
+fn to_this_host(test: &str, server: IpAddr, refused: &str) {
+    let Some(bed) = Bed::new(test) else { return };
+    let serving = bed.serve_at(Host::Middle, server, 1, answer);
+    let proxying = bed.tunnels([V4[0], server], 1);
+    let asking = bed.on(Host::Client, ask_with_patience);
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    let told = proxying.join().unwrap().remove(0);
+    assert_relayed(&told, sent, refused);
+}
+
+#[test]
+fn a_server_on_this_host() {
+    let test = "a_server_on_this_host";
+    to_this_host(test, IpAddr::V4(Ipv4Addr::LOCALHOST), "packet_loopback");
+    // Not the address from which it is connected to: only the route tells.
+    to_this_host(
+        test,
+        IpAddr::V4(Ipv4Addr::new(127, 7, 7, 7)),
+        "packet_loopback",
+    );
+}
+
+#[test]
+fn an_interface_without_the_programs() {
+    let test = "an_interface_without_the_programs";
+    let Some(mut bed) = Bed::new(test) else {
+        return;
+    };
+    bed.hooked = vec!["pc".to_owned()];
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels(V4, 1);
+    let asking = bed.on(Host::Client, ask_with_patience);
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    let told = proxying.join().unwrap().remove(0);
+    assert_relayed(&told, sent, "packet_interface");
+}
+
+#[test]
+fn translated_addresses() {
+    let test = "translated_addresses";
+    let Some(bed) = Bed::new(test) else { return };
+    // The server is known by another address on the proxy's host.
+    let known = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 9));
+    bed.nft(
+        Host::Middle,
+        "table ip moved { chain c { type nat hook output priority -100; ip daddr 10.78.2.9 dnat to 10.78.2.2; }; }",
+    );
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels([V4[0], known], 1);
+    let asking = bed.on(Host::Client, ask_with_patience);
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    let told = proxying.join().unwrap().remove(0);
+    assert_relayed(&told, sent, "packet_unseen");
 }

@@ -1,27 +1,32 @@
 //! A client, a router with rules, and a server, each in a network namespace of its own, and traffic between them.
 
+use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::{HANG, assert_same, sample};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::ops::Deref;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The namespaces, which go when this is dropped. The router has the interfaces `rc`, towards the client, and `rs`, towards the
-/// server, and is the way to everywhere. It puts checksums into what it sends, which whoever receives checks.
-pub struct Bed {
-    names: [String; 3],
-}
+pub use crate::hosts::Host;
 
-/// The host that is meant.
-#[derive(Clone, Copy)]
-pub enum Host {
-    Client,
-    Router,
-    Server,
+/// A client, a router and a server. The router has the interfaces `rc`, towards the client, and `rs`, towards the server, and is the way
+/// to everywhere. It puts checksums into what it sends, which whoever receives checks.
+pub struct Bed(Hosts);
+
+const INTERFACES: [Interface; 4] = [
+    (Host::Client, "c"),
+    (Host::Middle, "rc"),
+    (Host::Middle, "rs"),
+    (Host::Server, "s"),
+];
+
+impl Deref for Bed {
+    type Target = Hosts;
+
+    fn deref(&self) -> &Hosts {
+        &self.0
+    }
 }
 
 /// Addresses of the hosts in one family; 80 is the port of clients' wishes, 8080 the one of those who fulfil them.
@@ -70,44 +75,11 @@ pub fn bed(test: &str) -> Option<Bed> {
 
 impl Bed {
     fn new() -> Bed {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let stem = format!("crl{}x{number}", std::process::id());
-        let bed = Bed {
-            names: ["c", "r", "s"].map(|host| format!("{stem}{host}")),
-        };
-        let [client, router, server] = &bed.names;
-        for name in &bed.names {
-            run(&format!("ip netns add {name}"));
-            run(&format!("ip -n {name} link set lo up"));
-        }
-        for (device, name, other) in [("rc", client, "c"), ("rs", server, "s")] {
-            run(&format!(
-                "ip link add {other} netns {name} type veth peer name {device} netns {router}"
-            ));
-        }
-        for (host, device, network, own) in [
-            (Host::Client, "c", 1, 2),
-            (Host::Router, "rc", 1, 1),
-            (Host::Router, "rs", 2, 1),
-            (Host::Server, "s", 2, 2),
-        ] {
-            bed.ip(
-                host,
-                &format!("addr add 10.79.{network}.{own}/24 dev {device}"),
-            );
-            let address = format!("fd79:{network}::{own}/64");
-            bed.ip(host, &format!("addr add {address} dev {device} nodad"));
-            bed.ip(host, &format!("link set {device} up"));
+        let bed = Bed(Hosts::new(INTERFACES, 79));
+        bed.give_addresses();
+        for (host, device) in INTERFACES {
             // What it sends then has its checksums, which are otherwise left out between such interfaces.
             bed.run(host, &format!("ethtool -K {device} tx off"));
-        }
-        for (host, device) in [
-            (Host::Client, "c"),
-            (Host::Router, "rc"),
-            (Host::Router, "rs"),
-            (Host::Server, "s"),
-        ] {
             bed.wait_for(host, device);
         }
         for (host, network) in [(Host::Client, 1), (Host::Server, 2)] {
@@ -120,14 +92,8 @@ impl Bed {
     /// Lets the router route.
     pub fn route(&self) {
         for key in ["ipv4.ip_forward", "ipv6.conf.all.forwarding"] {
-            self.run(Host::Router, &format!("sysctl -q -w net.{key}=1"));
+            self.run(Host::Middle, &format!("sysctl -q -w net.{key}=1"));
         }
-    }
-
-    /// Runs a command line on a host.
-    pub fn run(&self, host: Host, line: &str) {
-        let name = &self.names[host as usize];
-        run(&format!("ip netns exec {name} {line}"));
     }
 
     /// Whether client and server leave checksums and segments to the router's interfaces, which have to make them in software then.
@@ -141,12 +107,10 @@ impl Bed {
 
     /// Waits until an interface sends: what it is given before, the kernel drops.
     fn wait_for(&self, host: Host, device: &str) {
-        let name = &self.names[host as usize];
         let begin = Instant::now();
         while begin.elapsed() < HANG {
-            let mut command = Command::new("ip");
-            let output = command.args(["-n", name, "link", "show", device]).output();
-            if String::from_utf8_lossy(&output.unwrap().stdout).contains("state UP") {
+            let shown = succeed(&mut self.command(host, &["ip", "link", "show", device]));
+            if String::from_utf8_lossy(&shown.stdout).contains("state UP") {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -154,35 +118,7 @@ impl Bed {
         panic!("{device} does not come up");
     }
 
-    /// Whether a command line works on a host.
-    pub fn can(&self, host: Host, line: &str) -> bool {
-        let name = &self.names[host as usize];
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", name]).args(line.split(' '));
-        command.output().unwrap().status.success()
-    }
-
-    /// Runs `ip` for a host.
-    pub fn ip(&self, host: Host, arguments: &str) {
-        let name = &self.names[host as usize];
-        run(&format!("ip -n {name} {arguments}"));
-    }
-
-    /// Runs `what` in a thread of its own on a host.
-    pub fn on<T: Send + 'static>(
-        &self,
-        host: Host,
-        what: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let path = format!("/run/netns/{}", self.names[host as usize]);
-        std::thread::spawn(move || {
-            let file = std::fs::File::open(path).unwrap();
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            what()
-        })
-    }
-
-    /// The same, and waits for it.
+    /// Runs `what` on a host, and waits for it.
     pub fn at<T: Send + 'static>(
         &self,
         host: Host,
@@ -190,22 +126,6 @@ impl Bed {
     ) -> T {
         self.on(host, what).join().unwrap()
     }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for name in &self.names {
-            run(&format!("ip netns del {name}"));
-        }
-    }
-}
-
-fn run(line: &str) {
-    let mut words = line.split(' ');
-    let output = Command::new(words.next().unwrap()).args(words).output();
-    let output = output.unwrap_or_else(|error| panic!("{line}: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
 }
 
 pub fn address(ip: &str, port: u16) -> SocketAddr {

@@ -32,7 +32,7 @@ fn is_redirected(
     to: SocketAddr,
 ) {
     let (ready, is_ready) = mpsc::channel();
-    let router = bed.on(Host::Router, move || {
+    let router = bed.on(Host::Middle, move || {
         let rules = attach(&[rule]);
         let listener = listen();
         ready.send(()).unwrap();
@@ -72,11 +72,11 @@ fn a_connection_to_another_host_goes_to_the_local_port() {
     };
     for family in ["-4", "-6"] {
         bed.ip(
-            Host::Router,
+            Host::Middle,
             &format!("{family} rule add fwmark 9 lookup 99"),
         );
         bed.ip(
-            Host::Router,
+            Host::Middle,
             &format!("{family} route add local default dev lo table 99"),
         );
     }
@@ -111,7 +111,7 @@ fn a_listener_on_the_own_port_does_not_get_what_is_redirected() {
         return;
     };
     let family = FAMILIES[0];
-    let own = bed.at(Host::Router, move || listen(address(family.router, 80)));
+    let own = bed.at(Host::Middle, move || listen(address(family.router, 80)));
     let listen = || listen(address("0.0.0.0", 8080));
     let to = address(family.router, 80);
     is_redirected(&bed, redirect_of(&family, None), listen, to);
@@ -125,7 +125,7 @@ fn a_client_may_use_its_port_again_after_the_proxy_has_closed() {
     };
     let family = FAMILIES[0];
     let (ready, is_ready) = mpsc::channel();
-    let router = bed.on(Host::Router, move || {
+    let router = bed.on(Host::Middle, move || {
         let rules = attach(&[redirect_of(&family, None)]);
         let listener = listen(address(family.router, 8080));
         ready.send(()).unwrap();
@@ -169,7 +169,7 @@ fn rules_and_the_packet_engine_are_on_the_same_interfaces() {
         let engine = PacketService::default();
         let load = |engine: PacketService| move || engine.load(4, &[], None).unwrap();
         if is_engine_first {
-            bed.at(Host::Router, load(engine.clone()));
+            bed.at(Host::Middle, load(engine.clone()));
         }
         let engine_later = engine.clone();
         let listen = move || {

@@ -60,7 +60,7 @@ fn served_elsewhere(bed: &Bed, family: Family, rules: [Rule; 2]) -> (u32, Vec<Co
     let to = address(family.elsewhere, 80);
     let listener = bed.at(Host::Server, move || listen(address(family.server, 8080)));
     let serving = bed.on(Host::Server, move || answer(&listener));
-    let rules = bed.at(Host::Router, move || attach(&rules));
+    let rules = bed.at(Host::Middle, move || attach(&rules));
     let (peer, segment) = bed.at(Host::Client, move || ask(to));
     assert_eq!(peer, to);
     assert_eq!(serving.join().unwrap(), address(family.server, 8080));
@@ -97,12 +97,12 @@ fn a_tcp_port_is_redirected_by_two_rules() {
     let Some(bed) = bed("a_tcp_port_is_redirected_by_two_rules") else {
         return;
     };
-    let rules = bed.at(Host::Router, move || {
+    let rules = bed.at(Host::Middle, move || {
         attach(&port_rules(Protocol::Tcp, 80, 8080))
     });
     for family in FAMILIES {
-        let listener = bed.at(Host::Router, move || listen(address(family.router, 8080)));
-        let serving = bed.on(Host::Router, move || answer(&listener));
+        let listener = bed.at(Host::Middle, move || listen(address(family.router, 8080)));
+        let serving = bed.on(Host::Middle, move || answer(&listener));
         let to = address(family.router, 80);
         assert_eq!(bed.at(Host::Client, move || ask(to)).0, to);
         assert_eq!(serving.join().unwrap(), address(family.router, 8080));
@@ -184,7 +184,7 @@ fn lossy_conversation(bed: &Bed, family: Family, set: &[Rule; 2]) -> u64 {
     let to = address(family.elsewhere, 80);
     let listener = bed.at(Host::Server, move || listen(address(family.server, 8080)));
     let serving = bed.on(Host::Server, move || answer(&listener));
-    let mut rules = bed.at(Host::Router, {
+    let mut rules = bed.at(Host::Middle, {
         let set = set.clone();
         move || attach(&set)
     });
@@ -194,7 +194,7 @@ fn lossy_conversation(bed: &Bed, family: Family, set: &[Rule; 2]) -> u64 {
     for _ in 0..5 {
         let set = set.clone();
         let nothing = nothing.clone();
-        (rules, lost) = bed.at(Host::Router, move || {
+        (rules, lost) = bed.at(Host::Middle, move || {
             std::thread::sleep(Duration::from_millis(5));
             rules.replace(&nothing).unwrap();
             let dropped = rules.replace(&set).unwrap()[0].packets;
@@ -230,9 +230,9 @@ fn a_udp_port_is_redirected_by_two_rules() {
         return;
     };
     let set = port_rules(Protocol::Udp, 53, 5353);
-    let rules = bed.at(Host::Router, move || attach(&set));
+    let rules = bed.at(Host::Middle, move || attach(&set));
     for family in FAMILIES {
-        let router = bed.at(Host::Router, move || {
+        let router = bed.at(Host::Middle, move || {
             udp(address(family.router, 5353), HANG)
         });
         let client = bed.at(Host::Client, move || udp(address(family.client, 0), HANG));
@@ -253,13 +253,13 @@ fn a_vlan_s_packets_are_met_once_where_the_rule_says() {
     let Some(bed) = bed("a_vlan_s_packets_are_met_once_where_the_rule_says") else {
         return;
     };
-    if !bed.can(Host::Router, "ip link add link rc name rc.7 type vlan id 7") {
+    if !bed.can(Host::Middle, "ip link add link rc name rc.7 type vlan id 7") {
         eprintln!(
             "SKIPPED: a_vlan_s_packets_are_met_once_where_the_rule_says: the kernel has no VLANs"
         );
         return;
     }
-    for (host, device, own) in [(Host::Client, "c", 2), (Host::Router, "rc", 1)] {
+    for (host, device, own) in [(Host::Client, "c", 2), (Host::Middle, "rc", 1)] {
         let name = format!("{device}.6");
         bed.ip(
             host,
@@ -287,8 +287,8 @@ fn a_vlan_s_packets_are_met_once_where_the_rule_says() {
         rule("above", to_port(5353), Action::Pass),
         rule("never", to_port(53), Action::Drop),
     ];
-    let rules = bed.at(Host::Router, move || attach(&rules));
-    let router = bed.at(Host::Router, || udp(address("10.79.6.1", 5353), HANG));
+    let rules = bed.at(Host::Middle, move || attach(&rules));
+    let router = bed.at(Host::Middle, || udp(address("10.79.6.1", 5353), HANG));
     bed.at(Host::Client, || {
         let client = udp(address("10.79.6.2", 0), HANG);
         for _ in 0..5 {
@@ -313,7 +313,7 @@ fn a_tagged_packet_is_rewritten_and_sent_on_without_its_tag() {
         return;
     };
     // What is for everybody is not sent on.
-    bed.ip(Host::Router, "link set rc address 02:00:00:00:00:09");
+    bed.ip(Host::Middle, "link set rc address 02:00:00:00:00:09");
     let tagged = Match {
         vlan: Some(6),
         destination: Some("192.0.2.9/32".parse().unwrap()),
@@ -333,7 +333,7 @@ fn a_tagged_packet_is_rewritten_and_sent_on_without_its_tag() {
         rule("tagged", tagged, rewriting),
         rule("untagged", untagged, Action::Drop),
     ];
-    let rules = bed.at(Host::Router, move || attach(&set));
+    let rules = bed.at(Host::Middle, move || attach(&set));
     let server = bed.at(Host::Server, || udp(address(FAMILIES[0].server, 53), HANG));
     bed.at(Host::Client, || {
         // As `192.0.2.9:9`, from 10.79.1.2:7, in VLAN 6, with the checksums of these very bytes.

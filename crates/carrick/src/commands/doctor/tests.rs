@@ -70,6 +70,7 @@ fn interfaces_are_told_with_their_reasons_and_what_is_in_the_way_with_what_to_do
         found: "strict (1) on eth0".to_owned(),
         effect: "It drops.".to_owned(),
         remedy: "Loosen it.".to_owned(),
+        keeps_auto_off: Some(carrick_splice::Reason::PacketReversePath),
     };
     let text = render_packet(&Ok(facts), &[obstacle]);
     let lines: Vec<&str> = text.lines().collect();
@@ -84,7 +85,7 @@ fn interfaces_are_told_with_their_reasons_and_what_is_in_the_way_with_what_to_do
             "eth1       yes, clsact",
             "",
             "in the way of IP-level splices, or not seen by them",
-            "- rp_filter: strict (1) on eth0. It drops. Loosen it.",
+            "- rp_filter: strict (1) on eth0. It drops. Loosen it. `auto` does not use the engine here.",
         ]
     );
     let failed = render_packet(&Err(io::Error::other("no netlink")), &[]);

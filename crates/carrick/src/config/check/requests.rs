@@ -1,7 +1,10 @@
 //! Checks `requests = "kernel"`: a request that is judged in the kernel goes on as its client has sent it, on the connection of the last one.
+//! And `responses`, which says what is read of responses that go by the packet engine.
 use crate::config::file;
 use crate::config::in_kernel;
-use crate::config::plan::{HashOn, ListenerPlan, Mode, Requests, UpstreamPlan};
+use crate::config::plan::{
+    HashOn, ListenerPlan, Mode, Requests, Responses, RoutePlan, UpstreamPlan,
+};
 use crate::config::problem::Problems;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::Forwarded;
@@ -42,10 +45,21 @@ fn check(
                     )
                     .help("use `mode = \"switch\"` to look at requests, or remove it");
             }
+            let responses = |route: &file::Route| route.responses.given().map(toml::Spanned::span);
+            for span in written.routes.iter().filter_map(responses) {
+                problems
+                    .error(
+                        span,
+                        "a tunnel does not look at responses, so `responses` is not possible",
+                        "",
+                    )
+                    .help("use `mode = \"switch\"` to look at responses, or remove it");
+            }
             return;
         }
         Mode::Forward(_) => return,
     };
+    check_responses(written, routes, problems);
     let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());
     for (number, (route, place)) in routes.iter().zip(&written.routes).enumerate() {
         let Some(span) = given(place).filter(|_| route.requests == Requests::Kernel) else {
@@ -60,6 +74,13 @@ fn check(
                 span,
                 "requests are judged in the kernel only on connections that the packet engine has",
                 "add `engine = \"packet\"` to the route, or remove `requests`",
+            );
+        } else if route.responses == Responses::Read {
+            refuse(
+                problems,
+                span,
+                "of a request that the kernel forwards, the process does not see the response",
+                "remove `responses = \"read\"`, or `requests`",
             );
         } else if route.upstream.is_none() {
             refuse(
@@ -98,6 +119,22 @@ fn check(
                 span,
                 &format!("this route cannot be judged in the kernel: {why}"),
                 "remove `requests`; the others may keep it, and what may be for this one goes to the process",
+            );
+        }
+    }
+}
+
+/// Other engines always leave responses' heads to the process.
+fn check_responses(written: &file::Listener, routes: &[RoutePlan], problems: &mut Problems) {
+    for (route, place) in routes.iter().zip(&written.routes) {
+        if let Some(word) = place.responses.given()
+            && route.engine != Choice::Packet
+        {
+            refuse(
+                problems,
+                word.span(),
+                "only the packet engine leaves responses unread",
+                "add `engine = \"packet\"` to the route, or remove `responses`",
             );
         }
     }

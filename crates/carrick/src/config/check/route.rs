@@ -2,7 +2,7 @@
 use super::upstream::Known;
 use super::{engine, transparent};
 use crate::config::file;
-use crate::config::plan::{Requests, RoutePlan};
+use crate::config::plan::{Requests, Responses, RoutePlan};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
@@ -48,6 +48,7 @@ pub fn check_all(
                 upstream: upstream?,
                 engine: engine(&route.engine).unwrap_or(default),
                 requests: requests(route),
+                responses: responses(route),
             })
         })
         .collect();
@@ -64,6 +65,7 @@ pub fn check_all(
         upstream: None,
         engine: default,
         requests: Requests::Process,
+        responses: Responses::Unread,
     });
     Some(routes)
 }
@@ -72,6 +74,13 @@ fn requests(route: &file::Route) -> Requests {
     match route.requests.given().map(|word| *word.get_ref()) {
         Some("kernel") => Requests::Kernel,
         _ => Requests::Process,
+    }
+}
+
+fn responses(route: &file::Route) -> Responses {
+    match route.responses.given().map(|word| *word.get_ref()) {
+        Some("read") => Responses::Read,
+        _ => Responses::Unread,
     }
 }
 

@@ -305,6 +305,14 @@ pub static ROUTE: Table = Table {
             },
             about: "Who judges requests after the first one of a connection. `kernel`: plain ones that go where the last one went are forwarded without the process, as the client has sent them. Only for `switch`, with `engine = \"packet\"`, and with `forwarded` and `via` so that nothing is to be added",
         },
+        Key {
+            name: "responses",
+            form: Form::OneOf {
+                words: &["unread", "read"],
+                default: "unread",
+            },
+            about: "Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long bodies. Only for `switch`, with `engine = \"packet\"`",
+        },
     ],
 };
 

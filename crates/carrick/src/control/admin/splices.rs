@@ -26,6 +26,7 @@ pub(super) struct Splices {
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<String>,
     list: Vec<Entry>,
+    bad_legs: Vec<BadLeg>,
     outliving: Outliving,
 }
 
@@ -49,8 +50,44 @@ impl Splices {
             tunnels,
             list: list.map(|seen| Entry::of(seen, now)).collect(),
             unseen: view.unseen,
+            bad_legs: BadLeg::of(state, listed_max),
             outliving: Outliving::of(state, listed_max),
         }
+    }
+}
+
+/// Two networks between which packets are not spliced for now.
+#[derive(Serialize)]
+struct BadLeg {
+    client: String,
+    server: String,
+    client_lost_percent: f64,
+    server_lost_percent: f64,
+    client_rtt_us: u64,
+    server_rtt_us: u64,
+    seconds_left: u64,
+}
+
+impl BadLeg {
+    /// Those that stay longest first.
+    fn of(state: &ControlState, listed_max: usize) -> Vec<Self> {
+        let mut paths = state.kernel.packet.bad_paths();
+        paths.sort_by_key(|path| Reverse(path.left));
+        let listed = paths.into_iter().take(listed_max).map(|path| {
+            let [client_lost_percent, server_lost_percent] = path.lost_percent;
+            // They come from the kernel in microseconds, in 32 bits.
+            let [client_rtt_us, server_rtt_us] = path.rtt.map(|rtt| rtt.as_micros() as u64);
+            Self {
+                client: path.client.to_string(),
+                server: path.server.to_string(),
+                client_lost_percent,
+                server_lost_percent,
+                client_rtt_us,
+                server_rtt_us,
+                seconds_left: path.left.as_secs(),
+            }
+        });
+        listed.collect()
     }
 }
 

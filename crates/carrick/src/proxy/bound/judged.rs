@@ -24,22 +24,27 @@ pub fn judging(client: &Client, place: &Place) -> Option<Judging> {
 impl Bound {
     /// A request of the client's is in the server's socket: the kernel may judge the next one.
     pub(super) fn settle_request(&mut self, client: &Client, bytes: usize) {
+        self.name(client);
         self.splice.settle(bytes as u64);
+    }
+
+    /// Sees to it that requests which the kernel forwards are known to be the client's.
+    fn name(&mut self, client: &Client) {
         let Place::Group { group, .. } = &self.place else {
             return;
         };
         if self.named.is_some() || judging(client, &self.place).is_none() {
             return;
         }
-        let guest = Guest {
+        let named = client.worker.forwarded.name(Guest {
             client: client.address,
             job: Job::from(&client.listener.mode),
             upstream: Some(group.state.plan.name.clone()),
             server: self.checkout.upstream.address,
             destination: client.original,
             watch: self.splice.watch(),
-        };
-        let named = client.worker.forwarded.name(self.splice.place(), guest);
+        });
+        self.splice.tell_as(named.name());
         self.named = Some(named);
     }
 
@@ -64,6 +69,7 @@ impl Bound {
             is_trusted: false,
             is_judged: true,
             known: None,
+            relayed_bytes: 0,
         });
     }
 

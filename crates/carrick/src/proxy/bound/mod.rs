@@ -5,17 +5,20 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `body` | the rest of responses whose heads the process has read |
 //! | `judged` | requests that the kernel judges and forwards, too |
 //! | `response` | what is known of the response under way: whether it is whole |
 //! | `send` | which requests go this way, and sending them |
 //! | `wait` | between two requests: for the client, for the server's end, for time |
 //! | `settle` | waiting for a response's end, and parting the two connections |
+mod body;
 mod judged;
 mod response;
 mod send;
 mod settle;
 mod wait;
 
+pub use body::{arm as arm_body, begin as begin_body, hold as hold_body};
 pub use send::{Offered, bind, is_eligible, keep, offer, start};
 pub use settle::{leave, serve_to_end};
 pub use wait::{Lost, Waited, wait};
@@ -26,7 +29,7 @@ use super::trace::Trace;
 use super::upstream::checkout::Checkout;
 use crate::telemetry::forwarded::Named;
 use carrick_logic::http1::{Method, Progress, RequestHead};
-use carrick_splice::{Engine, ResponseSplice};
+use carrick_splice::ResponseSplice;
 use response::{Known, Look};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -100,22 +103,26 @@ struct Pending {
     is_judged: bool,
     /// The response's head, as soon as it is known.
     known: Option<Known>,
+    /// Bytes of the response that went through the process.
+    relayed_bytes: u64,
 }
 
 impl Bound {
     /// What is known of the response under way.
     fn look(&mut self, client: &Client) -> Look {
         self.catch_up(client);
+        let progress = self.progress();
         match &mut self.pending {
             None => Look::Whole {
                 is_exact: self.is_exact,
             },
-            Some(pending) => pending.look(&self.splice, &client.live.plan().limits.head),
+            Some(pending) => pending.look(&self.splice, progress, &client.live.plan().limits.head),
         }
     }
 
     /// The response under way is over: writes the log line and counts.
     fn conclude(&mut self, client: &Client, ended: &'static str) {
+        let sent_bytes = self.progress().sent_bytes;
         let Some(pending) = &mut self.pending else {
             return;
         };
@@ -123,8 +130,7 @@ impl Bound {
         let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
             (known.status, known.head_bytes)
         });
-        let sent_bytes = self.splice.progress().sent_bytes;
-        if sent_bytes > 0 && ended == "complete" {
+        if self.splice.progress().sent_bytes > 0 && ended == "complete" {
             pending.trace.over_for = self.splice.since_acknowledged();
         }
         self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
@@ -137,6 +143,7 @@ impl Bound {
         ended: &'static str,
         (sent_bytes, status, head_bytes): (u64, u16, u64),
     ) {
+        let engine = self.engine();
         let Some(mut pending) = self.pending.take() else {
             return;
         };
@@ -152,7 +159,7 @@ impl Bound {
         if sent_bytes > 0 {
             trace.status = status;
             trace.sent = sent_bytes - head_bytes.min(sent_bytes);
-            trace.engine = Some(Engine::Packet);
+            trace.engine = Some(engine);
         }
         trace.ended = ended;
         self.checkout.count(&client.worker.metrics, 0, trace.sent);

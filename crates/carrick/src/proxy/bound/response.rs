@@ -1,7 +1,7 @@
 //! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
 use super::Pending;
 use carrick_logic::http1::{HeadLimits, Progress, ResponseBody, ResponseHead};
-use carrick_splice::ResponseSplice;
+use carrick_splice::{ResponseProgress, ResponseSplice};
 
 /// The end of a chunked body without trailers (RFC 9112 section 7.1).
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -31,9 +31,13 @@ pub struct Known {
 }
 
 impl Pending {
-    /// Looks at the kernel's notes.
-    pub fn look(&mut self, splice: &ResponseSplice, limits: &HeadLimits) -> Look {
-        let progress = splice.progress();
+    /// Looks at the kernel's notes. `progress` has what went through the process, too.
+    pub fn look(
+        &mut self,
+        splice: &ResponseSplice,
+        progress: ResponseProgress,
+        limits: &HeadLimits,
+    ) -> Look {
         if progress.sent_bytes == 0 {
             return Look::Nothing;
         }

@@ -1,8 +1,9 @@
 //! Which requests go to the server that a client is bound to, and sending them.
+use super::body::may_take_body;
 use super::judged::judging;
 use super::settle::{Unclear, part, settle};
 use super::{Bound, Pending};
-use crate::config::plan::Mode;
+use crate::config::plan::{Mode, Responses};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::{Destination, Place, hash_key};
 use crate::proxy::relay::{is_replayable, write_request};
@@ -13,7 +14,7 @@ use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::balance;
 use carrick_logic::http1::Version;
-use carrick_splice::{Arming, Choice};
+use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -33,6 +34,7 @@ pub enum Offered {
 pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     let head = &scratch.request_head;
     destination.engine == Choice::Packet
+        && destination.responses == Responses::Unread
         && !client.binding.is_hopeless()
         && client.binding.is_persistent
         && matches!(client.listener.mode, Mode::Switch(_))
@@ -58,6 +60,24 @@ fn may_be_kept(client: &Client, place: &Place) -> bool {
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
 /// what the server sends from now on. Otherwise the process relays this response; the next one may go.
 pub fn bind(client: &mut Client, checkout: &mut Checkout, place: &Place) -> bool {
+    let may_be_armed = checkout.preamble.is_empty();
+    let judging = judging(client, place);
+    ask_kernel(client, checkout, |splice| {
+        if may_be_armed {
+            splice.arm(judging)
+        } else {
+            Arming::NotYet
+        }
+    })
+}
+
+/// Makes both connections known to the kernel, if they are not yet, and asks something of it. Whether it does that. Connections that it
+/// refuses are forgotten.
+pub(super) fn ask_kernel(
+    client: &mut Client,
+    checkout: &mut Checkout,
+    ask: impl FnOnce(&mut ResponseSplice) -> Arming,
+) -> bool {
     let worker = &client.worker;
     let splice = match checkout.splice.take() {
         Some(splice) => Ok(splice),
@@ -70,20 +90,30 @@ pub fn bind(client: &mut Client, checkout: &mut Checkout, place: &Place) -> bool
             )
             .map(Box::new),
     };
-    let Ok(mut splice) = splice else {
-        client.binding.refused();
-        return false;
+    let mut splice = match splice {
+        Ok(splice) => splice,
+        Err(reason) => {
+            refused(client, checkout, reason);
+            return false;
+        }
     };
-    let arming = if checkout.preamble.is_empty() {
-        splice.arm(judging(client, place))
-    } else {
-        Arming::NotYet
-    };
+    let arming = ask(&mut splice);
     match arming {
-        Arming::Never(_) => client.binding.refused(),
+        Arming::Never(reason) => refused(client, checkout, reason),
         Arming::Armed | Arming::NotYet => checkout.splice = Some(splice),
     }
     arming == Arming::Armed
+}
+
+/// The kernel does not forward what this server sends to this client.
+fn refused(client: &mut Client, checkout: &Checkout, reason: Reason) {
+    tracing::debug!(
+        client = %client.address,
+        server = %checkout.upstream.address,
+        "responses are not forwarded packet by packet: {}",
+        reason.name()
+    );
+    client.binding.refused();
 }
 
 /// Keeps a connection that is at rest after a response that the process has relayed. The connection, if it is not bound.
@@ -138,7 +168,9 @@ pub async fn offer(
         };
     }
     if !is_eligible {
-        if !bound.disarm() {
+        // Where the kernel is to get this response's body, too, the connections stay in its hands.
+        let stays = bound.splice.is_body() && may_take_body(client, scratch, destination);
+        if !stays && !bound.disarm() {
             return Offered::End(Next::Reset);
         }
         return Offered::Relay(Some(bound.into_checkout(true)));
@@ -146,8 +178,8 @@ pub async fn offer(
     match bound.splice.arm(judging(client, &bound.place)) {
         Arming::Armed => client.binding.start_afresh(),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
-        Arming::Never(_) => {
-            client.binding.refused();
+        Arming::Never(reason) => {
+            refused(client, &bound.checkout, reason);
             return Offered::Relay(Some(bound.into_checkout(false)));
         }
     }
@@ -219,6 +251,7 @@ async fn send(
         is_trusted: bound.is_exact,
         is_judged: false,
         known: None,
+        relayed_bytes: 0,
     });
     bound.settle_request(client, head_bytes);
     client.binding.bound = Some(bound);
@@ -226,7 +259,11 @@ async fn send(
 }
 
 impl Bound {
-    fn new(checkout: Checkout, splice: Box<carrick_splice::ResponseSplice>, place: Place) -> Self {
+    pub(super) fn new(
+        checkout: Checkout,
+        splice: Box<carrick_splice::ResponseSplice>,
+        place: Place,
+    ) -> Self {
         Self {
             checkout,
             splice,

@@ -1,7 +1,8 @@
 //! Waiting for a response's end where something else is to follow on the client's connection, and parting the two connections.
 use super::Bound;
+use super::body::PassedOn;
 use super::response::Look;
-use super::wait::{Ears, Event, Gone, Pace, next_event, server_gone, stuck};
+use super::wait::{Ears, Event, Gone, Pace, client_gone, next_event, server_gone, stuck};
 use crate::proxy::arrival::Client;
 use crate::proxy::session::Next;
 use rustix::net::{Shutdown, shutdown};
@@ -80,7 +81,19 @@ pub async fn settle(
             bound.disarm();
             return Err(Next::Reset);
         }
-        match next_event(client, &bound, ears, look_again).await {
+        let event = match next_event(client, &bound, ears, look_again).await {
+            Event::Body => match bound.pass_on(client).await {
+                PassedOn::Some => {
+                    look_again = LOOK_FIRST;
+                    continue;
+                }
+                PassedOn::Nothing => Event::Tick,
+                PassedOn::ServerGone { is_reset } => Event::Server { is_reset },
+                PassedOn::ClientGone(ended) => return Err(client_gone(client, bound, ended)),
+            },
+            event => event,
+        };
+        match event {
             Event::Server { is_reset } => {
                 return match server_gone(client, bound, is_reset).await {
                     Gone::Over => Ok(None),
@@ -93,7 +106,7 @@ pub async fn settle(
                     }
                 };
             }
-            Event::Client | Event::Dismissed | Event::Tick => {}
+            Event::Client | Event::Body | Event::Dismissed | Event::Tick => {}
         }
         look_again = (2 * look_again).min(LOOK_MAX);
     }

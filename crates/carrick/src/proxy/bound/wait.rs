@@ -1,4 +1,5 @@
 //! Between two requests of a bound client: it may ask, its server may end, and the time of a response may be over.
+use super::body::PassedOn;
 use super::response::Look;
 use super::settle::{Unclear, part, settle};
 use super::{BOUND_IDLE_MAX, Bound, TICK};
@@ -8,14 +9,13 @@ use crate::proxy::response_body::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::proxy::session::Next;
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::Limit;
+use crate::worker::io::try_peek;
 use carrick_splice::ResponseProgress;
-use rustix::net::{RecvFlags, recv};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::Interest;
 
 /// What the wait has come to.
 pub enum Waited {
@@ -42,7 +42,11 @@ pub struct Lost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     Client,
-    Server { is_reset: bool },
+    /// A part of a response is there that the kernel does not forward.
+    Body,
+    Server {
+        is_reset: bool,
+    },
     Dismissed,
     Tick,
 }
@@ -65,21 +69,13 @@ impl Bound {
             }
         }
         let stream = &*self.checkout.upstream.stream;
+        if self.left_bytes() > 0 {
+            return stream.poll_read_ready(cx).map(|_| Event::Body);
+        }
         while stream.poll_read_ready(cx).is_ready() {
-            let mut byte = [0];
-            let peeked = stream.try_io(Interest::READABLE, || {
-                Ok(recv(
-                    stream,
-                    &mut byte,
-                    RecvFlags::PEEK | RecvFlags::DONTWAIT,
-                )?)
-            });
-            match peeked {
-                Ok((bytes, _)) => {
-                    return Poll::Ready(Event::Server {
-                        is_reset: bytes != 0,
-                    });
-                }
+            match try_peek(stream) {
+                // Nobody has asked for it.
+                Ok(is_reset) => return Poll::Ready(Event::Server { is_reset }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Poll::Ready(Event::Server { is_reset: true }),
             }
@@ -141,6 +137,16 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         };
         let event = next_event(client, &bound, ears, quiet_max).await;
         bound.catch_up(client);
+        let event = match event {
+            Event::Body => match bound.pass_on(client).await {
+                PassedOn::Some | PassedOn::Nothing => Event::Tick,
+                PassedOn::ServerGone { is_reset } => Event::Server { is_reset },
+                PassedOn::ClientGone(ended) => {
+                    return Waited::End(client_gone(client, bound, ended));
+                }
+            },
+            event => event,
+        };
         match event {
             Event::Client => {
                 client.binding.bound = Some(bound);
@@ -167,7 +173,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                     Err(next) => Waited::End(next),
                 };
             }
-            Event::Tick => {}
+            Event::Tick | Event::Body => {}
         }
         match bound.look(client) {
             Look::Whole { is_exact } => {
@@ -188,6 +194,17 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
     }
 }
 
+/// The client takes no more of its response.
+pub(super) fn client_gone(client: &Client, mut bound: Box<Bound>, ended: &'static str) -> Next {
+    if ended == IDLE_TIMEOUT {
+        client.worker.metrics.limits.reached(Limit::IdleTimeout);
+    }
+    bound.conclude(client, ended);
+    bound.reset_server();
+    bound.disarm();
+    Next::Reset
+}
+
 /// How a response moves, as far as it is looked at.
 pub(super) struct Pace {
     progress: ResponseProgress,
@@ -197,7 +214,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(bound: &Bound) -> Self {
-        let (now, progress) = (Instant::now(), bound.splice.progress());
+        let (now, progress) = (Instant::now(), bound.progress());
         Self {
             progress,
             moved: now,
@@ -207,7 +224,7 @@ impl Pace {
 
     /// How long nothing has moved.
     pub(super) fn quiet(&mut self, bound: &Bound) -> Duration {
-        let (now, progress) = (Instant::now(), bound.splice.progress());
+        let (now, progress) = (Instant::now(), bound.progress());
         if progress != self.progress {
             (self.progress, self.moved) = (progress, now);
         }

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 impl Attempt<'_> {
     /// Passes the response on whose head is in `scratch`.
-    pub(super) async fn answer(self, checkout: Checkout, body_sent: bool) -> Outcome {
+    pub(super) async fn answer(self, mut checkout: Checkout, body_sent: bool) -> Outcome {
         checkout.answered(&self.destination.place);
         let response_head = &self.scratch.response_head;
         self.trace.status = response_head.status;
@@ -39,6 +39,9 @@ impl Attempt<'_> {
             && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
+        if keep_alive && bound::arm_body(client, self.scratch, &mut checkout, self.destination) {
+            return self.leave_body(checkout, body_sent).await;
+        }
         let upstream = &checkout.upstream.stream;
         let passed = pass_response(
             means,
@@ -52,6 +55,28 @@ impl Attempt<'_> {
         match passed {
             Passed::Whole | Passed::WholeAndDone if is_tunnel => Outcome::Tunnel(checkout),
             passed => self.conclude(checkout, passed, keep_alive, body_sent),
+        }
+    }
+
+    /// The kernel takes the rest of the response.
+    async fn leave_body(self, checkout: Checkout, body_sent: bool) -> Outcome {
+        let Attempt {
+            client,
+            scratch,
+            destination,
+            trace,
+        } = self;
+        match bound::begin_body(client, scratch, checkout, destination, trace).await {
+            Ok(()) => Outcome::Left,
+            Err((checkout, how)) => {
+                let attempt = Attempt {
+                    client,
+                    scratch,
+                    destination,
+                    trace,
+                };
+                attempt.conclude(checkout, Passed::ClientGone(how), true, body_sent)
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub enum Outcome {
     },
     /// Nothing was sent yet: the request is in `scratch.out`, and the kernel forwards what comes back over this connection.
     Bound(Checkout),
+    /// The head was sent, and the kernel has the rest of the response, or will have: the client's connection is bound.
+    Left,
     /// The connections are a tunnel from here on; the head was sent to the client.
     Tunnel(Checkout),
     /// The client has not been sent anything of a final response.
@@ -108,6 +110,7 @@ pub async fn relay(
             key,
             reuse,
             make_sure: !replayable,
+            segment_bytes: None,
         };
         let at_hand = at_hand
             .take()

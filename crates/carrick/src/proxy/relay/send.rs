@@ -2,6 +2,7 @@
 use super::answer::{pass_response, write_head};
 use super::wait::{HeadWait, NoHead};
 use super::{Again, Attempt, Failure, Outcome, means};
+use crate::proxy::bound;
 use crate::proxy::request_body::{self, NotSent};
 use crate::proxy::response_body::Passed;
 use crate::proxy::upstream::checkout::Checkout;
@@ -35,7 +36,8 @@ enum Met {
 
 impl Attempt<'_> {
     /// Sends a request without a body, and passes its response on.
-    pub(super) async fn without_body(mut self, checkout: Checkout) -> Result<Outcome, Again> {
+    pub(super) async fn without_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
+        bound::hold_body(self.client, self.scratch, &mut checkout, self.destination);
         let idle = self.client.live.plan().timeouts.idle;
         if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
             tracing::debug!("send to {}: {error}", checkout.upstream.address);

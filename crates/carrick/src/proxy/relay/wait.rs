@@ -1,16 +1,14 @@
 //! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
 use crate::proxy::trace::Trace;
 use crate::worker::deadline::{Deadline, TimedOut, Timer};
-use crate::worker::io::{read_at_most, write_all};
+use crate::worker::io::{read_at_most, try_peek, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
-use rustix::net::{RecvFlags, recv};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// What ended the wait.
@@ -145,15 +143,7 @@ impl HeadWait<'_> {
 /// Whether the client has reset its connection. One that only ended its side still waits for its response (RFC 9112 section 9.6).
 fn poll_gone(client: &TcpStream, watches: &mut bool, cx: &mut Context<'_>) -> bool {
     while client.poll_read_ready(cx).is_ready() {
-        let mut byte = [0];
-        let peeked = client.try_io(Interest::READABLE, || {
-            Ok(recv(
-                client,
-                &mut byte,
-                RecvFlags::PEEK | RecvFlags::DONTWAIT,
-            )?)
-        });
-        match peeked {
+        match try_peek(client) {
             Ok(_) => {
                 *watches = false;
                 return false;

@@ -1,6 +1,7 @@
 //! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
+use super::dial::{Terms, dial};
 use super::group::Active;
-use super::{Unreachable, Upstream, dial::dial};
+use super::{Unreachable, Upstream};
 use crate::config::plan::ProxyVersion;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
@@ -8,9 +9,9 @@ use crate::proxy::original;
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::ServerState;
+use crate::worker::io::peek;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use carrick_splice::ResponseSplice;
-use rustix::net::{RecvFlags, recv};
 use std::time::{Duration, Instant};
 
 /// A connection that is in use for a request or a tunnel.
@@ -36,6 +37,9 @@ pub struct Wanted<'a> {
     pub reuse: bool,
     /// Whether the idle connection must be looked at first: the request could not be sent again if it has just died.
     pub make_sure: bool,
+    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are nobody
+    /// else's later.
+    pub segment_bytes: Option<u32>,
 }
 
 /// Gets a connection. Servers that cannot be reached are added to `tried`, and another one is asked, `attempts` at most.
@@ -68,7 +72,7 @@ pub async fn checkout(
             });
             let upstream = match idle {
                 Some(upstream) => reused(client, upstream),
-                None => timed_dial(client, server, access, trace).await?,
+                None => timed_dial(client, server, access, &wanted, trace).await?,
             };
             trace.took(&upstream);
             Ok(Checkout {
@@ -99,7 +103,7 @@ pub async fn checkout(
                 let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream))
                 {
                     Some(upstream) => Ok(reused(client, upstream)),
-                    None => timed_dial(client, &state.address, None, trace).await,
+                    None => timed_dial(client, &state.address, None, &wanted, trace).await,
                 };
                 match upstream {
                     Ok(upstream) => {
@@ -223,12 +227,17 @@ async fn timed_dial(
     client: &Client,
     server: &crate::config::plan::ServerAddress,
     access: Option<&carrick_logic::access::Access>,
+    wanted: &Wanted<'_>,
     trace: &mut Trace,
 ) -> Result<Upstream, Unreachable> {
     let begun = Instant::now();
     let limit: Duration = client.live.plan().timeouts.connect;
+    let terms = Terms {
+        source: client.source(),
+        segment_bytes: wanted.segment_bytes,
+    };
     // Boxed: most requests find a connection that is open already.
-    let result = Box::pin(dial(&client.worker, server, access, client.source(), limit)).await;
+    let result = Box::pin(dial(&client.worker, server, access, terms, limit)).await;
     if matches!(result, Err(Unreachable::TimedOut)) {
         client
             .worker
@@ -242,15 +251,7 @@ async fn timed_dial(
 
 /// Whether nothing has come on an idle connection, neither data nor an end, as the kernel knows it now.
 fn is_alive(upstream: &Upstream) -> bool {
-    let mut byte = [0];
-    matches!(
-        recv(
-            &upstream.stream,
-            &mut byte,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT
-        ),
-        Err(rustix::io::Errno::AGAIN)
-    )
+    peek(&upstream.stream) == Err(rustix::io::Errno::AGAIN)
 }
 
 fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {

@@ -5,38 +5,51 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use carrick_logic::access::Access;
 use carrick_logic::eyeballs;
+use carrick_splice::tcp::limit_segments;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::SockRef;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+/// What a new connection is to be like.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Terms {
+    /// The address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
+    pub source: Option<IpAddr>,
+    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them.
+    pub segment_bytes: Option<u32>,
+}
+
 /// Connects to a server by address or name, within `limit`, resolution included.
 ///
 /// # Errors
-/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried. `source`, where given, is the
-/// address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
+/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
 pub async fn dial(
     worker: &Worker,
     server: &ServerAddress,
     access: Option<&Access>,
-    source: Option<IpAddr>,
+    terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
     let connecting = async {
         match server {
             ServerAddress::Ip(address) => {
                 check(access, address.ip())?;
-                connect(*address, source)
+                connect(*address, terms)
                     .await
                     .map_err(|error| refused(*address, error))
             }
             ServerAddress::Name { host, port } => {
                 let addresses = worker.resolver.resolve(host).await?;
-                race(&addresses, *port, access, source).await
+                race(&addresses, *port, access, terms).await
             }
         }
     };
@@ -66,7 +79,7 @@ async fn race(
     addresses: &[IpAddr],
     port: u16,
     access: Option<&Access>,
-    source: Option<IpAddr>,
+    terms: Terms,
 ) -> Result<Upstream, Unreachable> {
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
@@ -77,7 +90,7 @@ async fn race(
         }
     }
     if let [only] = waiting.as_slice() {
-        return connect(*only, source)
+        return connect(*only, terms)
             .await
             .map_err(|error| refused(*only, error));
     }
@@ -86,7 +99,7 @@ async fn race(
     loop {
         let more = match waiting.next() {
             Some(address) => {
-                attempts.spawn_local(async move { (address, connect(address, source).await) });
+                attempts.spawn_local(async move { (address, connect(address, terms).await) });
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),
@@ -112,18 +125,37 @@ fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
     }
 }
 
-async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Upstream> {
+async fn connect(address: SocketAddr, terms: Terms) -> io::Result<Upstream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
     socket.set_nodelay(true)?;
-    if let Some(source) = source {
+    if let Some(source) = terms.source {
         take_address(&socket, address, source)?;
     }
-    let stream: TcpStream = socket.connect(address).await?;
+    let stream = match terms.segment_bytes {
+        Some(bytes) => connect_for(socket, address, bytes).await?,
+        None => socket.connect(address).await?,
+    };
     Ok(Upstream::new(stream, address))
+}
+
+/// Connects, and tells the server that segments may be so long at most. What this host may send is not limited by that, unless the
+/// server is so near that its answer is there before the first call of `connect(2)` has returned.
+async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::Result<TcpStream> {
+    let same = socket.as_fd().try_clone_to_owned()?;
+    // Without a limit it is a connection all the same.
+    let _ = limit_segments(&same, bytes);
+    let mut connecting = pin!(socket.connect(address));
+    let first = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
+    let _ = limit_segments(&same, 0);
+    drop(same);
+    match first {
+        Poll::Ready(result) => result,
+        Poll::Pending => connecting.await,
+    }
 }
 
 /// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`), and leaves its port to the kernel until it connects:

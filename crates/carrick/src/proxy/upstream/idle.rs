@@ -1,11 +1,9 @@
 //! Idle connections to one destination, the last used first.
 use super::Upstream;
-use crate::worker::io::is_readable;
-use rustix::net::{RecvFlags, recv};
+use crate::worker::io::{is_readable, try_peek};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
@@ -77,13 +75,5 @@ fn is_quiet(stream: &TcpStream) -> bool {
     if !is_readable(stream) {
         return true;
     }
-    let mut byte = [0];
-    let peeked = stream.try_io(Interest::READABLE, || {
-        Ok(recv(
-            stream,
-            &mut byte,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        )?)
-    });
-    peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    try_peek(stream).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -41,6 +41,10 @@ impl Writer<'_, '_> {
                 ([("state", "over")], u64::from(taken.over)),
             ],
         )?;
+        self.gauge(
+            &declared::PACKET_BAD_LEGS,
+            state.kernel.packet.bad_paths().len() as u64,
+        )?;
         let totals = state.kernel.packet.adopted_totals();
         self.family(&declared::ADOPTED)?
             .encode_counter::<NoLabelSet, _, f64>(&totals.adopted, None)?;

@@ -22,6 +22,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[process]", "pins", FORWARD, "[process]\npins = \"\""),
     (
         "[process]",
+        "packet",
+        FORWARD,
+        "[process]\npacket = \"auto\"",
+    ),
+    (
+        "[process]",
         "group",
         FORWARD,
         "[process]\nuser = \"nobody\"\ngroup = \"0\"",
@@ -255,6 +261,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[[listener.route]]",
+        "responses",
+        SWITCH,
+        "upstream = \"u\"\nengine = \"packet\"\nresponses = \"read\"",
+    ),
+    (
+        "[[listener.route]]",
         "sni",
         "[upstream.u]\nservers = [\"10.0.0.1:1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"tunnel\"\n[[listener.route]]\n",
         "upstream = \"u\"\nsni = \"a.example\"",
@@ -416,5 +428,6 @@ fn what_is_left_out_has_its_documented_default() {
     assert_eq!(loaded.plan.admin, built_in.admin);
     assert_eq!(loaded.plan.workers, built_in.workers);
     assert_eq!(loaded.plan.pins, built_in.pins);
+    assert_eq!(loaded.plan.packet, built_in.packet);
     assert_eq!(loaded.plan.listeners[0].access.connect_ports, [443]);
 }

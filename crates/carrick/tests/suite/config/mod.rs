@@ -3,6 +3,7 @@ mod command;
 mod documentation;
 mod examples;
 mod keys;
+mod meaning;
 mod mistakes;
 mod requests;
 mod rows;

@@ -55,6 +55,13 @@ const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
     (
         PLAIN,
         "",
+        "upstream = \"u\"\nengine = \"packet\"\nrequests = \"kernel\"\nresponses = \"read\"",
+        "does not see the response",
+        "responses",
+    ),
+    (
+        PLAIN,
+        "",
         "upstream = \"u\"\nrequests = \"kernel\"",
         "only on connections that the packet engine has",
         "engine = \"packet\"",

@@ -3,22 +3,23 @@ use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::random::Random;
 use crate::support::{PATIENCE, wait_for};
+use crate::transparent::bed::{inside as command_in, lines};
+use carrick_lab::testbed::command::run;
+use carrick_lab::testbed::name::RunName;
+use carrick_lab::testbed::namespace::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const INSIDE: &str = "CARRICK_OUTLIVING_INSIDE";
-const PROXY: &str = "10.80.1.1:8080";
-const SERVER: &str = "10.80.2.2:8000";
+pub const PROXY: &str = "10.80.1.1:8080";
+pub const SERVER: &str = "10.80.2.2:8000";
 
 /// For what must come.
 const HANG: Duration = Duration::from_secs(60);
@@ -30,11 +31,17 @@ const GREETINGS: usize = 3;
 const PIECE_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Pieces of an exchange each way: 4 MB.
+pub const PIECES: usize = 256;
+
 /// Runs a test of this module in another process, with mounts of its own, which go with it. Without root it is skipped.
-pub fn inside(test: &str, play: impl FnOnce(&Bed)) {
+pub fn inside<F: FnOnce(&Bed)>(play: F) {
     if std::env::var_os(INSIDE).is_some() {
         return play(&Bed::build());
     }
+    // The test's path is that of what is played in it.
+    let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
+    let test = path.split_once("::").expect("a crate").1;
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: {test}: network namespaces and pins need root");
         return;
@@ -42,7 +49,7 @@ pub fn inside(test: &str, play: impl FnOnce(&Bed)) {
     let output = Command::new("unshare")
         .args(["--mount", "--"])
         .arg(std::env::current_exe().expect("this program"))
-        .args([&format!("outliving::{test}"), "--exact", "--nocapture"])
+        .args([test, "--exact", "--nocapture"])
         .env(INSIDE, "1")
         .output()
         .expect("unshare");
@@ -51,65 +58,65 @@ pub fn inside(test: &str, play: impl FnOnce(&Bed)) {
     assert!(text.contains("1 passed"), "it did not run: {text}");
 }
 
-/// A host.
-#[derive(Clone, Copy)]
-pub enum Host {
-    Client,
-    Proxy,
-    Server,
-}
-
-/// The namespaces; removed when dropped.
+/// The hosts; removed when dropped.
 pub struct Bed {
-    names: [String; 3],
+    pub client: Namespace,
+    pub proxy: Namespace,
+    pub server: Namespace,
+    /// Where the server listens.
+    listener: TcpListener,
     directory: tempfile::TempDir,
 }
 
 impl Bed {
     fn build() -> Self {
-        let stem = format!("cpo{}", std::process::id());
-        let bed = Self {
-            names: ["c", "p", "s"].map(|host| format!("{stem}{host}")),
-            directory: tempfile::tempdir().expect("a directory"),
+        let name = RunName::of_this_process().expect("a name");
+        let part = |role| {
+            let namespace = Namespace::named(&name, role);
+            namespace.create().expect("a namespace");
+            namespace
         };
-        let [client, proxy, server] = &bed.names;
-        for name in &bed.names {
-            run(&format!("ip netns add {name}"));
-            run(&format!("ip -n {name} link set lo up"));
+        let (client, proxy, server) = (part("client"), part("proxy"), part("server"));
+        for (host, outer, inner, number) in [(&client, "c", "pc", 1), (&server, "s", "ps", 2)] {
+            let link = format!(
+                "link add {inner} type veth peer name {outer} netns {}",
+                host.name()
+            );
+            lines(&proxy, &[&link]);
+            for (namespace, device, own) in [(&proxy, inner, 1), (host, outer, 2)] {
+                let address = format!("address add 10.80.{number}.{own}/24 dev {device}");
+                lines(namespace, &[&address, &format!("link set {device} up")]);
+            }
         }
-        for (outer, name, inner, number) in [("c", client, "pc", 1), ("s", server, "ps", 2)] {
-            run(&format!(
-                "ip link add {outer} netns {name} type veth peer name {inner} netns {proxy}"
-            ));
-            run(&format!("ip -n {proxy} link set {inner} up"));
-            run(&format!("ip -n {name} link set {outer} up"));
-            run(&format!(
-                "ip -n {proxy} addr add 10.80.{number}.1/24 dev {inner}"
-            ));
-            run(&format!(
-                "ip -n {name} addr add 10.80.{number}.2/24 dev {outer}"
-            ));
+        let listener = on(&server, || TcpListener::bind(SERVER).expect("listening"));
+        let directory = tempfile::tempdir().expect("a directory");
+        let pins = directory.path().join("bpf");
+        std::fs::create_dir(&pins).expect("a directory");
+        let pins = pins.display().to_string();
+        run("mount", &["-t", "bpf", "-o", "mode=700", "bpf", &pins]).expect("a file system");
+        Self {
+            client,
+            proxy,
+            server,
+            listener,
+            directory,
         }
-        std::fs::create_dir(bed.directory.path().join("bpf")).expect("a directory");
-        run(&format!(
-            "mount -t bpf -o mode=700 bpf {}",
-            bed.directory.path().join("bpf").display()
-        ));
-        bed
+    }
+
+    /// Sets `net.ipv4.NAME` on a host.
+    pub fn set(&self, host: &Namespace, setting: &str, value: &str) {
+        let path = format!("net/ipv4/{setting}");
+        host.set_parameter(&path, value).expect("a parameter");
     }
 
     /// The sockets of a process that is gone answer for it for a while: here, they are gone soon.
     pub fn forget_orphans(&self) {
-        let set = ["sysctl", "-qw", "net.ipv4.tcp_orphan_retries=1"];
-        let status = self.command(Host::Proxy, &set).status();
-        assert!(status.expect("sysctl").success());
+        self.set(&self.proxy, "tcp_orphan_retries", "1");
     }
 
     /// Takes the interfaces of the proxy away, as when its namespace goes.
     pub fn remove_interfaces(&self) {
-        let proxy = &self.names[Host::Proxy as usize];
-        run(&format!("ip -n {proxy} link delete pc"));
-        run(&format!("ip -n {proxy} link delete ps"));
+        lines(&self.proxy, &["link delete pc", "link delete ps"]);
     }
 
     /// Where carrick's pins are, unless a configuration says otherwise.
@@ -131,38 +138,15 @@ impl Bed {
         paths
     }
 
-    /// Makes a command on a host.
-    pub fn command(&self, host: Host, words: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[host as usize]]);
-        command.args(words);
-        command
-    }
-
     /// Runs carrick with other arguments on the proxy: whether it succeeds, and all that it says.
     pub fn carrick(&self, arguments: &[&str]) -> (bool, String) {
         let words = [&[PROGRAM], arguments].concat();
-        let output = self.command(Host::Proxy, &words).output().expect("carrick");
+        let output = command_in(&self.proxy, &words).output().expect("carrick");
         let all = [output.stdout, output.stderr].concat();
         (
             output.status.success(),
             String::from_utf8_lossy(&all).into_owned(),
         )
-    }
-
-    /// Runs `what` in a thread of its own on a host.
-    pub fn on<T: Send + 'static>(
-        &self,
-        host: Host,
-        what: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        let path = format!("/run/netns/{}", self.names[host as usize]);
-        std::thread::spawn(move || {
-            let file = std::fs::File::open(path).expect("a namespace");
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .expect("to be there");
-            what()
-        })
     }
 
     /// The configuration of carrick number `number`, in a file; `more` are tables and keys of `[timeouts]`.
@@ -173,9 +157,14 @@ impl Bed {
         } else {
             format!("[process]\npins = \"{}\"\n", pins.display())
         };
+        let splice = if more.contains("[splice]") {
+            ""
+        } else {
+            "[splice]\nengine = \"packet\"\n"
+        };
         let text = format!(
             "[admin]\nlisten = \"127.0.0.1:{}\"\n[log]\naccess = \"\"\n[workers]\ncount = 1\n\
-             [splice]\nengine = \"packet\"\n{process}{more}\n\
+             {splice}{process}{more}\n\
              [[listener]]\nlisten = \"{PROXY}\"\nmode = \"tunnel\"\n[[listener.route]]\nupstream = \"u\"\n\
              [upstream.u]\nservers = [\"{SERVER}\"]\n",
             3129 + number
@@ -188,9 +177,14 @@ impl Bed {
     /// Starts carrick on the proxy.
     pub fn start(&self, number: u16, more: &str) -> Running {
         let file = self.configuration(number, more);
-        let words = [PROGRAM, "run", "-c", &file.display().to_string()];
-        let mut child = self
-            .command(Host::Proxy, &words)
+        self.start_by(number, &[], &file)
+    }
+
+    /// Starts it on the proxy by another program, such as one that takes privileges away.
+    pub fn start_by(&self, number: u16, by: &[&str], file: &Path) -> Running {
+        let file = file.display().to_string();
+        let words = [by, &[PROGRAM, "run", "-c", &file]].concat();
+        let mut child = command_in(&self.proxy, &words)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -209,14 +203,13 @@ impl Bed {
     pub fn page(&self, carrick: &Running, path: &str) -> String {
         let port = 3129 + carrick.number;
         let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
-        let asking = self.on(Host::Proxy, move || {
+        let answer = on(&self.proxy, || {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("admin");
             stream.write_all(request.as_bytes()).expect("sent");
             let mut answer = String::new();
             stream.read_to_string(&mut answer).expect("an answer");
             answer
         });
-        let answer = asking.join().expect("an answer");
         answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
     }
 
@@ -269,12 +262,12 @@ impl Bed {
     }
 
     /// A client and a server that have greeted each other by a tunnel.
-    pub fn tunnel(&self, listener: &TcpListener) -> [TcpStream; 2] {
-        let connecting = self.on(Host::Client, || {
+    pub fn tunnel(&self) -> [TcpStream; 2] {
+        let client = on(&self.client, || {
             TcpStream::connect(PROXY).expect("the proxy")
         });
-        let (server, _) = listener.accept().expect("a connection");
-        let mut ends = [connecting.join().expect("connected"), server];
+        let (server, _) = self.listener.accept().expect("a connection");
+        let mut ends = [client, server];
         for end in &ends {
             end.set_nodelay(true).expect("set");
             end.set_read_timeout(Some(HANG)).expect("set");
@@ -286,25 +279,36 @@ impl Bed {
         ends
     }
 
-    /// Where the server listens.
-    pub fn listen(&self) -> TcpListener {
-        let listening = self.on(Host::Server, || {
-            TcpListener::bind(SERVER).expect("listening")
-        });
-        listening.join().expect("listening")
+    /// The same, by this carrick, which has no others; the kernel has it.
+    pub fn kernel_tunnel(&self, carrick: &Running) -> [TcpStream; 2] {
+        let mut ends = self.tunnel();
+        self.wait_for_kernel(carrick, std::slice::from_mut(&mut ends));
+        ends
+    }
+
+    /// The same, and its carrick was killed.
+    pub fn orphan(&self) -> [TcpStream; 2] {
+        let carrick = self.start(0, "");
+        let ends = self.kernel_tunnel(&carrick);
+        carrick.kill();
+        ends
     }
 }
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        for name in &self.names {
-            run(&format!("ip netns del {name}"));
+        for host in [&self.client, &self.proxy, &self.server] {
+            host.remove();
         }
-        run(&format!(
-            "umount {}",
-            self.directory.path().join("bpf").display()
-        ));
+        let pins = self.directory.path().join("bpf").display().to_string();
+        // It goes with the mounts of this process in any case.
+        let _ = run("umount", &[&pins]);
     }
+}
+
+/// Does something on a host.
+pub fn on<T: Send>(host: &Namespace, what: impl FnOnce() -> T + Send) -> T {
+    host.inside(|| Ok(what())).expect("an outcome")
 }
 
 /// A carrick on the proxy.
@@ -369,20 +373,54 @@ pub fn assert_reset(ends: &mut [TcpStream; 2]) {
     }
 }
 
-/// What is said, for so many exchanges of so many pieces: each has a part of its own.
-pub fn words(exchanges: usize, pieces: usize) -> Arc<[u8]> {
-    Random::new(1)
-        .bytes(pieces * PIECE_BYTES + 2 * exchanges)
-        .into()
+/// Tunnels in each of which both ends say much, slowly, both at the same time.
+pub struct Exchanges {
+    /// Open: the second half may be said.
+    gate: Arc<AtomicBool>,
+    /// Whether both ends have got exactly what was said.
+    outcomes: Vec<mpsc::Receiver<bool>>,
 }
 
-/// Sends many pieces of `words` from each end to the other, slowly, both at the same time, the second half of them not before
-/// `gate` is open, and the end of the stream. True if both have got exactly that.
-pub fn exchange(
+impl Exchanges {
+    /// Begins; the second half waits for [`Exchanges::go_on`].
+    pub fn begin(tunnels: Vec<[TcpStream; 2]>) -> Self {
+        // Each has a part of its own.
+        let bytes = PIECES * PIECE_BYTES + 2 * tunnels.len();
+        let words: Arc<[u8]> = Random::new(1).bytes(bytes).into();
+        let gate = Arc::default();
+        let tunnels = tunnels.into_iter().enumerate();
+        let outcomes = tunnels.map(|(number, ends)| exchange(ends, number, &words, &gate));
+        Self {
+            outcomes: outcomes.collect(),
+            gate,
+        }
+    }
+
+    /// Whether all are in the midst of it.
+    pub fn are_under_way(&self) -> bool {
+        let mut outcomes = self.outcomes.iter();
+        outcomes.all(|outcome| outcome.try_recv().is_err())
+    }
+
+    /// The second half may be said.
+    pub fn go_on(&self) {
+        self.gate.store(true, SeqCst);
+    }
+
+    /// Waits for all ends: everybody has heard everything.
+    pub fn assert_whole(&self) {
+        for (number, outcome) in self.outcomes.iter().enumerate() {
+            assert_eq!(outcome.recv(), Ok(true), "tunnel {number}");
+        }
+    }
+}
+
+/// Says [`PIECES`] of `words` each way, and ends. True if both have heard exactly that.
+fn exchange(
     ends: [TcpStream; 2],
     number: usize,
     words: &Arc<[u8]>,
-    (pieces, gate): (usize, &Arc<AtomicBool>),
+    gate: &Arc<AtomicBool>,
 ) -> mpsc::Receiver<bool> {
     let (words, gate) = (Arc::clone(words), Arc::clone(gate));
     let (done, result) = mpsc::channel();
@@ -390,11 +428,11 @@ pub fn exchange(
         let outcomes = std::thread::scope(|scope| {
             let ways = [0, 1].map(|side: usize| {
                 let (from, to) = (&ends[side], &ends[1 - side]);
-                let said = &words[2 * number + side..][..pieces * PIECE_BYTES];
+                let said = &words[2 * number + side..][..PIECES * PIECE_BYTES];
                 let gate = &gate;
                 scope.spawn(move || {
                     for (number, piece) in said.chunks(PIECE_BYTES).enumerate() {
-                        while number >= pieces / 2 && !gate.load(SeqCst) {
+                        while number >= PIECES / 2 && !gate.load(SeqCst) {
                             std::thread::sleep(PAUSE);
                         }
                         { from }.write_all(piece).expect("sent");
@@ -414,14 +452,4 @@ pub fn exchange(
         let _ = done.send(outcomes == [true, true]);
     });
     result
-}
-
-fn run(line: &str) {
-    let mut words = line.split(' ');
-    let output = Command::new(words.next().expect("a program"))
-        .args(words)
-        .output()
-        .expect("to run it");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {said}");
 }

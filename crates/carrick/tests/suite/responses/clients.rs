@@ -88,8 +88,7 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
     for (name, pieces) in responses {
         for next in ["/other/", "/nowhere"] {
             let (mut client, mut upstream) = play.pair(&server);
-            client.send(get(&format!("/s/{name}")));
-            upstream.read_head();
+            ask(&mut client, &mut upstream, &format!("/s/{name}"));
             upstream.send(pieces[0]);
             client.expect(pieces[0]);
             client.send(get(next));
@@ -131,8 +130,7 @@ fn a_client_that_ends_its_side_gets_its_response() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/half"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/half");
     client.half_close();
     std::thread::sleep(Duration::from_millis(50));
     let body = Random::new(9).bytes(1_000_000);
@@ -144,11 +142,7 @@ fn a_client_that_ends_its_side_gets_its_response() {
     assert!(hash(&client.read_response("GET").body) == hash(&body));
     client.expect_end();
     sending.join().expect("a thread");
-    let line = play.line("/s/half");
-    assert_eq!(
-        (line.text("engine"), line.text("ended")),
-        ("packet", "complete")
-    );
+    play.complete_line("/s/half");
     // The server's connection is at rest.
     let mut next = play.connect();
     next.send(get("/s/next"));
@@ -164,17 +158,12 @@ fn a_client_that_goes_away_in_a_response_harms_nobody() {
     for is_reset in [true, false] {
         let (mut client, mut upstream) = play.pair(&server);
         let target = format!("/s/away-{is_reset}");
-        client.send(get(&target));
-        upstream.read_head();
+        ask(&mut client, &mut upstream, &target);
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
         let mut second = upstream.second();
         let sending = std::thread::spawn(move || second.try_send(vec![b'x'; 100_000_000]));
         client.read_exact(100_000);
-        if is_reset {
-            client.reset();
-        } else {
-            drop(client);
-        }
+        end(client, is_reset);
         sending
             .join()
             .expect("a thread")
@@ -183,22 +172,18 @@ fn a_client_that_goes_away_in_a_response_harms_nobody() {
         assert_eq!(line.text("ended"), "client_reset", "{line:?}");
         // Others get theirs.
         let (mut client, mut upstream) = play.pair(&server);
-        client.send(get("/s/others"));
-        upstream.read_head();
-        upstream.send(ok(b"theirs"));
-        assert_eq!(client.read_response("GET").body, b"theirs");
+        answer(&mut client, &mut upstream, "/s/others", b"theirs");
     }
 }
 
 #[test]
 fn a_client_that_does_not_read_is_cut_off_in_the_end() {
-    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+    let Some(play) = Play::begin(IMPATIENT) else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/unread"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/unread");
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
     let mut second = upstream.second();
     let sending = std::thread::spawn(move || second.try_send(vec![b'x'; 100_000_000]));

@@ -7,19 +7,14 @@ fn a_response_until_close_ends_the_clients_connection() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/close"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/close");
     let body = Random::new(5).bytes(500_000);
     upstream.send("HTTP/1.1 200 OK\r\nContent-Type: x\r\n\r\n");
     upstream.send(&body);
     drop(upstream);
     let response = client.read_response("GET");
     assert!(hash(&response.body) == hash(&body));
-    let line = play.line("/s/close");
-    assert_eq!(
-        (line.text("engine"), line.text("ended")),
-        ("packet", "complete")
-    );
+    let line = play.complete_line("/s/close");
     assert_eq!(line.number("sent"), body.len() as u64);
 }
 
@@ -29,8 +24,7 @@ fn a_server_that_says_close_ends_the_clients_connection_after_the_response() {
     let server = play.server(0);
     for is_closed_at_once in [true, false] {
         let (mut client, mut upstream) = play.pair(&server);
-        client.send(get("/s/last"));
-        upstream.read_head();
+        ask(&mut client, &mut upstream, "/s/last");
         upstream.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast");
         let kept = if is_closed_at_once {
             None
@@ -48,10 +42,7 @@ fn a_server_that_closes_between_two_requests_is_replaced() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/third"));
-    upstream.read_head();
-    upstream.send(ok(b"third"));
-    assert_eq!(client.read_response("GET").body, b"third");
+    answer(&mut client, &mut upstream, "/s/third", b"third");
     drop(upstream);
     for target in ["/s/fourth", "/s/fifth", "/s/sixth"] {
         client.send(get(target));
@@ -70,13 +61,8 @@ fn a_request_that_is_not_answered_goes_to_another_connection() {
     for is_reset in [false, true] {
         let (mut client, mut upstream) = play.pair(&server);
         let target = format!("/s/again-{is_reset}");
-        client.send(get(&target));
-        upstream.read_head();
-        if is_reset {
-            upstream.reset();
-        } else {
-            drop(upstream);
-        }
+        ask(&mut client, &mut upstream, &target);
+        end(upstream, is_reset);
         let mut upstream = server.accept();
         assert!(upstream.read_head().contains(&target));
         upstream.send(ok(b"again"));
@@ -100,18 +86,13 @@ fn a_response_that_breaks_off_is_never_taken_for_whole() {
         for is_reset in [false, true] {
             let (mut client, mut upstream) = play.pair(&server);
             let target = format!("/s/part-{number}-{is_reset}");
-            client.send(get(&target));
-            upstream.read_head();
+            ask(&mut client, &mut upstream, &target);
             upstream.send(head);
             upstream.send(vec![b'x'; 50_000]);
             // So that it is not the reset that takes it away.
             client.expect(head);
             client.expect(vec![b'x'; 50_000]);
-            if is_reset {
-                upstream.reset();
-            } else {
-                drop(upstream);
-            }
+            end(upstream, is_reset);
             assert!(
                 matches!(client.read_ending(), Ending::Reset(rest) if rest.is_empty()),
                 "{target}"
@@ -134,13 +115,12 @@ fn a_response_that_breaks_off_is_never_taken_for_whole() {
 
 #[test]
 fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
-    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+    let Some(play) = Play::begin(IMPATIENT) else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/silent"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/silent");
     let response = client.read_response("GET");
     assert_eq!(response.status, 504);
     let line = play.line("/s/silent");
@@ -156,8 +136,7 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
     assert_eq!(client.read_response("GET").body, b"on");
 
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/stops"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/stops");
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345");
     assert!(matches!(client.read_ending(), Ending::Reset(_)));
     assert_eq!(play.line("/s/stops").text("ended"), "idle_timeout");
@@ -165,13 +144,12 @@ fn a_server_that_says_nothing_is_given_up_and_one_that_stops_is_too() {
 
 #[test]
 fn a_slow_response_is_waited_for_as_long_as_it_moves() {
-    let Some(play) = Play::begin("[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n") else {
+    let Some(play) = Play::begin(IMPATIENT) else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/slow"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/slow");
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n");
     for _ in 0..6 {
         std::thread::sleep(std::time::Duration::from_millis(700));

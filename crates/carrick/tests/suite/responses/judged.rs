@@ -111,6 +111,83 @@ fn what_the_kernel_cannot_judge_goes_through_the_process_in_between() {
     }
 }
 
+/// Writes a request for a target.
+type Asking = fn(&str) -> String;
+
+/// A client asks by one after the other, again and again, each time for another number of bytes. Looks for the lines; how many requests
+/// were judged.
+fn tally(play: &Play, name: &str, rounds: usize, kinds: &[Asking]) -> usize {
+    let (mut client, mut asked) = (play.connect(), Vec::new());
+    for number in 0..rounds * kinds.len() {
+        let target = format!("/s/{name}/{}", 1000 + 10 * number);
+        let response = client.ask(&kinds[number % kinds.len()](&target));
+        assert!(hash(&response.body) == hash(&content(&target)));
+        asked.push(target);
+    }
+    // With it ends the last one.
+    drop(client);
+    let mut judged = 0;
+    for target in asked {
+        let (line, body) = (play.line(&target), content(&target));
+        assert_eq!((line.text("ended"), line.status()), ("complete", 200));
+        // Of those that the kernel has forwarded, heads are counted, too.
+        let sent = line.number("sent");
+        let is_judged = sent == ok(&body).len() as u64;
+        assert!(is_judged || sent == body.len() as u64, "{line:?}");
+        judged += usize::from(is_judged);
+    }
+    judged
+}
+
+/// The process passes it on, and the kernel forwards the response.
+fn odd(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nX_odd: 1\r\n\r\n")
+}
+
+/// The process takes the connections back for it.
+fn post(target: &str) -> String {
+    format!("POST {target} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n12345")
+}
+
+#[test]
+fn a_line_has_the_bytes_of_its_own_response() {
+    let Some(play) = Play::begin_with("", &judging()) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let plays: [(&str, &[Asking]); 4] = [
+        ("odd", &[get, odd]),
+        ("several", &[get, odd, odd, get, get]),
+        // The connections are the kernel's again with the request behind it, which the process passes on.
+        ("parted", &[post, get, get, get]),
+        ("both", &[get, post, get, odd, get, get]),
+    ];
+    for (name, kinds) in plays {
+        let judged = tally(&play, name, 12, kinds);
+        // At least one in each round, if the process was as quick as the client.
+        assert!(judged >= 6, "{name}: {judged} were judged");
+    }
+}
+
+#[test]
+fn the_last_line_is_written_at_the_end() {
+    let Some(mut play) = Play::begin_with("[timeouts]\ndrain = \"1s\"\n", &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    for target in ["/s/one", "/s/last"] {
+        answer(&mut client, &mut upstream, target, b"yes");
+    }
+    // Sooner than anybody could say that the response was whole.
+    play.carrick.signal(rustix::process::Signal::TERM);
+    client.expect_end();
+    play.carrick.wait();
+    for target in ["/s/one", "/s/last"] {
+        play.complete_line(target);
+    }
+}
+
 #[test]
 fn a_server_that_ends_between_requests_costs_the_client_nothing() {
     let Some(play) = Play::begin_with("", &judging()) else {
@@ -119,10 +196,7 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
     for number in 0..3 {
-        client.send(get(&format!("/s/{number}")));
-        upstream.read_head();
-        upstream.send(ok(b"yes"));
-        assert_eq!(client.read_response("GET").body, b"yes");
+        answer(&mut client, &mut upstream, &format!("/s/{number}"), b"yes");
     }
     drop(upstream);
     std::thread::sleep(Duration::from_millis(100));

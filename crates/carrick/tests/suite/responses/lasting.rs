@@ -72,7 +72,7 @@ fn wrk_finds_no_fault() {
 }
 
 /// Drops some of the TCP packets that come in.
-fn lose(namespace: &Namespace) {
+pub(super) fn lose(namespace: &Namespace) {
     for words in [
         "add table inet loss",
         "add chain inet loss in { type filter hook input priority 0 ; }",

@@ -5,6 +5,7 @@ mod ends;
 mod judged;
 mod lasting;
 mod operations;
+mod read;
 
 use crate::support::access_log::Line;
 use crate::support::random::{Random, hash};
@@ -44,6 +45,9 @@ servers = ["10.2.0.3:9001"]
 [upstream.closed]
 servers = ["10.2.0.3:9"]
 "#;
+
+/// For those who wait no longer.
+const IMPATIENT: &str = "[timeouts]\nidle = \"2s\"\ndrain = \"2s\"\n";
 
 /// A carrick between a client and servers.
 struct Play {
@@ -96,14 +100,10 @@ impl Play {
         let mut client = self.connect();
         client.send(get("/s/first"));
         let mut upstream = server.accept();
-        for target in ["/s/second", ""] {
-            upstream.read_head();
-            upstream.send(ok(b"warm"));
-            assert_eq!(client.read_response("GET").body, b"warm");
-            if !target.is_empty() {
-                client.send(get(target));
-            }
-        }
+        upstream.read_head();
+        upstream.send(ok(b"warm"));
+        assert_eq!(client.read_response("GET").body, b"warm");
+        answer(&mut client, &mut upstream, "/s/second", b"warm");
         (client, upstream)
     }
 
@@ -113,6 +113,14 @@ impl Play {
         lines
             .filter(|line| line.text("engine") == "packet")
             .collect()
+    }
+
+    /// The line of the access log for a target whose response was whole and came by the engine.
+    fn complete_line(&self, target: &str) -> Line {
+        let line = self.line(target);
+        let how = (line.text("engine"), line.text("ended"));
+        assert_eq!(how, ("packet", "complete"), "{target}");
+        line
     }
 
     /// The line of the access log for a target.
@@ -188,6 +196,26 @@ fn answer_requests(mut peer: Peer, answer: &dyn Fn(&str) -> Vec<u8>) {
 /// A request.
 fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n")
+}
+
+/// A client asks for a target; its server's side has read the request.
+fn ask(client: &mut Peer, upstream: &mut Peer, target: &str) {
+    client.send(get(target));
+    assert!(upstream.read_head().contains(target));
+}
+
+/// The same, and it is answered.
+fn answer(client: &mut Peer, upstream: &mut Peer, target: &str, body: &[u8]) {
+    ask(client, upstream, target);
+    upstream.send(ok(body));
+    assert_eq!(client.read_response("GET").body, body);
+}
+
+/// Ends a connection by a reset, or with the end of the stream.
+fn end(peer: Peer, is_reset: bool) {
+    if is_reset {
+        peer.reset();
+    }
 }
 
 /// A response with a length.

@@ -27,10 +27,7 @@ fn a_line_is_written_although_the_client_stays_silent() {
     assert!(metric("carrick_requests_total{mode=\"switch\",status=\"200\"}") > 2.5);
     assert!(metric("carrick_splice_bytes_total{engine=\"packet\"}") > 10.5);
     // It can go on.
-    client.send(get("/s/more"));
-    upstream.read_head();
-    upstream.send(ok(b"more"));
-    assert_eq!(client.read_response("GET").body, b"more");
+    answer(&mut client, &mut upstream, "/s/more", b"more");
 }
 
 #[test]
@@ -39,10 +36,7 @@ fn a_reload_is_followed_by_the_next_request() {
     let server = play.server(0);
     let _other = play.serve(1, |_| ok(b"other"));
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/before"));
-    upstream.read_head();
-    upstream.send(ok(b"before"));
-    assert_eq!(client.read_response("GET").body, b"before");
+    answer(&mut client, &mut upstream, "/s/before", b"before");
     let changed =
         format!("[workers]\ncount = 1\n{SWITCH}").replace("10.2.0.2:9000", "10.2.0.3:9001");
     play.carrick.reload(&changed, "reloaded");
@@ -52,14 +46,13 @@ fn a_reload_is_followed_by_the_next_request() {
 
 #[test]
 fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
-    let Some(play) = Play::begin("[timeouts]\ndrain = \"20s\"\n") else {
+    let Some(mut play) = Play::begin("[timeouts]\ndrain = \"20s\"\n") else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
     let (mut idle, _its_server) = play.pair(&server);
-    client.send(get("/s/under-way"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/under-way");
     let body = Random::new(3).bytes(100_000);
     let response = ok(&body);
     upstream.send(&response[..1000]);
@@ -70,43 +63,26 @@ fn a_drain_waits_for_a_response_that_the_kernel_forwards() {
     upstream.send(&response[1000..]);
     assert!(hash(&client.read_response("GET").body) == hash(&body));
     client.expect_end();
-    let Play { mut carrick, bed } = play;
-    carrick.wait();
-    let lines: Vec<Line> = carrick.access_log(5).into_iter().map(Line).collect();
-    let line = lines
-        .iter()
-        .find(|line| line.text("target") == "/s/under-way")
-        .expect("a line");
-    assert_eq!(
-        (line.text("engine"), line.text("ended")),
-        ("packet", "complete")
-    );
-    drop(carrick);
-    drop(bed);
+    play.carrick.wait();
+    play.complete_line("/s/under-way");
 }
 
 #[test]
 fn what_is_left_at_the_end_of_a_drain_is_cut_off() {
-    let Some(play) = Play::begin("[timeouts]\ndrain = \"1s\"\n") else {
+    let Some(mut play) = Play::begin("[timeouts]\ndrain = \"1s\"\n") else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/endless"));
-    upstream.read_head();
+    ask(&mut client, &mut upstream, "/s/endless");
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\npart");
     play.carrick.signal(rustix::process::Signal::TERM);
     assert!(matches!(
         client.read_ending(),
         crate::support::Ending::Reset(_)
     ));
-    let Play { mut carrick, .. } = play;
-    carrick.wait();
-    let lines: Vec<Line> = carrick.access_log(3).into_iter().map(Line).collect();
-    let line = lines
-        .iter()
-        .find(|line| line.text("target") == "/s/endless")
-        .expect("a line");
+    play.carrick.wait();
+    let line = play.line("/s/endless");
     assert_eq!(line.text("ended"), "drain");
 }
 
@@ -115,10 +91,7 @@ fn a_server_is_not_counted_as_busy_between_two_requests() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    client.send(get("/s/third"));
-    upstream.read_head();
-    upstream.send(ok(b"third"));
-    assert_eq!(client.read_response("GET").body, b"third");
+    answer(&mut client, &mut upstream, "/s/third", b"third");
     let active = "carrick_server_active{upstream=\"servers\"";
     let url = "http://127.0.0.1:3129/metrics";
     wait_for("no request under way", || {

@@ -1,25 +1,8 @@
 //! What every file keeps to: its first line, its length, and what it does not have in it.
 use super::{Written, assert_none, written};
-use std::collections::BTreeSet;
 
-/// Longer files need a reason.
+/// A file that is longer is about more than one thing.
 const LINES_MAX: usize = 600;
-
-/// Files that are longer, and why.
-const LONGER: &[(&str, &str)] = &[
-    (
-        "crates/carrick/src/control/resolver/tests.rs",
-        "one play with a name server of its own for each promise",
-    ),
-    (
-        "crates/carrick/src/telemetry/access_log/tests.rs",
-        "each field in each format",
-    ),
-    (
-        "crates/carrick/tests/suite/config/mistakes.rs",
-        "a table of mistakes and the messages for them",
-    ),
-];
 
 /// Parts of paths that exist on one machine only, and hosts of package registries. Written in two parts, so that this file
 /// has none of them.
@@ -71,26 +54,14 @@ fn every_source_file_begins_with_what_it_is_for() {
 }
 
 #[test]
-fn no_file_is_too_long_without_a_reason() {
+fn no_file_is_too_long() {
     let mut complaints = Vec::new();
-    let mut longer = BTreeSet::new();
     for file in written() {
         let lines = file.text.lines().count();
-        if !matches!(file.extension(), "rs" | "c" | "h") || lines <= LINES_MAX {
-            continue;
-        }
-        longer.insert(file.name.clone());
-        if !LONGER.iter().any(|(name, _)| *name == file.name) {
+        if matches!(file.extension(), "rs" | "c" | "h") && lines > LINES_MAX {
             complaints.push(format!(
                 "{}: {lines} lines, more than {LINES_MAX}: split it",
                 file.name
-            ));
-        }
-    }
-    for (name, reason) in LONGER {
-        if !longer.contains(*name) {
-            complaints.push(format!(
-                "{name}: is not too long any more; remove it from the exceptions ({reason})"
             ));
         }
     }

@@ -8,7 +8,7 @@ use crate::report::svg::{
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 24.0;
-const LABEL_WIDTH: f64 = 118.0;
+const LABEL_WIDTH: f64 = 140.0;
 const PANEL_GAP: f64 = 28.0;
 /// Room behind the longest bar for its value.
 const VALUE_WIDTH: f64 = 62.0;

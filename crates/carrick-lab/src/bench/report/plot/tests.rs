@@ -25,3 +25,15 @@ fn the_target_is_drawn_at_the_factor_of_the_best_peer() {
     assert!((target_value(&results, &work, Figure::Rate).unwrap() - 84.0).abs() < 1e-9);
     assert_eq!(target_value(&results, &work, Figure::Cpu), None);
 }
+
+#[test]
+fn the_target_of_another_row_is_not_drawn_at_ours() {
+    let results = results(vec![
+        run("switch-10k", JUDGED, Figure::Rate, 100.0),
+        run("switch-10k", "carrick-packet", Figure::Rate, 100.0),
+        run("switch-10k", "haproxy", Figure::Rate, 80.0),
+    ]);
+    assert!(!judge(&results).is_empty());
+    let work = crate::bench::works::named("switch-10k").unwrap();
+    assert_eq!(target_value(&results, &work, Figure::Rate), None);
+}

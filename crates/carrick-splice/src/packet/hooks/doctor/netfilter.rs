@@ -1,6 +1,7 @@
 //! What netfilter does here, as far as splices are concerned. Packets that are redirected at tc ingress never reach it.
 
 use super::Obstacle;
+use crate::Reason;
 use crate::packet::hooks::netlink::{self, Family, Message, attribute, attributes, text};
 use std::collections::BTreeSet;
 use std::io;
@@ -63,6 +64,7 @@ pub(super) fn obstacles(settings: &Path) -> Vec<Obstacle> {
                      and logs miss what is spliced, and a new rule that drops does not reach a splice that stands."
                 .to_owned(),
             remedy: "To cut splices off, end their connections (ss -K), or restart carrick without its folder.".to_owned(),
+            keeps_auto_off: None,
         });
     }
     if !found.translation.is_empty() {
@@ -74,6 +76,7 @@ pub(super) fn obstacles(settings: &Path) -> Vec<Obstacle> {
                 .to_owned(),
             remedy: "Let carrick have the connection itself (transparent mode uses TPROXY, which translates nothing), or exempt it."
                 .to_owned(),
+            keeps_auto_off: Some(Reason::PacketNetfilter),
         });
     }
     let entries = number("nf_conntrack_count").unwrap_or(0);
@@ -87,6 +90,7 @@ pub(super) fn obstacles(settings: &Path) -> Vec<Obstacle> {
             effect: "Packets of a splice do not get them: what queues, shapes or routes by them treats these packets as unmarked."
                 .to_owned(),
             remedy: "Shape by addresses, or use another engine for these networks.".to_owned(),
+            keeps_auto_off: Some(Reason::PacketMarks),
         });
     }
     obstacles
@@ -115,6 +119,8 @@ fn tracking(found: &Found, entries: u64, number: &impl Fn(&str) -> Option<u64>) 
         remedy: "Exempt the proxy's connections (nft: `notrack` in a chain of priority raw, both directions), or keep the time-out longer \
                  than tunnels stand and nf_conntrack_max large."
             .to_owned(),
+        // What nobody asks for harms nobody.
+        keeps_auto_off: (!places.is_empty()).then_some(Reason::PacketNetfilter),
     }
 }
 
@@ -126,6 +132,7 @@ fn unseen() -> Obstacle {
             "Whether there are connection tracking, address translation and marks is not known."
                 .to_owned(),
         remedy: "Run carrick doctor as root.".to_owned(),
+        keeps_auto_off: None,
     }
 }
 

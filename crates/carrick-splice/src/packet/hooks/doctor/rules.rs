@@ -1,6 +1,7 @@
 //! Rules for routing that look at firewall marks.
 
 use super::Obstacle;
+use crate::Reason;
 use crate::packet::hooks::netlink::{self, Family, attribute, u32_at};
 use std::io;
 
@@ -11,6 +12,10 @@ const FIB_RULE_HDR_BYTES: usize = 12;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_FWMASK: u16 = 16;
+const FRA_PROTOCOL: u16 = 21;
+
+/// Who has made a rule or a route, as carrick says it for those of its own (`protocol` of ip-rule(8)): these do no harm.
+pub const OWN_PROTOCOL: u8 = 196;
 
 /// Rules that route by marks, if there are any.
 pub(super) fn marks() -> Option<Obstacle> {
@@ -29,9 +34,10 @@ pub(super) fn marks() -> Option<Obstacle> {
         name: "firewall marks",
         found: format!("routes are chosen by them: {}", found.join("; ")),
         effect: "Packets of a splice have no mark of netfilter, so where only marked packets take another route, they take the \
-                 usual one. carrick's own rules for transparent mode are of this kind, and do no harm."
+                 usual one."
             .to_owned(),
         remedy: "Choose the route by addresses or interfaces, or use another engine for these networks.".to_owned(),
+        keeps_auto_off: Some(Reason::PacketMarks),
     })
 }
 
@@ -45,6 +51,9 @@ fn marked(family: libc::c_int) -> io::Result<Vec<String>> {
         .filter(|message| message.kind == RTM_NEWRULE)
         .filter_map(|message| {
             let attributes = message.body.get(FIB_RULE_HDR_BYTES..)?;
+            if attribute(attributes, FRA_PROTOCOL) == Some(&[OWN_PROTOCOL]) {
+                return None;
+            }
             let number = |kind| attribute(attributes, kind).and_then(|value| u32_at(value, 0));
             let mask = number(FRA_FWMASK)?;
             Some(format!(

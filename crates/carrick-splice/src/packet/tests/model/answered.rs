@@ -15,6 +15,7 @@ fn answering(lab: &Lab) -> packet_splice {
     let mut splice = spliced(lab);
     splice.state = packet_state::PACKET_RESPONSES.0;
     splice.record = 1;
+    splice.left_bytes = u64::MAX;
     splice.response_start = S;
     (splice.judged_start, splice.judged_end) = (C, C);
     splice.legs[CLIENT].received = C;
@@ -23,7 +24,7 @@ fn answering(lab: &Lab) -> packet_splice {
 }
 
 /// The local socket of a side, which has nothing to do.
-fn quiet(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
+pub fn quiet(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
     let (own, peer) = lab.addresses[side];
     let before = START as u32;
     let settings = Settings {
@@ -37,7 +38,7 @@ fn quiet(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
     Tcp::new(settings, 0)
 }
 
-fn show(lab: &Lab, programs: &Programs, splice: &packet_splice) {
+pub fn show(lab: &Lab, programs: &Programs, splice: &packet_splice) {
     for side in [CLIENT, SERVER] {
         programs.show(&quiet(lab, side, splice.legs[side].local_end));
     }
@@ -123,15 +124,20 @@ fn a_request_is_acknowledged_with_what_is_behind_it() {
         return;
     };
     for acked in [10, 50, 51, 80] {
-        let before = asked(&lab);
+        let mut before = asked(&lab);
+        before.ways[CLIENT].window_end = C + 100;
         programs.set(&before, lab.addresses);
         show(&lab, &programs, &before);
         let (packet, _) = down(&lab, |packet| packet.ack = C + UP + acked);
         let outcome = programs.arriving(&packet.bytes());
         assert_eq!(outcome.verdict, Verdict::Forward, "{acked}");
         let told = C + acked.min(50);
-        assert_eq!(parse(&outcome.frame).ack, told);
-        assert_eq!(programs.splice().legs[CLIENT].received, told);
+        let seen = parse(&outcome.frame);
+        assert_eq!((seen.ack, seen.window), (told, 500));
+        let after = programs.splice();
+        assert_eq!(after.legs[CLIENT].received, told);
+        // What the client is told that it may send, it may.
+        assert_eq!(after.ways[CLIENT].window_end, told + 500);
     }
 }
 
@@ -177,6 +183,55 @@ fn no_request_overtakes_the_first() {
             record.settle_first();
             record.settle(12);
         }
+    }
+}
+
+/// The kernel has forwarded and told of a request. What the process asks behind it is nothing of its response.
+#[test]
+fn what_was_told_of_ends_where_another_request_follows() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let record = programs.record();
+    record.clear();
+    record.settle_first();
+    programs.let_judge(*b"GET /abc", 12);
+    let mut before = answering(&lab);
+    before.table = 1;
+    programs.set(&before, lab.addresses);
+    show(&lab, &programs, &before);
+    let (request, _) = up(&lab, |packet| packet.payload = b"GET /abcdefg".to_vec());
+    let respond = |at, text: &[u8]| {
+        let (response, _) = down(&lab, |packet| {
+            (packet.seq, packet.ack) = (S.wrapping_add(at), C + UP + 12);
+            packet.payload = text.to_vec();
+        });
+        assert_eq!(
+            programs.arriving(&response.bytes()).verdict,
+            Verdict::Forward
+        );
+    };
+    let told = |status, is_over| {
+        let told = record.watch().told();
+        assert_eq!((told.status, told.is_over), (status, is_over));
+        told.end
+    };
+    assert_eq!(
+        programs.arriving(&request.bytes()).verdict,
+        Verdict::Forward
+    );
+    let start = told(None, false);
+    respond(0, b"HTTP/1.1 203 x");
+    assert_eq!(told(Some(203), false), start + 14);
+    let passed = lab.local_packet(SERVER).with(|packet| {
+        (packet.seq, packet.ack) = (C + UP, S);
+        packet.payload = b"POST /abc".to_vec();
+    });
+    // Sent again, it is nothing new.
+    for _ in 0..2 {
+        assert_eq!(programs.leaving(&passed.bytes()).verdict, Verdict::Pass);
+        respond(14, b"HTTP/1.1 404 not here");
+        assert_eq!(told(Some(203), true), start + 14);
     }
 }
 

@@ -56,10 +56,12 @@ pub struct Tally {
     pub behind_windows: u64,
     /// Requests that the kernel has forwarded.
     pub judged: u64,
+    /// Responses of which the kernel has forwarded the rest.
+    pub bodies: u64,
 }
 
 impl Tally {
-    fn all(&mut self) -> [&mut u64; 13] {
+    fn all(&mut self) -> [&mut u64; 14] {
         [
             &mut self.armed,
             &mut self.armed_in_flight,
@@ -74,6 +76,7 @@ impl Tally {
             &mut self.behind_windows,
             &mut self.gave_up,
             &mut self.judged,
+            &mut self.bodies,
         ]
     }
 
@@ -84,7 +87,7 @@ impl Tally {
         }
     }
 
-    /// A model in which nothing happens proves nothing. (The last three need not happen.)
+    /// A model in which nothing happens proves nothing. (The last four need not happen.)
     pub fn assert_all_has_happened(mut self) {
         let tally = self;
         let seen = self.all();
@@ -101,6 +104,7 @@ impl Tally {
             self.forwarded,
             self.copies,
             self.judged,
+            self.bodies,
         ];
         assert!(seen.iter().all(|count| *count > 0), "{self:#?}");
     }

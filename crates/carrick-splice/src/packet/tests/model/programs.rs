@@ -152,7 +152,7 @@ impl Programs {
     }
 
     fn run(&self, program: &OwnedFd, frame: &[u8]) -> Outcome {
-        let ran = run_on(program.as_fd(), frame, &[]).unwrap();
+        let ran = run_on(program.as_fd(), frame, &[], 0).unwrap();
         Outcome {
             verdict: match ran.verdict {
                 UNSPEC => Verdict::Pass,

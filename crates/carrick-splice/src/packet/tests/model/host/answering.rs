@@ -1,11 +1,14 @@
 //! The process where the kernel has only the responses: what users of `responses.rs` do.
 
-use super::super::endpoint::Life;
+use super::super::endpoint::{Life, MILLISECOND};
 use super::super::programs::Programs;
 use super::super::random::said;
 use super::{After, DISARM_LOOK, DISARM_LOOKS_MAX, HELD_MAX, Host, Packet, Tcp};
 use crate::packet::command::{Answer, Command, Judging};
 use crate::packet::records::Record;
+
+/// How often it is looked whether a response is over behind which a request waits.
+const BODY_LOOK: u64 = 50 * MILLISECOND;
 
 /// A request and its response.
 #[derive(Debug, Clone, Copy)]
@@ -15,11 +18,17 @@ pub struct Round {
     pub response_bytes: u64,
     /// The kernel may forward it, if it comes in one packet.
     pub is_plain: bool,
+    /// If its response goes through the process, the kernel gets the rest as soon as it can.
+    pub is_body: bool,
+    /// So much less than there is to come is the kernel's.
+    pub cut_bytes: u64,
 }
 
 #[derive(Debug, Clone)]
 pub struct Rounds {
     pub all: Vec<Round>,
+    /// Responses go through the process, and the server is held back before each.
+    pub holds: bool,
     /// The kernel judges requests.
     pub is_judged: bool,
     /// The process passes a request on when all responses before are whole; otherwise at once.
@@ -38,6 +47,11 @@ pub struct Answering {
     latest: usize,
     left: u64,
     is_fresh: bool,
+    /// The kernel has, or is to get, the rest of a response.
+    is_body: bool,
+    has_begun: bool,
+    /// It was told which rest that is.
+    rest_asked: bool,
     /// Requests in the record that are none of ours.
     judged_before: u32,
     /// Bytes of responses that went through the process, or by it before it has armed.
@@ -79,6 +93,9 @@ impl Answering {
             latest: 0,
             left: 0,
             is_fresh: false,
+            is_body: false,
+            has_begun: false,
+            rest_asked: false,
             relayed: 0,
             busy_until: 0,
         }
@@ -127,6 +144,10 @@ impl Answering {
         if self.acked() > self.sent() {
             return Err("more is acknowledged than was sent".into());
         }
+        if self.is_body {
+            // What is forwarded may be ahead of what is relayed.
+            return Ok(());
+        }
         let is_said = |from: u64, bytes: &[u8]| {
             let all = (from..).zip(bytes);
             all.into_iter().all(|(at, byte)| said(1, at) == *byte)
@@ -161,6 +182,7 @@ impl Host {
         if self.is_armed {
             let checked = self.answering().check();
             self.wrong = self.wrong.take().or(checked.err());
+            self.note_begun();
         }
         if self.locals.iter().any(|local| local.life == Life::Reset) {
             self.part(now, programs, true);
@@ -198,17 +220,28 @@ impl Host {
         if answer == Answer::Busy && !is_forced {
             return false;
         }
-        if answer != Answer::Done {
+        let answering = self.answering();
+        let is_back = answering.is_body && answering.record.is_back();
+        if answer != Answer::Done && !is_back {
             self.wrong = Some(format!("it cannot be taken back: {answer:?}"));
         }
         self.is_armed = false;
         self.tally.disarmed += 1;
         let is_ahead = self.splice().legs.iter().any(|leg| leg.is_ahead != 0);
         self.tally.disarmed_ahead += u64::from(is_ahead);
+        self.note_begun();
         let answering = self.answering();
         answering.relayed += answering.acked();
-        answering.is_fresh = false;
+        (answering.is_fresh, answering.is_body) = (false, false);
         true
+    }
+
+    /// Whether the kernel forwards the rest of a response.
+    fn note_begun(&mut self) {
+        let answering = self.answering();
+        let has_begun = answering.is_body && answering.record.has_begun();
+        let is_news = has_begun && !std::mem::replace(&mut answering.has_begun, has_begun);
+        self.tally.bodies += u64::from(is_news);
     }
 
     /// What of the responses the client has, or will get from its local socket.
@@ -257,15 +290,25 @@ impl Host {
             return false;
         }
         let bytes = answering.rounds.all[index].request_bytes;
-        let is_serial = answering.rounds.is_serial;
+        let (is_serial, is_body) = (answering.rounds.is_serial, answering.is_body);
         let before = answering.before(index);
         let is_between = self.answered() == before;
         let is_whole = self.held[0].len() as u64 >= bytes.min(HELD_MAX as u64);
+        if is_body && !is_between {
+            // Nobody tells when it is over.
+            self.wakes_at = Some(now + BODY_LOOK);
+            return false;
+        }
         if !is_whole || (is_serial && !is_between) {
             return false;
         }
+        if is_body && !self.rounds_hold() && !self.part(now, programs, false) {
+            return false;
+        }
         let is_alone = self.held[0].len() as u64 == bytes && self.held[1].is_empty();
-        if is_between && is_alone && self.wants_kernel && !self.is_armed {
+        if self.rounds_hold() {
+            self.arm_body(now, programs, true);
+        } else if is_between && is_alone && self.wants_kernel && !self.is_armed {
             self.arm_responses(now, programs);
         }
         let answering = self.answering();
@@ -295,41 +338,119 @@ impl Host {
             }
             other => panic!("the connections are alike: {other:?}"),
         }
-        self.tally.armed += 1;
         self.tally.armed_in_flight += u64::from(is_in_flight);
+        self.has_armed();
+        let answering = self.answering();
+        answering.is_fresh = true;
+        let pause = now * 7919 % (answering.rounds.pause_max + 1);
+        answering.busy_until = now + pause;
+    }
+
+    fn has_armed(&mut self) {
+        self.tally.armed += 1;
         self.is_armed = true;
         self.was_armed = true;
         for local in &mut self.locals {
             local.is_strict = false;
         }
         let answering = self.answering();
-        answering.is_fresh = true;
         answering.acked_before = answering.record.acked_bytes();
         answering.sent_before = answering.record.sent_bytes();
-        let pause = now * 7919 % (answering.rounds.pause_max + 1);
-        answering.busy_until = now + pause;
+    }
+
+    /// In the midst of a response that goes through the process: the kernel is to get the rest.
+    fn arm_body(&mut self, now: u64, programs: &Programs, is_before: bool) {
+        let answering = self.answering();
+        if is_before && answering.is_body && !answering.record.has_begun() {
+            return;
+        }
+        let Some(asked) = answering.rounds.all.get(answering.latest) else {
+            return;
+        };
+        let is_wanted = asked.is_body && answering.left == 0;
+        let rest = (answering.before(answering.latest + 1)).saturating_sub(answering.relayed);
+        let is_under_way = rest > 0;
+        let cut = asked.cut_bytes.min(rest);
+        // Some of what was read is not written yet.
+        let is_latest = answering.begun + answering.judged() == answering.latest + 1;
+        let record = answering.record.number();
+        let held_bytes = self.held[1].len() as u64;
+        let rest_bytes = (rest - cut).saturating_sub(held_bytes);
+        let may = self.wants_kernel && !self.locals[1].is_at_end() && self.passed == [false; 2];
+        let is_now = is_wanted && is_under_way && is_latest;
+        if !(may && (is_now || is_before)) {
+            return;
+        }
+        let (held_bytes, rest_bytes) = if is_before {
+            (0, 0)
+        } else {
+            (held_bytes, rest_bytes)
+        };
+        if self.answering().is_body && self.answering().record.is_back() {
+            self.is_armed = false;
+            let answering = self.answering();
+            answering.relayed += answering.acked();
+            answering.is_body = false;
+        }
+        let answering = self.answering();
+        let acked = if answering.is_body {
+            answering.acked()
+        } else {
+            0
+        };
+        answering.record.clear();
+        let held_bytes = held_bytes as u32;
+        let command = Command::ArmBody {
+            record,
+            held_bytes,
+            rest_bytes,
+        };
+        match self.ask(now, programs, command) {
+            Answer::Done => {}
+            Answer::Busy => return,
+            Answer::NoSocket => {
+                self.wants_kernel = false;
+                return;
+            }
+            other => panic!("the connections are alike: {other:?}"),
+        }
+        self.has_armed();
+        let answering = self.answering();
+        answering.relayed += acked;
+        (answering.is_body, answering.has_begun) = (true, false);
+        answering.rest_asked = !is_before;
+    }
+
+    /// Whether the server is held back before each response is begun.
+    fn rounds_hold(&mut self) -> bool {
+        self.answering().rounds.holds
     }
 
     fn pass_response(&mut self, now: u64, programs: &Programs) -> bool {
         if self.is_armed {
-            if !self.locals[1].receiving.ready.is_empty() {
+            let is_body = self.answering().is_body;
+            if !is_body && !self.locals[1].receiving.ready.is_empty() {
                 self.wrong = Some("a response comes to the server's local socket".into());
             }
             let answering = self.answering();
             let has_ended = answering.record.has_end() && answering.acked() == answering.sent();
-            if !has_ended && !self.locals[1].is_at_end() {
-                return false;
-            }
+            let has_ended = has_ended || self.locals[1].is_at_end();
             // Nothing is asked any more.
-            if !self.part(now, programs, false) {
+            if has_ended && self.part(now, programs, false) {
+                self.go_on(After::Process);
+            } else if has_ended || !is_body {
                 return false;
             }
-            self.go_on(After::Process);
         }
         let before = self.moved;
         let has_moved = self.relay(now, programs, 1);
         let moved = self.moved - before;
         self.answering().relayed += moved;
+        let answering = self.answering();
+        let is_asked = answering.is_body && answering.rest_asked;
+        if moved > 0 && (!self.is_armed || (self.rounds_hold() && !is_asked)) {
+            self.arm_body(now, programs, false);
+        }
         has_moved
     }
 

@@ -45,6 +45,7 @@ fn rounds(random: &mut Random) -> Rounds {
         random.between(2, 14)
     };
     let judged = random.one_of(&[0, 500, 900]);
+    let bodies = random.one_of(&[0, 300, 900]);
     let all = (0..count)
         .map(|_| {
             let is_plain = random.happens(judged);
@@ -59,11 +60,14 @@ fn rounds(random: &mut Random) -> Rounds {
                 request_bytes,
                 response_bytes: random.magnitude(response_max),
                 is_plain,
+                is_body: random.happens(bodies),
+                cut_bytes: random.one_of(&[0, 0, 0, 1, 700, 20_000]),
             }
         })
         .collect();
     Rounds {
         all,
+        holds: bodies > 0 && random.happens(500),
         is_judged: judged > 0,
         is_serial: random.happens(700),
         ends_at_once: random.happens(500),

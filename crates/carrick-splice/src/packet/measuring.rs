@@ -1,0 +1,187 @@
+//! What the packet engine costs: the memory of its maps, the time of its programs, and splices of nobody that fill it.
+
+use super::PacketService;
+use libbpf_rs::MapHandle;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// The addresses of connections of nobody: 198.18.0.0/15 is for measurements (RFC 2544, appendix C.2.2).
+const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+const NOBODYS_SERVERS: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
+
+/// So many connections differ in their ports alone.
+const PORTS: u32 = 50_000;
+const PORT_FIRST: u16 = 10_000;
+
+/// The memory of one map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapMemory {
+    /// Its name, as the kernel has it.
+    pub name: String,
+    /// The kernel's memory for it, as the kernel counts (`memlock` of proc_pid_fdinfo(5)).
+    pub bytes: u64,
+}
+
+/// How often a program has run since it was loaded, while somebody was [`Counting`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramRuns {
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub runs: u64,
+    /// How long altogether, interrupts included.
+    pub time: Duration,
+}
+
+/// As long as this lives, the kernel counts runs and times of all BPF programs, which takes each of them some 20 ns more.
+#[derive(Debug)]
+pub struct Counting(#[expect(dead_code, reason = "it is held")] OwnedFd);
+
+impl Counting {
+    /// Begins to count. Needs `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's, of `BPF_ENABLE_STATS`.
+    #[expect(unsafe_code, reason = "libbpf-rs does not have it")]
+    pub fn start() -> io::Result<Counting> {
+        // SAFETY: it takes no pointers.
+        let descriptor = unsafe {
+            libbpf_rs::libbpf_sys::bpf_enable_stats(libbpf_rs::libbpf_sys::BPF_STATS_RUN_TIME)
+        };
+        if descriptor < 0 {
+            let error = io::Error::from_raw_os_error(-descriptor);
+            return Err(io::Error::new(
+                error.kind(),
+                format!("BPF_ENABLE_STATS: {error}"),
+            ));
+        }
+        // SAFETY: it is a new descriptor, which is nobody's yet.
+        Ok(Counting(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+    }
+}
+
+/// Splices of nobody. They hold their places until this is dropped.
+#[derive(Debug)]
+pub struct Crowd {
+    service: PacketService,
+    places: Vec<u32>,
+}
+
+impl PacketService {
+    /// The memory of the maps that its programs have; empty if it is not loaded. Needs `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn map_memory(&self) -> io::Result<Vec<MapMemory>> {
+        let maps: BTreeSet<u32> = self
+            .programs()?
+            .into_iter()
+            .flat_map(|program| program.map_ids)
+            .collect();
+        maps.into_iter().map(memory_of).collect()
+    }
+
+    /// The runs of its programs, by the order in which they were loaded; empty if it is not loaded. Needs `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn program_runs(&self) -> io::Result<Vec<ProgramRuns>> {
+        let programs = self.programs()?.into_iter();
+        Ok(programs
+            .map(|program| ProgramRuns {
+                name: program.name.to_string_lossy().into_owned(),
+                runs: program.run_cnt,
+                time: Duration::from_nanos(program.run_time_ns),
+            })
+            .collect())
+    }
+
+    /// How many tunnels the kernel has. Takes some system calls for each connection that it knows.
+    #[must_use]
+    pub fn spliced(&self) -> usize {
+        self.engine().map_or(0, |engine| engine.table.spliced())
+    }
+
+    /// Takes the places of so many splices, for connections that there are not: two flows each.
+    ///
+    /// # Errors
+    /// There are not so many places, it is not loaded, or the kernel does not take them.
+    pub fn crowd(&self, splices: u32) -> io::Result<Crowd> {
+        let engine = self
+            .engine()
+            .ok_or_else(|| io::Error::other("the packet engine is not loaded"))?;
+        let mut crowd = Crowd {
+            service: self.clone(),
+            places: Vec::new(),
+        };
+        for number in 0..splices {
+            let place = engine.table.take_place().ok_or_else(|| {
+                io::Error::other(format!("there are only places for {number} more splices"))
+            })?;
+            crowd.places.push(place);
+            engine.table.fill(place, nobodys(number))?;
+        }
+        Ok(crowd)
+    }
+
+    /// Its programs in the kernel: all that have its flows.
+    fn programs(&self) -> io::Result<Vec<ProgramInfo>> {
+        let Some(engine) = self.engine() else {
+            return Ok(Vec::new());
+        };
+        let flows = engine.table.flows_id()?;
+        let options = ProgInfoQueryOptions::default().include_map_ids(true);
+        let programs = ProgInfoIter::with_query_opts(options);
+        Ok(programs
+            .filter(|program| program.map_ids.contains(&flows))
+            .collect())
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // It is loaded for good.
+        let Some(engine) = self.service.engine() else {
+            return;
+        };
+        for place in &self.places {
+            engine.table.give_place_back(*place);
+        }
+    }
+}
+
+/// Both connections of a splice of nobody: ours, the peer's.
+fn nobodys(number: u32) -> [(SocketAddr, SocketAddr); 2] {
+    let host = |network: Ipv4Addr, host: u32| Ipv4Addr::from(u32::from(network) + host);
+    let port = PORT_FIRST + u16::try_from(number % PORTS).unwrap_or_default();
+    let far = 2 + number / PORTS;
+    [
+        (
+            (host(NOBODY, 1), 80).into(),
+            (host(NOBODY, far), port).into(),
+        ),
+        (
+            (host(NOBODYS_SERVERS, 1), port).into(),
+            (host(NOBODYS_SERVERS, far), 80).into(),
+        ),
+    ]
+}
+
+fn memory_of(id: u32) -> io::Result<MapMemory> {
+    let map = MapHandle::from_map_id(id).map_err(io::Error::other)?;
+    let about = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
+    let text = std::fs::read_to_string(&about)?;
+    let bytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok());
+    Ok(MapMemory {
+        name: libbpf_rs::MapCore::name(&map)
+            .to_string_lossy()
+            .into_owned(),
+        bytes: bytes.ok_or_else(|| io::Error::other(format!("{about} has no `memlock`")))?,
+    })
+}

@@ -1,0 +1,116 @@
+//! Legs that lose so much that two connections do better than one.
+
+use super::bed::*;
+use crate::support::on_worker;
+use carrick_splice::{
+    BadPath, Choice, Counters, PacketService, PoolLimits, SocketService, Splicer,
+};
+use std::io::Read;
+use std::net::{IpAddr, Shutdown};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+/// So many small questions and answers are some more than a leg is judged by.
+const QUESTIONS: usize = 400;
+
+/// A proxy of one tunnel after the other, between these addresses and by these engines, with one packet engine. What is said of
+/// them, and which pairs of networks are bad afterwards.
+fn relay_in_turn(
+    bed: &Bed,
+    turns: Vec<([IpAddr; 2], Choice)>,
+) -> JoinHandle<(Vec<Told>, Vec<BadPath>)> {
+    let (ready, is_ready) = mpsc::channel();
+    let proxying = bed.on(Host::Middle, move || {
+        let service = PacketService::default();
+        service.load(64, &[], None).unwrap();
+        on_worker(async move {
+            let bind = |own: IpAddr| tokio::net::TcpListener::bind((own, PROXY_PORT));
+            let (v4, v6) = (bind(V4[0]).await.unwrap(), bind(V6[0]).await.unwrap());
+            ready.send(()).unwrap();
+            let mut told = Vec::new();
+            for ([own, server], choice) in turns {
+                let listener = if own.is_ipv4() { &v4 } else { &v6 };
+                let (client, _) = listener.accept().await.unwrap();
+                let server = tokio::net::TcpStream::connect((server, SERVER_PORT));
+                let server = server.await.unwrap();
+                client.set_nodelay(true).unwrap();
+                server.set_nodelay(true).unwrap();
+                let splicer = Splicer::with_engines(
+                    PoolLimits::default(),
+                    Arc::new(Counters::default()),
+                    SocketService::default(),
+                    service.clone(),
+                );
+                told.push(relay(splicer, client, server, choice).await);
+            }
+            (told, service.bad_paths())
+        })
+    });
+    is_ready.recv().unwrap();
+    proxying
+}
+
+/// Asks often, and closes.
+fn converse(address: IpAddr) {
+    let mut stream = connect(address);
+    for round in 0..GREETING as usize + QUESTIONS {
+        if round == GREETING as usize {
+            std::thread::sleep(ARMED);
+        }
+        ask(&mut stream, 10, 10);
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+}
+
+/// The first tunnel goes by this engine, and loses.
+fn after_losses(test: &str, first: Choice) {
+    let Some(bed) = Bed::new(test) else { return };
+    // IPv4 is lossy towards the client; so the pair of IPv6 is another one, with other networks and a good road.
+    bed.nft(
+        Host::Client,
+        "table netdev lossy { chain c { type filter hook ingress device c priority -500; \
+         ip protocol tcp numgen inc mod 20 0 drop; }; }",
+    );
+    let turns = vec![(V4, first), (V4, Choice::Packet), (V6, Choice::Packet)];
+    let addresses: Vec<_> = turns.iter().map(|(addresses, _)| *addresses).collect();
+    let proxying = relay_in_turn(&bed, turns);
+    for [own, server] in addresses {
+        let serving = bed.serve(server, 1, answer);
+        bed.on(Host::Client, move || converse(own)).join().unwrap();
+        serving.join().unwrap();
+    }
+    let (told, bad) = proxying.join().unwrap();
+    let is_refused = |told: &Told| told.reasons.contains(&"packet_bad_leg");
+    assert_eq!(told[0].by_kernel > 0, first == Choice::Packet, "{told:?}");
+    assert!(!is_refused(&told[0]), "{told:?}");
+    assert_eq!(
+        (told[1].by_kernel, is_refused(&told[1])),
+        (0, true),
+        "{told:?}"
+    );
+    assert!(told[2].by_kernel > 0 && !is_refused(&told[2]), "{told:?}");
+    let [bad] = &bad[..] else { panic!("{bad:?}") };
+    assert_eq!(bad.client.to_string(), "10.78.1.0/24");
+    assert_eq!(bad.server.to_string(), "10.78.2.0/24");
+    let [to_client, to_server] = bad.lost_percent;
+    assert!(to_client > 2.0, "{bad:?}");
+    // A splice loses for both: the client sends again what the server's lost acknowledgements were for.
+    assert!(first == Choice::Packet || to_server < 1.0, "{bad:?}");
+}
+
+#[test]
+fn after_losses_of_a_splice_the_next_tunnel_has_legs_of_its_own() {
+    after_losses(
+        "after_losses_of_a_splice_the_next_tunnel_has_legs_of_its_own",
+        Choice::Packet,
+    );
+}
+
+#[test]
+fn after_losses_of_a_leg_the_next_tunnel_has_legs_of_its_own() {
+    after_losses(
+        "after_losses_of_a_leg_the_next_tunnel_has_legs_of_its_own",
+        Choice::Copy,
+    );
+}

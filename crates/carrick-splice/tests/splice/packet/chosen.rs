@@ -1,0 +1,170 @@
+//! Exchanges whose engine is chosen by what is seen, where the packet engine is loaded.
+
+use super::bed::*;
+use carrick_splice::{Choice, Counters, Engine, PacketService, PoolLimits, SocketService, Splicer};
+use std::io::Read;
+use std::net::{IpAddr, Shutdown};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Nothing is in the way there.
+fn bed(test: &str) -> Option<Bed> {
+    let bed = Bed::new(test)?;
+    for interface in ["all", "default", "pc", "ps"] {
+        bed.set(Host::Middle, &format!("conf.{interface}.rp_filter"), 0);
+    }
+    Some(bed)
+}
+
+/// Small questions and answers with a rest in between, so many; then an end.
+fn chat(address: IpAddr, rounds: usize) -> (u64, u64) {
+    let mut stream = connect(address);
+    let mut sum = (0, 0);
+    for _ in 0..rounds {
+        let bytes = ask(&mut stream, 10, 10);
+        sum = (sum.0 + bytes.0, sum.1 + bytes.1);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    sum
+}
+
+/// What comes of a chat of so many rounds by `auto`, with or without the socket engine.
+fn chatted(bed: &Bed, addresses: [IpAddr; 2], rounds: usize, with_socket: bool) -> Told {
+    let serving = bed.serve(addresses[1], 1, answer);
+    let proxying = bed.proxy_with(
+        addresses,
+        (1, 128),
+        |packet| &*Box::leak(Box::new(packet.clone())),
+        move |_, client, server, packet: &'static PacketService| async move {
+            let socket = SocketService::default();
+            if with_socket {
+                socket.load(64).unwrap();
+            }
+            let splicer = Splicer::with_engines(
+                PoolLimits::default(),
+                Arc::new(Counters::default()),
+                socket,
+                packet.clone(),
+            );
+            relay(splicer, client, server, Choice::Auto).await
+        },
+    );
+    let asking = bed.on(Host::Client, move || chat(addresses[0], rounds));
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    let told = proxying.join().unwrap().remove(0);
+    assert_eq!(told.bytes, sent, "{told:?}");
+    told
+}
+
+#[track_caller]
+fn assert_reasons(told: &Told, wanted: &[&str]) {
+    let first = "unknown_length";
+    assert_eq!(told.reasons, [&[first], wanted].concat(), "{told:?}");
+}
+
+#[test]
+fn a_long_tunnel_goes_packet_by_packet() {
+    for addresses in [V4, V6] {
+        let Some(bed) = bed("a_long_tunnel_goes_packet_by_packet") else {
+            return;
+        };
+        let told = chatted(&bed, addresses, 100, false);
+        assert_reasons(&told, &["packet_pays"]);
+        assert_eq!(told.engines, (Engine::Packet, Engine::Packet), "{told:?}");
+        assert!(told.by_kernel > 50 * 36, "{told:?}");
+    }
+}
+
+#[test]
+fn a_short_tunnel_stays_in_the_process() {
+    let Some(bed) = bed("a_short_tunnel_stays_in_the_process") else {
+        return;
+    };
+    let told = chatted(&bed, V4, 3, false);
+    assert_reasons(&told, &[]);
+    assert_eq!((told.by_kernel, told.engines.0), (0, Engine::Copy));
+}
+
+#[test]
+fn packets_come_before_sockets() {
+    let Some(bed) = bed("packets_come_before_sockets") else {
+        return;
+    };
+    let told = chatted(&bed, V4, 100, true);
+    assert_reasons(&told, &["packet_pays"]);
+    assert_eq!(told.engines, (Engine::Packet, Engine::Packet), "{told:?}");
+}
+
+#[test]
+fn what_is_unlike_goes_by_sockets() {
+    let Some(bed) = bed("what_is_unlike_goes_by_sockets") else {
+        return;
+    };
+    bed.set(Host::Server, "tcp_timestamps", 0);
+    let told = chatted(&bed, V4, 100, true);
+    assert_reasons(&told, &["chatter", "packet_timestamps", "packet_pays"]);
+    assert_eq!(told.engines, (Engine::Socket, Engine::Socket), "{told:?}");
+}
+
+#[test]
+fn sockets_wait_until_packets_are_given_up() {
+    let test = "sockets_wait_until_packets_are_given_up";
+    // The kernel is given two seconds to see the packets of both connections. Each round takes five milliseconds at least.
+    for (rounds, is_given_up) in [(60, false), (600, true)] {
+        let Some(mut bed) = bed(test) else { return };
+        bed.hooked = vec!["pc".to_owned()];
+        let told = chatted(&bed, V4, rounds, true);
+        for reason in ["chatter", "packet_interface"] {
+            let is_told = told.reasons.contains(&reason);
+            assert_eq!(is_told, is_given_up, "{reason}: {told:?}");
+        }
+        assert_eq!(told.by_sockets > 0, is_given_up, "{told:?}");
+    }
+}
+
+#[test]
+fn where_others_must_see_packets_they_do() {
+    let test = "where_others_must_see_packets_they_do";
+    type Prepare = fn(&Bed);
+    let cases: [(&str, Prepare); 3] = [
+        ("packet_netfilter", |bed| {
+            bed.nft(
+                Host::Middle,
+                "table inet tracked { chain c { type filter hook input priority 0; ct state invalid drop; }; }",
+            );
+        }),
+        ("packet_marks", |bed| {
+            bed.nft(
+                Host::Middle,
+                "table inet marked { chain c { type filter hook prerouting priority 0; meta mark set 7; }; }",
+            );
+        }),
+        ("packet_rp_filter", |bed| {
+            bed.set(Host::Middle, "conf.pc.rp_filter", 1);
+        }),
+    ];
+    for (reason, prepare) in cases {
+        let Some(bed) = bed(test) else { return };
+        prepare(&bed);
+        let told = chatted(&bed, V4, 30, false);
+        assert_reasons(&told, &[reason]);
+        assert_eq!(told.by_kernel, 0, "{told:?}");
+    }
+}
+
+#[test]
+fn whoever_names_the_engine_gets_it_all_the_same() {
+    let Some(bed) = bed("whoever_names_the_engine_gets_it_all_the_same") else {
+        return;
+    };
+    bed.set(Host::Middle, "conf.pc.rp_filter", 1);
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels(V4, 1);
+    let asking = bed.on(Host::Client, || ask_and_close(V4[0], 40));
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap()[0].assert_closed(sent);
+}

@@ -1,0 +1,147 @@
+//! Names: which need no name server, which are searched for, their normal form, and what is none.
+use super::super::name_servers::NameServers;
+use super::*;
+
+#[tokio::test]
+async fn the_hosts_file_comes_first_and_stands_for_both_families() {
+    let server = NameServer::start(both).await;
+    let hosts = "192.0.2.50 web printer.example.org # a comment\n2001:db8::50 web\n\nnonsense\n";
+    let name_servers = NameServers::new(&server.options())
+        .unwrap()
+        .with(hosts, &["example.org."]);
+    let found = name_servers.look_up("web").await;
+    assert_eq!(
+        &*found.addresses.unwrap(),
+        addresses(&["192.0.2.50", "2001:db8::50"])
+    );
+    assert_eq!(found.keep, Duration::from_secs(5));
+    let found = name_servers.look_up("printer.example.org").await;
+    assert_eq!(&*found.addresses.unwrap(), addresses(&["192.0.2.50"]));
+    // By the search domain, still without asking anybody.
+    assert_eq!(
+        &*name_servers.look_up("printer").await.addresses.unwrap(),
+        addresses(&["192.0.2.50"])
+    );
+    assert!(server.asked().is_empty());
+}
+
+#[tokio::test]
+async fn names_of_one_label_are_searched_for_and_others_are_not() {
+    let behaviour: Behaviour = |name, kind| match (name, kind) {
+        ("web.b.example.", RecordType::A) => Reply::Addresses(60, vec!["192.0.2.2"]),
+        ("web.b.example.", _) => Reply::Nothing(60),
+        // Another host, whose address must not be mixed in.
+        ("web.", RecordType::AAAA) => Reply::Addresses(60, vec!["2001:db8::66"]),
+        ("broken.a.example.", _) => Reply::Fails,
+        ("bare.", RecordType::A) => Reply::Addresses(60, vec!["192.0.2.3"]),
+        _ => Reply::NoSuchName(60),
+    };
+    let server = NameServer::start(behaviour).await;
+    let name_servers = NameServers::new(&server.options())
+        .unwrap()
+        .with("", &["a.example.", "b.example."]);
+    assert_eq!(
+        &*name_servers.look_up("web").await.addresses.unwrap(),
+        addresses(&["192.0.2.2"])
+    );
+    assert_eq!(
+        &*name_servers.look_up("bare").await.addresses.unwrap(),
+        addresses(&["192.0.2.3"])
+    );
+    assert_eq!(
+        name_servers.look_up("nowhere").await.addresses,
+        Err(ResolveError::NoSuchName)
+    );
+    assert_eq!(
+        name_servers.look_up("broken").await.addresses,
+        Err(ResolveError::ServerFailure)
+    );
+    server.forget();
+    assert_eq!(
+        name_servers.look_up("web.b").await.addresses,
+        Err(ResolveError::NoSuchName)
+    );
+    assert!(
+        server.asked().iter().all(|(name, _)| name == "web.b."),
+        "{:?}",
+        server.asked()
+    );
+}
+
+#[test]
+fn hosts_that_need_no_look_up() {
+    let table = [
+        ("192.0.2.1", vec!["192.0.2.1"]),
+        ("2001:db8::1", vec!["2001:db8::1"]),
+        ("[2001:db8::1]", vec!["2001:db8::1"]),
+        ("::ffff:10.0.0.1", vec!["::ffff:10.0.0.1"]),
+        ("localhost", vec!["127.0.0.1", "::1"]),
+        ("LOCALHOST.", vec!["127.0.0.1", "::1"]),
+        ("a.b.localhost", vec!["127.0.0.1", "::1"]),
+    ];
+    for (host, expected) in table {
+        assert_eq!(
+            Host::parse(host),
+            Ok(Host::Addresses(addresses(&expected).into())),
+            "{host}"
+        );
+    }
+}
+
+#[test]
+fn names_take_their_normal_form() {
+    for (host, name) in [
+        ("www.example.org", "www.example.org"),
+        ("WWW.Example.ORG.", "www.example.org"),
+        ("web", "web"),
+        ("_dmarc.example.org", "_dmarc.example.org"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("1.example", "1.example"),
+        ("0xg.0xyz", "0xg.0xyz"),
+        ("notlocalhost", "notlocalhost"),
+        ("localhost.example.org", "localhost.example.org"),
+    ] {
+        assert_eq!(Host::parse(host), Ok(Host::Name(name.into())), "{host}");
+    }
+}
+
+#[test]
+fn what_is_no_host_name() {
+    let long_label = format!("{}.example", "a".repeat(64));
+    let long_name = vec!["a".repeat(60); 5].join(".");
+    let table = [
+        "",
+        ".",
+        "..",
+        "a..b",
+        ".a",
+        "a..",
+        "a b",
+        "a\0b",
+        "a\r\nb",
+        "bücher.example",
+        "a/b",
+        "a:80",
+        "a@b",
+        "*.example.org",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0x7f000001",
+        "10.0.0.256",
+        "1.2.3.4.5",
+        "1.2.3.0x",
+        "example.123",
+        "[::1",
+        "::1]",
+        "[example.org]",
+        "fe80::1%eth0",
+        "%2e",
+        &long_label,
+        &long_name,
+    ];
+    for host in table {
+        assert_eq!(Host::parse(host), Err(ResolveError::Invalid), "{host:?}");
+    }
+    assert!(Host::parse(&format!("{}.example", "a".repeat(63))).is_ok());
+}

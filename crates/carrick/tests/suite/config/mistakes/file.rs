@@ -1,0 +1,151 @@
+//! Mistakes in the file as a whole: what has to be there, the process, TOML.
+use super::Mistake;
+use super::Severity::{Error, Warning};
+
+pub const MISTAKES: &[Mistake] = &[
+    // The whole
+    ("", Error, "", "nothing to listen on", "[[listener]]"),
+    (
+        "§[limit]",
+        Error,
+        "limit",
+        "not a key of the file",
+        "`limits`",
+    ),
+    (
+        "§limits = 5",
+        Error,
+        "limits",
+        "not a key of [[listener]]",
+        "its keys are",
+    ),
+    (
+        "limits = 5\n§",
+        Error,
+        "5",
+        "a table is wanted, not a number",
+        "[limits]",
+    ),
+    (
+        "upstream = 5\n§",
+        Error,
+        "5",
+        "group of tables",
+        "[upstream.NAME]",
+    ),
+    (
+        "[listener]\nmode = \"forward\"",
+        Error,
+        "[listener]",
+        "a list of tables",
+        "two brackets",
+    ),
+    (
+        "listener = []",
+        Error,
+        "[]",
+        "`listener` is empty",
+        "[[listener]]",
+    ),
+    (
+        "listener = [5]",
+        Error,
+        "5",
+        "a table is wanted",
+        "[[listener]]",
+    ),
+    (
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"switch\"\nroute = []",
+        Error,
+        "[]",
+        "`route` is empty",
+        "[[listener.route]]",
+    ),
+    // The process
+    (
+        "§[process]\nuser = \"nobody-has-this\"",
+        Error,
+        "\"nobody-has-this\"",
+        "this machine has no user \"nobody-has-this\"",
+        "getent passwd",
+    ),
+    (
+        "§[process]\nuser = \"\"",
+        Error,
+        "\"\"",
+        "no user \"\"",
+        "getent passwd",
+    ),
+    (
+        "§[process]\nuser = \"4294967295\"",
+        Error,
+        "\"4294967295\"",
+        "no user",
+        "by number",
+    ),
+    (
+        "§[process]\nuser = \"54321\"",
+        Error,
+        "\"54321\"",
+        "no user has this number",
+        "`group`",
+    ),
+    (
+        "§[process]\nuser = 33",
+        Error,
+        "33",
+        "`user` must be a string, not a number",
+        "",
+    ),
+    (
+        "[process]\npacket = \"off\"\n[splice]\nengine = \"packet\"\n§",
+        Warning,
+        "\"off\"",
+        "is not loaded",
+        "\"named\" loads it",
+    ),
+    (
+        "§[process]\npins = \"pins\"",
+        Error,
+        "\"pins\"",
+        "no absolute path",
+        "/sys/fs/bpf/carrick",
+    ),
+    (
+        "§[process]\nuser = \"nobody\"\ngroup = \"nobody-has-this\"",
+        Error,
+        "\"nobody-has-this\"",
+        "this machine has no group \"nobody-has-this\"",
+        "getent group",
+    ),
+    (
+        "§[process]\ngroup = \"0\"",
+        Error,
+        "\"0\"",
+        "`group` stands for nothing without `user`",
+        "name the user",
+    ),
+    // TOML
+    (
+        "§[limits]\nrequest_head = 64 KB",
+        Error,
+        "64 KB",
+        "not TOML",
+        "\"64 KB\"",
+    ),
+    ("§[limits\n", Error, "", "not TOML", ""),
+    (
+        "§[limits]\npipes = 1\npipes = 2",
+        Error,
+        "pipes",
+        "duplicate key",
+        "",
+    ),
+    (
+        "§[upstream.a]\n[upstream.a]",
+        Error,
+        "a",
+        "duplicate key",
+        "",
+    ),
+];
