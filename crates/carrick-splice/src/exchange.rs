@@ -258,10 +258,10 @@ impl<'a> Exchange<'a> {
         let Some([from, to]) = self.ends(a_to_b) else {
             return Step::Blocked(Side::From);
         };
-        let (flow, prefix) = if a_to_b {
-            (&mut self.a_to_b, self.a_prefix)
+        let (flow, prefix, back) = if a_to_b {
+            (&mut self.a_to_b, self.a_prefix, &self.b_to_a)
         } else {
-            (&mut self.b_to_a, self.b_prefix)
+            (&mut self.b_to_a, self.b_prefix, &self.a_to_b)
         };
         let step = flow.poll(
             cx,
@@ -271,6 +271,7 @@ impl<'a> Exchange<'a> {
                 to: &to,
                 prefix,
                 kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(side)),
+                is_from_owed: back.holds_bytes(),
             },
             &mut Sink::none(),
         );

@@ -27,6 +27,8 @@ pub(crate) struct Ends<'e> {
     pub(crate) prefix: &'e [u8],
     /// The kernel's part in this direction, if it has one.
     pub(crate) kernel: Option<KernelPart<'e>>,
+    /// Whether bytes wait to be written to `from`, by the other direction.
+    pub(crate) is_from_owed: bool,
 }
 
 /// What the kernel knows of a direction that is in its hands.
@@ -45,6 +47,14 @@ impl Ends<'_> {
         self.kernel.is_some_and(|part| {
             part.joint.passed_bytes(part.side) != taken_bytes - part.taken_before
         })
+    }
+
+    /// Whether the sender's end of stream is none: the connection was reset, and who was told that has not passed it on. An
+    /// error is told once, and `splice(2)` to a socket keeps it to itself if a part of the bytes went before
+    /// (`splice_to_socket`, fs/splice.c); what reads next takes the reset for an end. Only a connection to which nothing
+    /// more is to be written is gone altogether without a reset.
+    fn is_reset_unseen(&self) -> bool {
+        self.is_from_owed && sys::is_hung_up(self.from)
     }
 }
 

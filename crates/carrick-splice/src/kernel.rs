@@ -314,6 +314,8 @@ impl Kernel {
                     side,
                     taken_before,
                 }),
+                // Nothing that the process holds is written by splice(2) while the kernel has a part.
+                is_from_owed: false,
             };
             // No more than is there now: a fast sender might go on for ever.
             let left = joint.passed_bytes(side) - (flow.taken_bytes() - taken_before);

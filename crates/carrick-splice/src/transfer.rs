@@ -241,6 +241,7 @@ impl<'a> Transfer<'a> {
             to: self.to,
             prefix: self.prefix,
             kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(0)),
+            is_from_owed: false,
         };
         let step = self.flow.poll(cx, &ends, &mut self.sink);
         self.after_flow(cx, step)
@@ -272,6 +273,7 @@ impl<'a> Transfer<'a> {
             to: self.to,
             prefix: self.prefix,
             kernel: None,
+            is_from_owed: false,
         };
         let mut pieces = 0;
         while self.sink.is_wanted() && self.keep_reading_bytes > 0 && !self.flow.is_all_taken() {

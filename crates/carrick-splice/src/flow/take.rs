@@ -82,6 +82,9 @@ impl Flow {
                     self.ended_early = true;
                     return Err(from_fault("recv")(ErrorKind::WouldBlock.into()));
                 }
+                if ends.is_reset_unseen() {
+                    return Err(from_fault("recv")(ErrorKind::ConnectionReset.into()));
+                }
                 self.at_end_of_stream = true;
                 Ok(())
             }

@@ -245,6 +245,42 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
 }
 
 #[test]
+fn a_reset_that_somebody_else_was_told_of_is_no_clean_end() {
+    on_worker(async {
+        for choice in EXCHANGE_CHOICES {
+            let mut legs = Legs::tiny().await;
+            let splicer = splicer();
+            let mut exchange = splicer.exchange(&legs.from, &legs.to, order(choice));
+            let flood = sample(2, 1_000_000);
+            // The client takes nothing, so that something is held for it.
+            let flooding = async {
+                let write = legs.receiver.write_all(&flood);
+                let _ = tokio::time::timeout(SETTLE, write).await;
+                legs.sender.write_all(b"half of it").await.unwrap();
+                tokio::time::sleep(SETTLE).await;
+            };
+            tokio::select! {
+                end = exchange.run() => unreachable!("{end:?}"),
+                () = flooding => {}
+            }
+            reset(legs.sender);
+            tokio::time::sleep(SETTLE).await;
+            // What splice(2) does that has written a part already.
+            let told = legs.from.take_error().unwrap();
+            assert!(told.is_some(), "{choice:?}");
+            let end = exchange.run().await;
+            assert!(matches!(end, ExchangeEnd::Fault { .. }), "{end:?}");
+            assert!(exchange.a_to_b_bytes() == 10, "{choice:?}");
+            drop(exchange);
+            carrick_splice::tcp::reset_on_close(&legs.to).unwrap();
+            drop(legs.to);
+            let (_, ending) = receive_until_it_breaks(&mut legs.receiver).await;
+            assert!(ending.is_err(), "{choice:?}: the server saw an end");
+        }
+    });
+}
+
+#[test]
 fn a_reset_behind_a_half_close_is_noticed_at_once() {
     on_worker(async {
         for choice in EXCHANGE_CHOICES {
