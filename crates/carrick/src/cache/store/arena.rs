@@ -1,0 +1,112 @@
+//! One memory file for all long bodies. No byte of its address space is ever used a second time.
+//!
+//! `sendfile(2)` gives the socket the file's own pages, not a copy. They stay in the socket's queue until the client has
+//! acknowledged them, long after the call has returned, and whoever wrote to such a page in the meantime would change
+//! what goes over the wire. So nobody does: each body gets the next addresses, which are written once, and when it is
+//! gone its pages are cut out of the file (`fallocate(2)`, `FALLOC_FL_PUNCH_HOLE`) instead of being used again. A page that
+//! a socket still refers to leaves the file and lives on until the socket lets go of it. The file is sparse; at ten
+//! gigabytes a second its addresses last for 29 years.
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Ranges begin and end at multiples of this: what can be cut out.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// `bytes` rounded up to pages.
+pub(super) fn in_pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES)
+}
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Arena {
+    file: OwnedFd,
+    next: AtomicU64,
+}
+
+impl Arena {
+    /// Makes the file. It belongs to this process alone and cannot be shrunk.
+    ///
+    /// # Errors
+    /// Those of `memfd_create(2)`: a kernel without it, a filter for system calls, no descriptors left.
+    pub(super) fn new() -> io::Result<Self> {
+        let file = memfd_create(
+            "carrick-cache",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ok(Self {
+            file,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// The next addresses: where a range of `bytes`, a multiple of a page, begins. No memory is taken before it is written.
+    pub(super) fn range(&self, bytes: u64) -> u64 {
+        debug_assert!(bytes.is_multiple_of(PAGE_BYTES));
+        self.next.fetch_add(bytes, Relaxed)
+    }
+
+    /// Writes all of `bytes` at `at`.
+    ///
+    /// # Errors
+    /// Those of `pwrite(2)`: no memory, or the process's limit for the size of files (`RLIMIT_FSIZE`).
+    pub(super) fn write_at(&self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = retry_on_intr(|| pwrite(&self.file, bytes, at))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[written..];
+            at += written as u64;
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` from `at`. Only bytes that were written are to be asked for.
+    ///
+    /// # Errors
+    /// Those of `pread(2)`.
+    pub(super) fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let read = retry_on_intr(|| pread(&self.file, &mut *buffer, at))?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            buffer = &mut buffer[read..];
+            at += read as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of a range back, whose addresses nobody uses any more.
+    pub(super) fn punch(&self, start: u64, bytes: u64) {
+        let cut = retry_on_intr(|| {
+            fallocate(
+                &self.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                start,
+                bytes,
+            )
+        });
+        debug_assert!(matches!(cut, Ok(()) | Err(Errno::NOMEM)), "{cut:?}");
+    }
+
+    /// Bytes of memory that the file has.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub(super) fn memory_bytes(&self) -> io::Result<u64> {
+        let status = rustix::fs::fstat(&self.file)?;
+        Ok(u64::try_from(status.st_blocks).unwrap_or(0) * 512)
+    }
+}
+
+impl AsFd for Arena {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
