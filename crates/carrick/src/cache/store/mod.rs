@@ -352,12 +352,15 @@ impl Store {
     fn evict_one(&self) -> bool {
         // Each object is looked at four times before it leaves, at most: after its first and its three further chances.
         let looks = 5 * self.memory.ledger.objects() / STEPS_MAX as u64;
-        for _ in 0..looks + 2 * self.shards.len() as u64 {
+        // Where bodies that are being filled make up a queue, the other one has to give.
+        let mut other = false;
+        for _ in 0..looks + 4 * self.shards.len() as u64 {
             let number = self.hand.fetch_add(1, Relaxed) & (self.shards.len() - 1);
             let (shard, counters) = &self.shards[number];
             let mut shard = locked(shard);
+            let mut under_way = 0;
             for _ in 0..STEPS_MAX {
-                match shard.evict() {
+                match shard.evict(other) {
                     Step::Evicted(object, from_main) => {
                         drop(shard);
                         count(if from_main {
@@ -368,10 +371,12 @@ impl Store {
                         self.let_go(object);
                         return true;
                     }
-                    Step::Moved => {}
+                    Step::Stays => {}
+                    Step::UnderWay => under_way += 1,
                     Step::Empty => break,
                 }
             }
+            other ^= under_way > 0;
         }
         false
     }

@@ -3,8 +3,6 @@ mod filling;
 mod place;
 mod reader;
 mod sending;
-#[cfg(test)]
-mod tests;
 mod waiting;
 
 pub use filling::{FillError, Filling};
@@ -209,6 +207,13 @@ impl Body {
     /// No object in the index has it any more.
     pub(super) fn loosen(&self) {
         self.owner().charge.loosen(self.ledger());
+    }
+
+    #[cfg(test)]
+    pub(super) fn readers_waiting(&self) -> usize {
+        self.under_way()
+            .as_ref()
+            .map_or(0, |under_way| under_way.waiting.len())
     }
 
     /// The body that has the bytes.

@@ -13,6 +13,10 @@ use nodes::{NONE, Nodes};
 use queues::Queue;
 use std::sync::Arc;
 
+/// What an object's place takes.
+#[cfg(test)]
+pub(super) const NODE_BYTES: usize = size_of::<nodes::Node>();
+
 /// Most variants of one key; the oldest makes room.
 pub const VARIANTS_MAX: usize = 16;
 
@@ -30,8 +34,10 @@ pub(super) type Variants = [Option<Arc<Object>>; VARIANTS_MAX];
 pub(super) enum Step {
     /// An object was taken out of the small queue (`false`) or the main queue (`true`).
     Evicted(Arc<Object>, bool),
-    /// An object went to another place.
-    Moved,
+    /// An object was asked for, and stays for another round.
+    Stays,
+    /// An object is being filled: memory that who fills it holds anyway, to evict it would give nothing back.
+    UnderWay,
     /// There are none.
     Empty,
 }
@@ -148,11 +154,11 @@ impl Shard {
         self.nodes.some_from(place, count, found)
     }
 
-    /// Looks at one object and evicts it, or lets it go on.
-    pub(super) fn evict(&mut self) -> Step {
+    /// Looks at one object and evicts it, or lets it go on. `other`: of the queue whose turn it would not be.
+    pub(super) fn evict(&mut self, other: bool) -> Step {
         let all = self.small.bytes() + self.main.bytes();
         let small_is_full = self.small.bytes() * 100 > all * SMALL_PERCENT;
-        let (first, second) = if small_is_full {
+        let (first, second) = if small_is_full != other {
             (self.small.oldest(), self.main.oldest())
         } else {
             (self.main.oldest(), self.small.oldest())
@@ -166,7 +172,6 @@ impl Shard {
             return Step::Empty;
         };
         let frequency = object.frequency();
-        // What is being filled is held in memory by who fills it: to evict it would give nothing back.
         let is_under_way = object.body().have().state == super::State::Filling;
         let stays = is_under_way || frequency >= if is_main { 1 } else { LOOKS_FOR_MAIN };
         if !stays {
@@ -195,7 +200,11 @@ impl Shard {
             &mut self.small
         };
         queue.push(&mut self.nodes, place, bytes);
-        Step::Moved
+        if is_under_way {
+            Step::UnderWay
+        } else {
+            Step::Stays
+        }
     }
 
     fn weigh_at(&mut self, place: u32, object: &Object) {
