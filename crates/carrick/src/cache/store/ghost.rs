@@ -7,7 +7,7 @@
 const BUCKET: usize = 8;
 
 /// So many moments pass while as many objects are evicted as are remembered.
-const MOMENTS: u64 = 256;
+pub(super) const MOMENTS: u16 = 256;
 
 /// The list of one shard.
 #[derive(Debug, Default)]
@@ -43,25 +43,25 @@ impl Ghost {
         }
     }
 
-    /// Whether the key is remembered; it is forgotten with that.
-    pub(super) fn take(&mut self, hash: u64) -> bool {
+    /// How long the key has been remembered, in parts of [`MOMENTS`]; it is forgotten with that.
+    pub(super) fn take(&mut self, hash: u64) -> Option<u16> {
         if self.entries.is_empty() {
-            return false;
+            return None;
         }
         let now = self.moment();
         let (bucket, print) = self.place(hash);
         for entry in &mut self.entries[bucket..bucket + BUCKET] {
             if entry.print == print {
-                let age = u64::from(now.wrapping_sub(entry.moment));
+                let age = now.wrapping_sub(entry.moment);
                 *entry = Entry::default();
-                return age <= MOMENTS;
+                return (age <= MOMENTS).then_some(age);
             }
         }
-        false
+        None
     }
 
     fn moment(&self) -> u16 {
-        let each = (self.entries.len() as u64 / MOMENTS).max(1);
+        let each = (self.entries.len() as u64 / u64::from(MOMENTS)).max(1);
         (self.evicted / each) as u16
     }
 
@@ -83,14 +83,14 @@ mod tests {
     #[test]
     fn what_was_evicted_last_is_remembered_once() {
         let mut ghost = Ghost::default();
-        assert!(!ghost.take(hash(1)));
+        assert_eq!(ghost.take(hash(1)), None);
         for number in 0..10_000 {
             ghost.insert(hash(number), 1000);
         }
-        let remembered = (9_500..10_000).filter(|&number| ghost.take(hash(number)));
+        let remembered = (9_500..10_000).filter(|&number| ghost.take(hash(number)).is_some());
         assert!(remembered.count() > 450);
-        assert!(!(9_500..10_000).any(|number| ghost.take(hash(number))));
-        let old = (0..8_000).filter(|&number| ghost.take(hash(number)));
+        assert!(!(9_500..10_000).any(|number| ghost.take(hash(number)).is_some()));
+        let old = (0..8_000).filter(|&number| ghost.take(hash(number)).is_some());
         assert!(old.count() < 20);
     }
 }

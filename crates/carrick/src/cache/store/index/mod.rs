@@ -5,7 +5,7 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-use super::ghost::Ghost;
+use super::ghost::{Ghost, MOMENTS};
 use super::key::Key;
 use super::object::Object;
 use hashbrown::HashTable;
@@ -20,8 +20,14 @@ pub(super) const NODE_BYTES: usize = size_of::<nodes::Node>();
 /// Most variants of one key; the oldest makes room.
 pub const VARIANTS_MAX: usize = 16;
 
-/// The small queue's part of the bytes, in percent.
-const SMALL_PERCENT: u64 = 10;
+/// The small queue's part of the bytes, in parts of 65,536: a tenth at least, which is where it begins, and nine tenths at
+/// most.
+const SMALL_SHARE_MIN: u64 = 6_554;
+const SMALL_SHARE_MAX: u64 = 58_982;
+
+/// A tenth of the objects, in moments of the ghost: who comes back within that time would have been found if its queue
+/// were a little longer.
+const JUST_MISSED: u16 = MOMENTS / 8;
 
 /// Looks at an object in the small queue from which on it goes to the main queue.
 const LOOKS_FOR_MAIN: u8 = 1;
@@ -49,7 +55,11 @@ pub(super) struct Shard {
     nodes: Nodes,
     small: Queue,
     main: Queue,
+    /// Who left the small queue.
     ghost: Ghost,
+    /// Who left the main queue a short while ago.
+    main_ghost: Ghost,
+    small_share: u64,
 }
 
 impl Shard {
@@ -60,6 +70,8 @@ impl Shard {
             small: Queue::new(false),
             main: Queue::new(true),
             ghost: Ghost::default(),
+            main_ghost: Ghost::default(),
+            small_share: SMALL_SHARE_MIN,
         }
     }
 
@@ -100,7 +112,7 @@ impl Shard {
         let pushed_out = (same == NONE && count >= VARIANTS_MAX)
             .then(|| self.take_out(last))
             .flatten();
-        let remembered = self.ghost.take(object.key().hash());
+        let remembered = self.remembers(object.key().hash());
         let (hash, bytes) = (object.key().hash(), object.stored_bytes());
         // What replaces another has shown already that it is asked for again.
         let to_main = remembered
@@ -157,7 +169,7 @@ impl Shard {
     /// Looks at one object and evicts it, or lets it go on. `other`: of the queue whose turn it would not be.
     pub(super) fn evict(&mut self, other: bool) -> Step {
         let all = self.small.bytes() + self.main.bytes();
-        let small_is_full = self.small.bytes() * 100 > all * SMALL_PERCENT;
+        let small_is_full = self.small.bytes() * 65_536 > all * self.small_share;
         let (first, second) = if small_is_full != other {
             (self.small.oldest(), self.main.oldest())
         } else {
@@ -176,9 +188,12 @@ impl Shard {
         let stays = is_under_way || frequency >= if is_main { 1 } else { LOOKS_FOR_MAIN };
         if !stays {
             self.take_out(place);
-            if !is_main {
-                let capacity = self.table.len();
-                self.ghost.insert(object.key().hash(), capacity);
+            let hash = object.key().hash();
+            let capacity = self.table.len();
+            if is_main {
+                self.main_ghost.insert(hash, capacity / 8);
+            } else {
+                self.ghost.insert(hash, capacity);
             }
             return Step::Evicted(object, is_main);
         }
@@ -205,6 +220,22 @@ impl Shard {
         } else {
             Step::Stays
         }
+    }
+
+    /// Whether a key was evicted a short while ago. The queue that it would have needed more of gets more.
+    fn remembers(&mut self, hash: u64) -> bool {
+        let from_small = self.ghost.take(hash);
+        let from_main = self.main_ghost.take(hash);
+        let step = (65_536 / (self.table.len() as u64 + 1)).max(8);
+        let wanted = if from_small.is_some_and(|age| age <= JUST_MISSED) {
+            self.small_share + step
+        } else if from_main.is_some() {
+            self.small_share.saturating_sub(step)
+        } else {
+            self.small_share
+        };
+        self.small_share = wanted.clamp(SMALL_SHARE_MIN, SMALL_SHARE_MAX);
+        from_small.is_some() || from_main.is_some()
     }
 
     fn weigh_at(&mut self, place: u32, object: &Object) {

@@ -167,7 +167,7 @@ fn smaller_limits_evict_at_once() {
 fn what_an_object_is_charged_with_is_what_it_takes() {
     let counts = 16;
     let slot = (1 + size_of::<u32>()) * 16 / 7;
-    let ghost = 4 * 2;
+    let ghosts = 4 * 2 + 1;
     let node = super::super::index::NODE_BYTES;
     let all = counts
         + size_of::<Object>()
@@ -175,6 +175,6 @@ fn what_an_object_is_charged_with_is_what_it_takes() {
         + size_of::<super::super::Body>()
         + node
         + slot
-        + ghost;
+        + ghosts;
     assert!(all as u64 <= OVERHEAD_BYTES, "{all}");
 }
