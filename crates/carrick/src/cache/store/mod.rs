@@ -99,11 +99,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store, empty. Where the kernel has no `memfd_create(2)`, or would put its pages together to huge ones, all bodies
-    /// are on the heap, and [`heap_only`](Self::heap_only) says why.
+    /// A store, empty. Where the kernel has no `memfd_create(2)`, would put its pages together to huge ones, or limits the
+    /// size of files, all bodies are on the heap, and [`heap_only`](Self::heap_only) says why.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self::with_arena(limits, Arena::new().map_err(|error| error.to_string()))
+    }
+
+    /// One that has all bodies on the heap, for the reason given.
+    #[must_use]
+    pub fn on_heap(limits: Limits, why: &str) -> Self {
+        Self::with_arena(limits, Err(why.to_owned()))
     }
 
     fn with_arena(limits: Limits, arena: Result<Arena, String>) -> Self {

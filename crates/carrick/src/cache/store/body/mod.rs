@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use waiting::Waiting;
 
-/// Bodies up to so many bytes are on the heap, in one allocation, and are sent by `send(2)`; longer ones are in the arena
-/// and sent by `sendfile(2)`. In between lies the size from which the latter costs less processor time, which
-/// `docs/internals/cache-store.md` has measured.
-pub const HEAP_BYTES_MAX: u64 = 16 * 1024;
+/// Bodies up to so many bytes are on the heap, in one allocation, and are sent by `send(2)`; longer ones are in the arena and
+/// sent by `sendfile(2)`. Below, a second system call and the rounding to pages cost more than a copy;
+/// `docs/internals/cache-store.md` has figures.
+pub const HEAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// How far a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

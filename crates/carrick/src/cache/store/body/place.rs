@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The first extent of a body whose length is not known, in bytes; each further one is twice as long.
-const EXTENT_BYTES_MIN: u64 = 64 * 1024;
+const EXTENT_BYTES_MIN: u64 = 128 * 1024;
 
 /// The longest extent, in bytes.
 const EXTENT_BYTES_MAX: u64 = 4 << 20;

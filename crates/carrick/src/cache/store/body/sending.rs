@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind, IoSlice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Most bytes of a body under way that are copied for one `send(2)`.
-const COPIED_BYTES_MAX: u64 = 64 * 1024;
+/// Most bytes of a body under way that are copied, under its lock, for one `send(2)`.
+const COPIED_BYTES_MAX: u64 = 16 * 1024;
 
 impl Body {
     /// Sends `prefix`, then bytes from `from` on, at most `bytes_max` of those that are there; returns how many bytes

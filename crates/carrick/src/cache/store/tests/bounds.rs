@@ -86,7 +86,7 @@ fn what_readers_hold_is_counted_apart() {
     let store = store(SMALL);
     let held = put(&store, "held", 1, 100_000).unwrap();
     for number in 0..200 {
-        put(&store, &number.to_string(), number, 30_000).unwrap();
+        put(&store, &number.to_string(), number, 70_000).unwrap();
     }
     assert!(get(&store, "held").is_none());
     let stats = store.stats();

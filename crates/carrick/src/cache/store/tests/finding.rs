@@ -13,7 +13,7 @@ fn what_was_put_is_found_wherever_it_is() {
         ..limits
     };
     for store in [store(limits), heap_store(limits)] {
-        for (number, bytes) in [0, 1, 16_384, 16_385, 65_536, 70_000, 5_000_000]
+        for (number, bytes) in [0, 1, 16_384, 65_535, 65_536, 65_537, 5_000_000]
             .into_iter()
             .enumerate()
         {

@@ -27,7 +27,7 @@ pub(super) fn store(limits: Limits) -> Arc<Store> {
 
 /// One without a memory file.
 fn heap_store(limits: Limits) -> Arc<Store> {
-    Arc::new(Store::with_arena(limits, Err("as a test wants".to_owned())))
+    Arc::new(Store::on_heap(limits, "a test wants it"))
 }
 
 /// The decisions for a response that was made then.

@@ -39,7 +39,7 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 fn bytes() -> impl Strategy<Value = usize> {
-    prop_oneof![0..3000_usize, 15_000..18_000_usize, 0..120_000_usize]
+    prop_oneof![0..3000_usize, 64_000..67_000_usize, 0..120_000_usize]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

@@ -157,7 +157,7 @@ fn under_load_nobody_reads_what_is_not_right() {
 }
 
 fn bytes_of(seed: u64) -> u64 {
-    Random(seed).next() % 100_000
+    Random(seed).next() % 150_000
 }
 
 fn fill_one(store: &Arc<Store>, random: &mut Random, seed: u64) {

@@ -51,7 +51,7 @@ async fn prefix_and_body_arrive_whatever_their_place() {
         object_bytes_max: 8 << 20,
     };
     for store in [store(limits), heap_store(limits)] {
-        for bytes in [0, 1, 16_384, 16_385, 300_000, 6_000_000] {
+        for bytes in [0, 1, 65_536, 65_537, 300_000, 6_000_000] {
             for known in [true, false] {
                 let announced = known.then_some(bytes as u64);
                 let mut filling = store.fill(announced).unwrap();
