@@ -117,7 +117,7 @@ impl Workload {
                         rank + generation * objects as u64
                     }
                     Self::Bursts => {
-                        if random.next() % 10 != 0 {
+                        if !random.next().is_multiple_of(10) {
                             let then = moment + 1 + random.next() % 1000;
                             later.entry(then).or_default().push(rank);
                         }
