@@ -1,11 +1,11 @@
-//! One memory file for all long bodies. No byte of its address space is ever used a second time.
+//! One memory file for all long bodies. No page of it is ever written a second time.
 //!
 //! `sendfile(2)` gives the socket the file's own pages, not a copy. They stay in the socket's queue until the client has
 //! acknowledged them, long after the call has returned, and whoever wrote to such a page in the meantime would change
 //! what goes over the wire. So nobody does: each body gets the next addresses, which are written once, and when it is
-//! gone its pages are cut out of the file (`fallocate(2)`, `FALLOC_FL_PUNCH_HOLE`) instead of being used again. A page that
-//! a socket still refers to leaves the file and lives on until the socket lets go of it. The file is sparse; at ten
-//! gigabytes a second its addresses last for 29 years.
+//! gone its pages are cut out of the file (`fallocate(2)`, `FALLOC_FL_PUNCH_HOLE`). A page that a socket still refers to
+//! leaves the file and lives on until the socket lets go of it. Should the kernel fail to cut, that costs memory and nobody's
+//! bytes, as the addresses are not used again. The file is sparse; at ten gigabytes a second its addresses last for 29 years.
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::process::{Resource, getrlimit};
