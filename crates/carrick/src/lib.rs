@@ -1,6 +1,7 @@
 //! carrick: a web proxy that joins client and server connections inside the kernel.
 //!
 //! This library is the program; `main.rs` only calls it. `ARCHITECTURE.md` has the map.
+pub mod cache;
 pub mod cli;
 pub mod commands;
 pub mod config;

@@ -1,0 +1,247 @@
+//! A body: bytes that are appended by one and read by many, also while it is being filled.
+mod filling;
+mod place;
+mod reader;
+mod sending;
+mod waiting;
+
+pub use filling::{FillError, Filling};
+pub use reader::Reader;
+
+use super::ledger::{Charge, Ledger};
+use super::memory::Memory;
+use super::object::Object;
+use place::Place;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use waiting::Waiting;
+
+/// Bodies up to so many bytes are on the heap, in one allocation, and are sent by `send(2)`; longer ones are in the arena and
+/// sent by `sendfile(2)`. Below, a second system call and the rounding to pages cost more than a copy;
+/// `docs/internals/cache-store.md` has figures.
+pub const HEAP_BYTES_MAX: u64 = 64 * 1024;
+
+/// How far a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// More may come.
+    Filling,
+    /// All is there.
+    Whole,
+    /// It ended before its end. What is there is right, but who has sent its beginning must not let it pass for whole.
+    Broken,
+}
+
+/// What there is of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Have {
+    /// So many bytes, from the first on.
+    pub bytes: u64,
+    /// How far it is.
+    pub state: State,
+}
+
+impl Have {
+    fn of_word(word: u64) -> Self {
+        Self {
+            bytes: word >> 2,
+            state: match word & 3 {
+                0 => State::Filling,
+                1 => State::Whole,
+                _ => State::Broken,
+            },
+        }
+    }
+
+    fn word(self) -> u64 {
+        self.bytes << 2
+            | match self.state {
+                State::Filling => 0,
+                State::Whole => 1,
+                State::Broken => 2,
+            }
+    }
+}
+
+/// The bytes of a response. They are never changed once they are there.
+#[derive(Debug)]
+pub struct Body {
+    memory: Arc<Memory>,
+    /// [`Have`], in one word: the count and the state are always of the same moment.
+    have: AtomicU64,
+    charge: Charge,
+    /// Where the bytes are. Unknown as long as they are in [`Under::heap`].
+    place: OnceLock<Place>,
+    /// What only a body that is being filled needs.
+    under_way: Mutex<Option<Box<Under>>>,
+}
+
+/// A body that is being filled.
+#[derive(Debug, Default)]
+struct Under {
+    /// The bytes, while they are few and it is not known whether they will be many.
+    heap: Vec<u8>,
+    waiting: Waiting,
+    /// Which object has the body: it is taken out of the store if the body breaks off.
+    object: Weak<Object>,
+}
+
+impl Body {
+    /// An empty one that is going to be filled, and for which `charge` bytes were taken.
+    fn begin(memory: Arc<Memory>, charge: u64, place: OnceLock<Place>, heap: Vec<u8>) -> Self {
+        memory.fill_begins();
+        Self {
+            memory,
+            have: AtomicU64::new(0),
+            charge: Charge::new(charge),
+            place,
+            under_way: Mutex::new(Some(Box::new(Under {
+                heap,
+                ..Under::default()
+            }))),
+        }
+    }
+
+    /// What there is now. Does not wait.
+    #[must_use]
+    pub fn have(&self) -> Have {
+        Have::of_word(self.have.load(Ordering::Acquire))
+    }
+
+    /// Whether all of it is there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.have().state == State::Whole
+    }
+
+    /// A reader, who can wait for more.
+    #[must_use]
+    pub fn reader(self: &Arc<Self>) -> Reader {
+        Reader::of(Arc::clone(self))
+    }
+
+    /// Copies bytes from `from` on to `buffer`; returns how many: 0 if there is none yet.
+    ///
+    /// # Errors
+    /// Those of `pread(2)`.
+    pub fn read_at(&self, buffer: &mut [u8], from: u64) -> io::Result<usize> {
+        let there = self.have().bytes.saturating_sub(from);
+        let bytes = usize::try_from(there).map_or(buffer.len(), |there| there.min(buffer.len()));
+        let buffer = &mut buffer[..bytes];
+        if bytes == 0 {
+            return Ok(0);
+        }
+        if let Some(place) = self.place_or(|heap| copy(heap, from, buffer)) {
+            place.read_at(&self.memory, buffer, from)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Where the bytes are; if they are still in the buffer of who fills, `with` gets that instead.
+    fn place_or(&self, with: impl FnOnce(&[u8])) -> Option<&Place> {
+        if let Some(place) = self.place.get() {
+            return Some(place);
+        }
+        let under_way = self.under_way();
+        // Only who has the lock moves the bytes.
+        if let Some(place) = self.place.get() {
+            return Some(place);
+        }
+        if let Some(under_way) = under_way.as_deref() {
+            with(&under_way.heap);
+        }
+        None
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Option<Box<Under>>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of memory that it is charged with.
+    pub(super) fn charged_bytes(&self) -> u64 {
+        self.owner().charge.bytes()
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.memory.ledger
+    }
+
+    pub(super) fn is_of(&self, memory: &Arc<Memory>) -> bool {
+        Arc::ptr_eq(&self.memory, memory)
+    }
+
+    /// Notes that an object in the index has it. `false`: another one has.
+    pub(super) fn mark_stored(&self) -> bool {
+        self.owner().charge.mark_stored()
+    }
+
+    pub(super) fn unmark_stored(&self) {
+        self.owner().charge.unmark_stored();
+    }
+
+    /// Notes which object has it, to be taken out of the store if it breaks off. `false`: it has broken off already.
+    pub(super) fn belongs_to(&self, object: &Arc<Object>) -> bool {
+        match self.under_way().as_mut() {
+            Some(under_way) => {
+                under_way.object = Arc::downgrade(object);
+                true
+            }
+            None => self.have().state != State::Broken,
+        }
+    }
+
+    /// Bytes that have to be taken before it can be stored again.
+    pub(super) fn loose_bytes(&self) -> u64 {
+        let charge = &self.owner().charge;
+        if charge.is_loose() { charge.bytes() } else { 0 }
+    }
+
+    /// So many were taken.
+    pub(super) fn tighten(&self, taken: u64) {
+        self.owner().charge.tighten(self.ledger(), taken);
+    }
+
+    /// No object in the index has it any more.
+    pub(super) fn loosen(&self) {
+        self.owner().charge.loosen(self.ledger());
+    }
+
+    #[cfg(test)]
+    pub(super) fn readers_waiting(&self) -> usize {
+        self.under_way()
+            .as_ref()
+            .map_or(0, |under_way| under_way.waiting.len())
+    }
+
+    /// The body that has the bytes.
+    fn owner(&self) -> &Body {
+        match self.place.get() {
+            Some(Place::Beginning(of)) => of,
+            _ => self,
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.give_back(&self.memory, self.charge.bytes());
+        }
+        self.charge.settle(&self.memory.ledger);
+    }
+}
+
+/// Fills `buffer` from `from` of `bytes`, which has that much.
+fn copy(bytes: &[u8], from: u64, buffer: &mut [u8]) {
+    if let Some(source) = usize::try_from(from)
+        .ok()
+        .and_then(|from| bytes.get(from..)?.get(..buffer.len()))
+    {
+        buffer.copy_from_slice(source);
+    } else {
+        debug_assert!(false, "bytes that are counted are there");
+    }
+}

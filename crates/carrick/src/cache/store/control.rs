@@ -1,0 +1,106 @@
+//! Looking through the store and taking things out of it, by hand.
+use super::object::Object;
+use super::{NotTaken, Store};
+use std::sync::Arc;
+
+/// Objects that are looked at while one lock is held.
+const BATCH: usize = 32;
+
+/// Which objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// All variants under this key.
+    Key(&'a [u8]),
+    /// All whose keys begin so.
+    Prefix(&'a [u8]),
+    /// All with this tag (`Surrogate-Key`, `Cache-Tag`).
+    Tag(&'a [u8]),
+    /// All.
+    All,
+}
+
+/// What is done with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purge {
+    /// They are taken out.
+    Remove,
+    /// They stay, but are out of date: the next request has them validated.
+    Outdate,
+}
+
+impl Store {
+    /// Removes or outdates objects; returns how many.
+    ///
+    /// But for [`Which::Key`], it looks at all objects, a few under one lock: no worker waits for it, but it takes as long
+    /// as it takes. Objects that come in meanwhile may be missed.
+    pub fn purge(&self, which: Which<'_>, how: Purge) -> u64 {
+        let purge = |object: &Arc<Object>| u64::from(self.purge_one(object, how));
+        match which {
+            Which::Key(bytes) => self.variants(self.key(bytes)).iter().map(purge).sum(),
+            Which::Prefix(prefix) => self
+                .objects()
+                .filter(|object| object.key().bytes().starts_with(prefix))
+                .map(|object| purge(&object))
+                .sum(),
+            Which::Tag(tag) => self
+                .objects()
+                .filter(|object| object.has_tag(tag))
+                .map(|object| purge(&object))
+                .sum(),
+            Which::All => self.objects().map(|object| purge(&object)).sum(),
+        }
+    }
+
+    fn purge_one(&self, object: &Arc<Object>, how: Purge) -> bool {
+        if how == Purge::Remove {
+            return self.remove(object);
+        }
+        // If it was freshened in between, the new one is not what was meant. If there is no room for the new one while
+        // there is the old one, it must not stay fresh.
+        match self.replace(object, object.meta().outdated(), object.head()) {
+            Ok(_) => true,
+            Err(NotTaken::Gone) => false,
+            Err(_) => self.remove(object),
+        }
+    }
+
+    /// All objects, in no order. No lock is held between two; what comes and goes meanwhile may be seen or not.
+    pub fn objects(&self) -> Objects<'_> {
+        Objects {
+            store: self,
+            batch: Vec::new(),
+            next: Some((0, 0)),
+        }
+    }
+}
+
+/// See [`Store::objects`].
+#[derive(Debug)]
+pub struct Objects<'s> {
+    store: &'s Store,
+    batch: Vec<Arc<Object>>,
+    /// Shard and place.
+    next: Option<(usize, u32)>,
+}
+
+impl Iterator for Objects<'_> {
+    type Item = Arc<Object>;
+
+    fn next(&mut self) -> Option<Arc<Object>> {
+        loop {
+            if let Some(object) = self.batch.pop() {
+                return Some(object);
+            }
+            let (shard, place) = self.next?;
+            self.batch.reserve(BATCH);
+            let next = self
+                .store
+                .shard(shard)?
+                .some_from(place, BATCH, &mut self.batch);
+            self.next = Some(match next {
+                Some(place) => (shard, place),
+                None => (shard + 1, 0),
+            });
+        }
+    }
+}

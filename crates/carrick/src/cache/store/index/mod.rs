@@ -1,0 +1,314 @@
+//! One shard of the index: which objects there are under which key, and which is evicted next. Behind a lock that is held
+//! for nanoseconds: no system call, no object is dropped, no field of a request is read under it.
+mod nodes;
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use super::ghost::{Ghost, MOMENTS};
+use super::key::Key;
+use super::object::Object;
+use hashbrown::HashTable;
+use nodes::{NONE, Nodes};
+use queues::Queue;
+use std::sync::Arc;
+
+/// What an object's place takes.
+#[cfg(test)]
+pub(super) const NODE_BYTES: usize = size_of::<nodes::Node>();
+
+/// Most variants of one key; the oldest makes room.
+pub const VARIANTS_MAX: usize = 16;
+
+/// The small queue's part of the bytes, in parts of 65,536: a tenth at least, which is where it begins, and nine tenths at
+/// most.
+const SMALL_SHARE_MIN: u64 = 6_554;
+const SMALL_SHARE_MAX: u64 = 58_982;
+
+/// A tenth of the objects, in moments of the ghost: who comes back within that time would have been found if its queue
+/// were a little longer.
+const JUST_MISSED: u16 = MOMENTS / 8;
+
+/// Looks at an object in the small queue from which on it goes to the main queue.
+const LOOKS_FOR_MAIN: u8 = 1;
+
+/// The variants of a key, the one that came last first.
+pub(super) type Variants = [Option<Arc<Object>>; VARIANTS_MAX];
+
+/// What one step of eviction did.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// An object was taken out of the small queue (`false`) or the main queue (`true`).
+    Evicted(Arc<Object>, bool),
+    /// An object was asked for, and stays for another round.
+    Stays,
+    /// An object is being filled: memory that who fills it holds anyway, to evict it would give nothing back.
+    UnderWay,
+    /// There are none.
+    Empty,
+}
+
+/// The shard.
+#[derive(Debug)]
+pub(super) struct Shard {
+    table: HashTable<u32>,
+    nodes: Nodes,
+    small: Queue,
+    main: Queue,
+    /// Who left the small queue.
+    ghost: Ghost,
+    /// Who left the main queue a short while ago.
+    main_ghost: Ghost,
+    small_share: u64,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        Self {
+            table: HashTable::new(),
+            nodes: Nodes::new(),
+            small: Queue::new(false),
+            main: Queue::new(true),
+            ghost: Ghost::default(),
+            main_ghost: Ghost::default(),
+            small_share: SMALL_SHARE_MIN,
+        }
+    }
+
+    /// The objects under a key.
+    pub(super) fn find(&self, key: Key<'_>) -> Variants {
+        let mut found = [const { None }; VARIANTS_MAX];
+        let mut place = self.first(key);
+        for slot in &mut found {
+            if place == NONE {
+                break;
+            }
+            *slot = self.nodes.object(place).cloned();
+            place = self.nodes.get(place).next_variant;
+        }
+        found
+    }
+
+    /// Takes an object in. What has to leave for it: the same variant, and one above [`VARIANTS_MAX`]. If there is no place
+    /// for it, it is handed back itself.
+    pub(super) fn put(&mut self, object: Arc<Object>) -> [Option<Arc<Object>>; 2] {
+        let mut same = NONE;
+        let mut last = NONE;
+        let mut count = 0;
+        let mut place = self.first(object.key());
+        while place != NONE {
+            count += 1;
+            last = place;
+            let node = self.nodes.get(place);
+            if node
+                .object()
+                .is_some_and(|held| held.variant() == object.variant())
+            {
+                same = place;
+            }
+            place = node.next_variant;
+        }
+        let replaced = (same != NONE).then(|| self.take_out(same)).flatten();
+        let pushed_out = (same == NONE && count >= VARIANTS_MAX)
+            .then(|| self.take_out(last))
+            .flatten();
+        let remembered = self.remembers(object.key().hash());
+        let (hash, bytes) = (object.key().hash(), object.stored_bytes());
+        // What replaces another has shown already that it is asked for again.
+        let to_main = remembered
+            || replaced
+                .as_ref()
+                .is_some_and(|held| held.frequency() >= LOOKS_FOR_MAIN);
+        let first = self.first(object.key());
+        let Some(place) = self.nodes.insert(Arc::clone(&object)) else {
+            return [replaced.or(pushed_out), Some(object)];
+        };
+        self.nodes.get_mut(place).next_variant = first;
+        self.set_first(hash, first, place);
+        let queue = if to_main {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        queue.push(&mut self.nodes, place, bytes);
+        [replaced, pushed_out]
+    }
+
+    /// Puts an object in the place of another, if that is still there; returns that.
+    pub(super) fn replace(&mut self, old: &Arc<Object>, new: &Arc<Object>) -> Option<Arc<Object>> {
+        let place = self.place_of(old)?;
+        new.set_frequency(old.frequency());
+        let replaced = self.nodes.get_mut(place).swap(Arc::clone(new));
+        self.weigh_at(place, new);
+        replaced
+    }
+
+    /// The object has become longer or shorter.
+    pub(super) fn weigh_again(&mut self, object: &Arc<Object>) {
+        if let Some(place) = self.place_of(object) {
+            self.weigh_at(place, object);
+        }
+    }
+
+    /// Takes an object out, if it is there.
+    pub(super) fn remove(&mut self, object: &Arc<Object>) -> Option<Arc<Object>> {
+        let place = self.place_of(object)?;
+        self.take_out(place)
+    }
+
+    /// Up to `count` objects from a place on, and the place that comes next.
+    pub(super) fn some_from(
+        &self,
+        place: u32,
+        count: usize,
+        found: &mut Vec<Arc<Object>>,
+    ) -> Option<u32> {
+        self.nodes.some_from(place, count, found)
+    }
+
+    /// Looks at one object and evicts it, or lets it go on. `other`: of the queue whose turn it would not be.
+    pub(super) fn evict(&mut self, other: bool) -> Step {
+        let all = self.small.bytes() + self.main.bytes();
+        let small_is_full = self.small.bytes() * 65_536 > all * self.small_share;
+        let (first, second) = if small_is_full != other {
+            (self.small.oldest(), self.main.oldest())
+        } else {
+            (self.main.oldest(), self.small.oldest())
+        };
+        let Some(place) = first.or(second) else {
+            return Step::Empty;
+        };
+        let is_main = self.nodes.get(place).is_main();
+        let Some(object) = self.nodes.object(place).cloned() else {
+            debug_assert!(false, "what is in a queue has an object");
+            return Step::Empty;
+        };
+        let frequency = object.frequency();
+        let is_under_way = object.body().have().state == super::State::Filling;
+        let stays = is_under_way || frequency >= if is_main { 1 } else { LOOKS_FOR_MAIN };
+        if !stays {
+            self.take_out(place);
+            let hash = object.key().hash();
+            let capacity = self.table.len();
+            if is_main {
+                self.main_ghost.insert(hash, capacity / 8);
+            } else {
+                self.ghost.insert(hash, capacity);
+            }
+            return Step::Evicted(object, is_main);
+        }
+        if is_main {
+            self.main.remove(&mut self.nodes, place);
+        } else {
+            self.small.remove(&mut self.nodes, place);
+        }
+        let to_main = is_main || frequency >= LOOKS_FOR_MAIN;
+        object.set_frequency(if is_main {
+            frequency.saturating_sub(1)
+        } else {
+            0
+        });
+        let bytes = object.stored_bytes();
+        let queue = if to_main {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        queue.push(&mut self.nodes, place, bytes);
+        if is_under_way {
+            Step::UnderWay
+        } else {
+            Step::Stays
+        }
+    }
+
+    /// Whether a key was evicted a short while ago. The queue that it would have needed more of gets more.
+    fn remembers(&mut self, hash: u64) -> bool {
+        let from_small = self.ghost.take(hash);
+        let from_main = self.main_ghost.take(hash);
+        let step = (65_536 / (self.table.len() as u64 + 1)).max(8);
+        let wanted = if from_small.is_some_and(|age| age <= JUST_MISSED) {
+            self.small_share + step
+        } else if from_main.is_some() {
+            self.small_share.saturating_sub(step)
+        } else {
+            self.small_share
+        };
+        self.small_share = wanted.clamp(SMALL_SHARE_MIN, SMALL_SHARE_MAX);
+        from_small.is_some() || from_main.is_some()
+    }
+
+    fn weigh_at(&mut self, place: u32, object: &Object) {
+        let bytes = object.stored_bytes();
+        let queue = if self.nodes.get(place).is_main() {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        queue.weigh_again(&mut self.nodes, place, bytes);
+    }
+
+    /// The place of the newest object under a key.
+    fn first(&self, key: Key<'_>) -> u32 {
+        self.table
+            .find(key.hash(), |&place| {
+                self.nodes.object(place).is_some_and(|held| {
+                    held.key().hash() == key.hash() && held.key().bytes() == key.bytes()
+                })
+            })
+            .copied()
+            .unwrap_or(NONE)
+    }
+
+    /// Has a key's list begin with `place` instead of `before`, one of which may be [`NONE`].
+    fn set_first(&mut self, hash: u64, before: u32, place: u32) {
+        let nodes = &self.nodes;
+        if before == NONE {
+            self.table.insert_unique(hash, place, |&other| {
+                nodes.object(other).map_or(0, |object| object.key().hash())
+            });
+        } else if let Ok(mut entry) = self.table.find_entry(hash, |&other| other == before) {
+            if place == NONE {
+                entry.remove();
+            } else {
+                *entry.get_mut() = place;
+            }
+        }
+    }
+
+    fn place_of(&self, object: &Arc<Object>) -> Option<u32> {
+        let mut place = self.first(object.key());
+        while place != NONE {
+            let node = self.nodes.get(place);
+            if node.object().is_some_and(|held| Arc::ptr_eq(held, object)) {
+                return Some(place);
+            }
+            place = node.next_variant;
+        }
+        None
+    }
+
+    /// Takes the object at a place out of everything.
+    fn take_out(&mut self, place: u32) -> Option<Arc<Object>> {
+        let (hash, first) = {
+            let key = self.nodes.object(place)?.key();
+            (key.hash(), self.first(key))
+        };
+        let next = self.nodes.get(place).next_variant;
+        if first == place {
+            self.set_first(hash, first, next);
+        } else {
+            let mut before = first;
+            while self.nodes.get(before).next_variant != place {
+                before = self.nodes.get(before).next_variant;
+            }
+            self.nodes.get_mut(before).next_variant = next;
+        }
+        if self.nodes.get(place).is_main() {
+            self.main.remove(&mut self.nodes, place);
+        } else {
+            self.small.remove(&mut self.nodes, place);
+        }
+        self.nodes.remove(place)
+    }
+}

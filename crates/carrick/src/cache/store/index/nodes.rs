@@ -1,0 +1,136 @@
+//! The places of a shard's objects: 24 bytes each, in pieces that never move.
+use super::super::object::Object;
+use std::sync::Arc;
+
+/// No place.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Places in one piece.
+const PIECE: usize = 256;
+
+/// Weights are kept in multiples of this, so that 31 bits are enough.
+const WEIGHT_UNIT_BYTES: u64 = 64;
+
+const IS_MAIN: u32 = 1 << 31;
+
+/// An object's place in its queue and among the variants of its key.
+#[derive(Debug)]
+pub(super) struct Node {
+    object: Option<Arc<Object>>,
+    pub(super) newer: u32,
+    /// Also the next free place, of a free one.
+    pub(super) older: u32,
+    /// The next variant of the same key, which came before.
+    pub(super) next_variant: u32,
+    weight: u32,
+}
+
+impl Node {
+    pub(super) fn set_weight(&mut self, bytes: u64, is_main: bool) {
+        let units = bytes.div_ceil(WEIGHT_UNIT_BYTES);
+        let units = u32::try_from(units).unwrap_or(u32::MAX) & !IS_MAIN;
+        self.weight = units | if is_main { IS_MAIN } else { 0 };
+    }
+
+    /// What it weighed when it came into its queue, in bytes.
+    pub(super) fn weight(&self) -> u64 {
+        u64::from(self.weight & !IS_MAIN) * WEIGHT_UNIT_BYTES
+    }
+
+    pub(super) fn is_main(&self) -> bool {
+        self.weight & IS_MAIN != 0
+    }
+
+    pub(super) fn object(&self) -> Option<&Arc<Object>> {
+        self.object.as_ref()
+    }
+
+    pub(super) fn swap(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        self.object.replace(object)
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pieces: Vec<Vec<Node>>,
+    free: u32,
+}
+
+impl Nodes {
+    pub(super) fn new() -> Self {
+        Self {
+            pieces: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    pub(super) fn get(&self, place: u32) -> &Node {
+        &self.pieces[place as usize / PIECE][place as usize % PIECE]
+    }
+
+    pub(super) fn get_mut(&mut self, place: u32) -> &mut Node {
+        &mut self.pieces[place as usize / PIECE][place as usize % PIECE]
+    }
+
+    /// The object at a place that is in use.
+    pub(super) fn object(&self, place: u32) -> Option<&Arc<Object>> {
+        self.get(place).object.as_ref()
+    }
+
+    /// Gives an object a place; `None` if there are four thousand millions.
+    pub(super) fn insert(&mut self, object: Arc<Object>) -> Option<u32> {
+        let node = Node {
+            object: Some(object),
+            newer: NONE,
+            older: NONE,
+            next_variant: NONE,
+            weight: 0,
+        };
+        if self.free != NONE {
+            let place = self.free;
+            self.free = self.get(place).older;
+            *self.get_mut(place) = node;
+            return Some(place);
+        }
+        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE));
+        }
+        let before = (self.pieces.len() - 1) * PIECE;
+        let piece = self.pieces.last_mut()?;
+        let place = u32::try_from(before + piece.len()).ok()?;
+        if place == NONE {
+            return None;
+        }
+        piece.push(node);
+        Some(place)
+    }
+
+    /// Takes an object away; its place is free.
+    pub(super) fn remove(&mut self, place: u32) -> Option<Arc<Object>> {
+        let free = self.free;
+        let node = self.get_mut(place);
+        let object = node.object.take();
+        node.older = free;
+        self.free = place;
+        object
+    }
+
+    /// Up to `count` objects from a place on, and the place that comes next, if there is one.
+    pub(super) fn some_from(
+        &self,
+        place: u32,
+        count: usize,
+        found: &mut Vec<Arc<Object>>,
+    ) -> Option<u32> {
+        let end = self.pieces.len().checked_sub(1).map_or(0, |full| {
+            full * PIECE + self.pieces.last().map_or(0, Vec::len)
+        });
+        let next = end.min(place as usize + count);
+        for place in place as usize..next {
+            let place = u32::try_from(place).unwrap_or(NONE);
+            found.extend(self.object(place).cloned());
+        }
+        (next < end).then(|| u32::try_from(next).unwrap_or(NONE))
+    }
+}

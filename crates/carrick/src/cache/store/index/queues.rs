@@ -1,0 +1,72 @@
+//! The two queues of S3-FIFO (Yang and others, "FIFO queues are all you need for cache eviction", SOSP 2023), by bytes.
+//!
+//! New objects enter the *small* queue, a tenth of the bytes. What is asked for again while it passes through there goes
+//! on to the *main* queue, the rest leaves, but is remembered for a while ([`Ghost`](super::super::ghost::Ghost)): who comes back
+//! then enters the main queue at once. There, what was asked for since it entered goes round again. A hit is a plain store
+//! into the object; nothing is moved.
+use super::nodes::{NONE, Nodes};
+
+/// A queue: places in [`Nodes`], doubly linked. New ones come in at the head.
+#[derive(Debug)]
+pub(super) struct Queue {
+    head: u32,
+    tail: u32,
+    bytes: u64,
+    is_main: bool,
+}
+
+impl Queue {
+    pub(super) fn new(is_main: bool) -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            bytes: 0,
+            is_main,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The one that came first.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (self.tail != NONE).then_some(self.tail)
+    }
+
+    pub(super) fn push(&mut self, nodes: &mut Nodes, place: u32, bytes: u64) {
+        let head = self.head;
+        let node = nodes.get_mut(place);
+        node.newer = NONE;
+        node.older = head;
+        node.set_weight(bytes, self.is_main);
+        self.bytes += node.weight();
+        match head {
+            NONE => self.tail = place,
+            head => nodes.get_mut(head).newer = place,
+        }
+        self.head = place;
+    }
+
+    pub(super) fn remove(&mut self, nodes: &mut Nodes, place: u32) {
+        let node = nodes.get(place);
+        let (newer, older) = (node.newer, node.older);
+        self.bytes -= node.weight();
+        match newer {
+            NONE => self.head = older,
+            newer => nodes.get_mut(newer).older = older,
+        }
+        match older {
+            NONE => self.tail = newer,
+            older => nodes.get_mut(older).newer = newer,
+        }
+    }
+
+    /// The object weighs something else now.
+    pub(super) fn weigh_again(&mut self, nodes: &mut Nodes, place: u32, bytes: u64) {
+        let node = nodes.get_mut(place);
+        self.bytes -= node.weight();
+        node.set_weight(bytes, self.is_main);
+        self.bytes += node.weight();
+    }
+}

@@ -1,0 +1,37 @@
+//! The name under which responses are stored, with its hash.
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// The bytes that name a resource, and their hash.
+///
+/// The hash has a seed of the process's own ([`RandomState`]: SipHash): nobody outside can choose names that collide.
+#[derive(Debug, Clone, Copy)]
+pub struct Key<'k> {
+    bytes: &'k [u8],
+    hash: u64,
+}
+
+impl<'k> Key<'k> {
+    pub(super) fn of(seed: &RandomState, bytes: &'k [u8]) -> Self {
+        let mut hasher = seed.build_hasher();
+        hasher.write(bytes);
+        Self {
+            bytes,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// A name of which the hash is known.
+    pub(super) fn hashed(bytes: &'k [u8], hash: u64) -> Self {
+        Self { bytes, hash }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+}

@@ -1,0 +1,196 @@
+//! The books of the store: how many bytes and objects it may keep, has, and what readers hold of what it gave up.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How much a store may keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of bodies, heads, keys and what each object takes besides.
+    pub bytes: u64,
+    /// Objects: stored responses, each variant counted.
+    pub objects: u64,
+    /// The longest body that is taken; an eighth of `bytes` is the most in any case.
+    pub object_bytes_max: u64,
+}
+
+/// Counts what is taken and given back. Never more than the limits, but for `loose`, which no limit can hold: it is what
+/// readers hold of objects that are not stored any more.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    bytes_max: AtomicU64,
+    objects_max: AtomicU64,
+    object_bytes_max: AtomicU64,
+    used: AtomicU64,
+    loose: AtomicU64,
+    objects: AtomicU64,
+}
+
+impl Ledger {
+    pub(super) fn new(limits: Limits) -> Self {
+        let ledger = Self {
+            bytes_max: AtomicU64::new(0),
+            objects_max: AtomicU64::new(0),
+            object_bytes_max: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            loose: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+        };
+        ledger.limit(limits);
+        ledger
+    }
+
+    /// Other limits from now on; what is above them has to be evicted by the caller.
+    pub(super) fn limit(&self, limits: Limits) {
+        let body_max = limits.object_bytes_max.min(limits.bytes / 8);
+        self.bytes_max.store(limits.bytes, Relaxed);
+        self.objects_max.store(limits.objects, Relaxed);
+        self.object_bytes_max.store(body_max, Relaxed);
+    }
+
+    pub(super) fn is_above_limits(&self) -> bool {
+        self.used() > self.bytes_max.load(Relaxed)
+            || self.objects() > self.objects_max.load(Relaxed)
+    }
+
+    /// The longest body that is taken.
+    pub(super) fn object_bytes_max(&self) -> u64 {
+        self.object_bytes_max.load(Relaxed)
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    pub(super) fn loose(&self) -> u64 {
+        self.loose.load(Relaxed)
+    }
+
+    pub(super) fn objects(&self) -> u64 {
+        self.objects.load(Relaxed)
+    }
+
+    /// Whether there would be room for `bytes` if nothing else were there.
+    pub(super) fn could_take(&self, bytes: u64) -> bool {
+        bytes <= self.bytes_max.load(Relaxed)
+    }
+
+    /// Takes `bytes` if there is room for them.
+    pub(super) fn try_take(&self, bytes: u64) -> bool {
+        take(&self.used, bytes, self.bytes_max.load(Relaxed))
+    }
+
+    /// Takes `bytes` whether or not there is room.
+    fn take_anyway(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
+    /// Takes the place of one object.
+    pub(super) fn try_take_object(&self) -> bool {
+        take(&self.objects, 1, self.objects_max.load(Relaxed))
+    }
+
+    /// Gives back what was taken.
+    pub(super) fn give_back(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "gave back more than was taken");
+    }
+
+    pub(super) fn give_back_object(&self) {
+        let before = self.objects.fetch_sub(1, Relaxed);
+        debug_assert!(before >= 1, "gave back an object too many");
+    }
+
+    /// What was stored is only held by readers now.
+    pub(super) fn loosen(&self, bytes: u64) {
+        self.loose.fetch_add(bytes, Relaxed);
+        self.give_back(bytes);
+    }
+
+    /// What only readers held is gone, or has been taken again.
+    pub(super) fn forget_loose(&self, bytes: u64) {
+        let before = self.loose.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "forgot more than was loose");
+    }
+}
+
+fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
+    counter
+        .try_update(Relaxed, Relaxed, |now| {
+            now.checked_add(amount).filter(|after| *after <= most)
+        })
+        .is_ok()
+}
+
+/// What one body or object has taken, and whether it is stored or *loose*: one word, so that growing and loosening at the
+/// same time cannot disagree.
+#[derive(Debug, Default)]
+pub(super) struct Charge(AtomicU64);
+
+const LOOSE: u64 = 1;
+const STORED: u64 = 2;
+const BYTES_SHIFT: u32 = 2;
+
+impl Charge {
+    /// Something that took `bytes`.
+    pub(super) fn new(bytes: u64) -> Self {
+        Self(AtomicU64::new(bytes << BYTES_SHIFT))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.load(Relaxed) >> BYTES_SHIFT
+    }
+
+    /// Marks it as stored. `false`: it was already, by somebody else.
+    pub(super) fn mark_stored(&self) -> bool {
+        self.0.fetch_or(STORED, Relaxed) & STORED == 0
+    }
+
+    /// It is not stored after all.
+    pub(super) fn unmark_stored(&self) {
+        self.0.fetch_and(!STORED, Relaxed);
+    }
+
+    pub(super) fn is_loose(&self) -> bool {
+        self.0.load(Relaxed) & LOOSE != 0
+    }
+
+    /// It is stored no more; who holds it may go on.
+    pub(super) fn loosen(&self, ledger: &Ledger) {
+        let before = self
+            .0
+            .update(Relaxed, Relaxed, |word| (word | LOOSE) & !STORED);
+        if before & LOOSE == 0 {
+            ledger.loosen(before >> BYTES_SHIFT);
+        }
+    }
+
+    /// The reverse, for what the ledger has given room again. It has given `taken`; what has grown since then is added.
+    pub(super) fn tighten(&self, ledger: &Ledger, taken: u64) {
+        let before = self.0.fetch_and(!LOOSE, Relaxed);
+        if before & LOOSE != 0 {
+            ledger.forget_loose(before >> BYTES_SHIFT);
+            ledger.take_anyway(before >> BYTES_SHIFT);
+        }
+        ledger.give_back(taken);
+    }
+
+    /// Adds what the ledger has given.
+    pub(super) fn grow(&self, ledger: &Ledger, bytes: u64) {
+        if self.0.fetch_add(bytes << BYTES_SHIFT, Relaxed) & LOOSE != 0 {
+            ledger.loosen(bytes);
+        }
+    }
+
+    /// Gives a part back.
+    pub(super) fn shrink(&self, ledger: &Ledger, bytes: u64) {
+        if self.0.fetch_sub(bytes << BYTES_SHIFT, Relaxed) & LOOSE == 0 {
+            ledger.give_back(bytes);
+        } else {
+            ledger.forget_loose(bytes);
+        }
+    }
+
+    /// Gives all back.
+    pub(super) fn settle(&self, ledger: &Ledger) {
+        self.shrink(ledger, self.bytes());
+    }
+}

@@ -1,0 +1,161 @@
+//! A stored response.
+use super::body::Body;
+use super::key::Key;
+use super::ledger::Charge;
+use carrick_logic::cache::{Fields, Meta, Variant, tags};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+/// What an object takes besides its key, head, variant and body: itself, its body's description, its place in the index
+/// and in the list of those that were evicted, and what the allocator adds. A test checks it.
+pub const OVERHEAD_BYTES: u64 = 300;
+
+/// Most looks at an object that are remembered for eviction.
+const FREQUENCY_MAX: u8 = 3;
+
+static NO_VARIANT: LazyLock<Variant> = LazyLock::new(Variant::default);
+
+/// A stored response: decisions, head and body. Nothing in it changes but its counters; another head for the same body
+/// is another object ([`Store::replace`](super::Store::replace)).
+#[derive(Debug)]
+pub struct Object {
+    meta: Meta,
+    key_hash: u64,
+    /// Key and head.
+    text: Box<[u8]>,
+    key_bytes: u32,
+    hits: AtomicU32,
+    variant: Option<Box<Variant>>,
+    body: Arc<Body>,
+    charge: Charge,
+    frequency: AtomicU8,
+    has_tags: bool,
+}
+
+impl Object {
+    /// An object of which the ledger has taken [`charge_of`](Self::charge_of). `None` if key or head are longer than 4 GB.
+    pub(super) fn new(
+        key: Key<'_>,
+        variant: &Variant,
+        meta: Meta,
+        head: &[u8],
+        body: Arc<Body>,
+    ) -> Option<Self> {
+        let key_bytes = u32::try_from(key.bytes().len()).ok()?;
+        let charge = Self::charge_of(key, variant, head);
+        let variant = (!variant.names().is_empty()).then(|| Box::new(variant.clone()));
+        Some(Self {
+            meta,
+            key_hash: key.hash(),
+            text: [key.bytes(), head].concat().into(),
+            key_bytes,
+            hits: AtomicU32::new(0),
+            charge: Charge::new(charge),
+            variant,
+            body,
+            frequency: AtomicU8::new(0),
+            has_tags: !tags(Fields::of_text(head)).is_empty(),
+        })
+    }
+
+    /// Bytes that an object is charged with, its body not counted.
+    pub(super) fn charge_of(key: Key<'_>, variant: &Variant, head: &[u8]) -> u64 {
+        let of_variant = match variant.parts() {
+            ([], _) => 0,
+            (names, values) => size_of::<Variant>() + names.len() + values.len(),
+        };
+        OVERHEAD_BYTES + (key.bytes().len() + head.len() + of_variant) as u64
+    }
+
+    /// What was decided when it was stored.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The field lines, as `write_stored_fields` writes them.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.text[self.key_bytes as usize..]
+    }
+
+    /// The same, to be read.
+    #[must_use]
+    pub fn fields(&self) -> Fields<'_> {
+        Fields::of_text(self.head())
+    }
+
+    /// For which requests it is.
+    #[must_use]
+    pub fn variant(&self) -> &Variant {
+        self.variant.as_deref().unwrap_or(&NO_VARIANT)
+    }
+
+    /// Its body, which may still be filled.
+    #[must_use]
+    pub fn body(&self) -> &Arc<Body> {
+        &self.body
+    }
+
+    /// The name under which it is stored.
+    #[must_use]
+    pub fn key(&self) -> Key<'_> {
+        Key::hashed(&self.text[..self.key_bytes as usize], self.key_hash)
+    }
+
+    /// How often it was found, about: threads that find it at the same moment may count as one.
+    #[must_use]
+    pub fn hits(&self) -> u32 {
+        self.hits.load(Relaxed)
+    }
+
+    /// Whether it has this tag (`Surrogate-Key`, `Cache-Tag`).
+    #[must_use]
+    pub fn has_tag(&self, tag: &[u8]) -> bool {
+        self.has_tags && tags(self.fields()).contains(&tag)
+    }
+
+    /// Goes on counting from `hits`.
+    pub(super) fn set_hits(&mut self, hits: u32) {
+        *self.hits.get_mut() = hits;
+    }
+
+    /// Notes a look, by plain stores.
+    pub(super) fn note_hit(&self) {
+        let frequency = self.frequency.load(Relaxed);
+        if frequency < FREQUENCY_MAX {
+            self.frequency.store(frequency + 1, Relaxed);
+        }
+        self.hits
+            .store(self.hits.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(super) fn frequency(&self) -> u8 {
+        self.frequency.load(Relaxed)
+    }
+
+    pub(super) fn set_frequency(&self, frequency: u8) {
+        self.frequency.store(frequency, Relaxed);
+    }
+
+    /// Bytes that it takes, with its body.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.charge.bytes() + self.body.charged_bytes()
+    }
+
+    /// It is in the index no more. The body goes with it, unless another object has it now.
+    pub(super) fn loosen(&self, with_body: bool) {
+        let ledger = self.body.ledger();
+        self.charge.loosen(ledger);
+        if with_body {
+            self.body.loosen();
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.charge.settle(self.body.ledger());
+    }
+}

@@ -1,0 +1,64 @@
+//! What the store counts.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters of one shard.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) puts: AtomicU64,
+    pub(super) evicted_small: AtomicU64,
+    pub(super) evicted_main: AtomicU64,
+    pub(super) replaced: AtomicU64,
+    pub(super) pushed_out: AtomicU64,
+    pub(super) removed: AtomicU64,
+}
+
+/// Adds one.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+/// What the store holds, and what it has done since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Objects in it.
+    pub objects: u64,
+    /// Bytes that are charged against the limit: objects, and bodies that are being filled.
+    pub bytes: u64,
+    /// Bytes of objects that are in it no more, but that readers still hold.
+    pub bytes_held_by_readers: u64,
+    /// Bodies that are being filled.
+    pub fills: u64,
+    /// Bodies that broke off, ever.
+    pub broken: u64,
+    /// Requests for which there was an object.
+    pub hits: u64,
+    /// Requests for which there was none.
+    pub misses: u64,
+    /// Objects that were put in.
+    pub puts: u64,
+    /// Objects that were evicted from the small queue: not asked for since they came.
+    pub evicted_small: u64,
+    /// Objects that were evicted from the main queue.
+    pub evicted_main: u64,
+    /// Objects in whose place others of the same variant came.
+    pub replaced: u64,
+    /// Objects that were the oldest of too many variants.
+    pub pushed_out: u64,
+    /// Objects that were taken out: by a purge, because they broke off, or because a response forbade them.
+    pub removed: u64,
+}
+
+impl Stats {
+    pub(super) fn add(&mut self, counters: &Counters) {
+        self.hits += counters.hits.load(Relaxed);
+        self.misses += counters.misses.load(Relaxed);
+        self.puts += counters.puts.load(Relaxed);
+        self.evicted_small += counters.evicted_small.load(Relaxed);
+        self.evicted_main += counters.evicted_main.load(Relaxed);
+        self.replaced += counters.replaced.load(Relaxed);
+        self.pushed_out += counters.pushed_out.load(Relaxed);
+        self.removed += counters.removed.load(Relaxed);
+    }
+}

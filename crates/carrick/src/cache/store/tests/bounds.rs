@@ -1,0 +1,180 @@
+//! Limits hold, and what is given up is given back.
+use super::super::{NotTaken, OVERHEAD_BYTES, Purge, Which};
+use super::*;
+
+#[test]
+fn bytes_and_objects_are_never_above_their_limits() {
+    for store in [store(SMALL), heap_store(SMALL)] {
+        for number in 0..3000_u64 {
+            let bytes = (number * 7919 % 40_000) as usize;
+            put(&store, &number.to_string(), number, bytes).unwrap();
+            let stats = store.stats();
+            assert!(stats.bytes <= SMALL.bytes && stats.objects <= SMALL.objects);
+            assert!(store.arena_bytes() <= SMALL.bytes);
+        }
+        let stats = store.stats();
+        assert!(stats.bytes > SMALL.bytes / 2, "{stats:?}");
+        assert_eq!(
+            stats.puts,
+            stats.objects + stats.evicted_small + stats.evicted_main
+        );
+        store.purge(Which::All, Purge::Remove);
+        assert_nothing_leaks(&store);
+        for number in 0..3000 {
+            put(&store, &number.to_string(), number, 10).unwrap();
+        }
+        assert_eq!(store.stats().objects, SMALL.objects);
+    }
+}
+
+#[test]
+fn what_is_too_large_is_not_taken() {
+    let limits = Limits {
+        object_bytes_max: 50_000,
+        ..SMALL
+    };
+    let store = store(limits);
+    assert_eq!(store.fill(Some(50_001)).err(), Some(NotTaken::TooLarge));
+    put(&store, "kept", 1, 50_000).unwrap();
+    let (mut filling, _) = begun(&store, "open", None);
+    filling.append(&[0; 50_000]).unwrap();
+    filling.append(&[0; 1]).unwrap_err();
+    assert!(get(&store, "open").is_none());
+    assert!(get(&store, "kept").is_some());
+    // An eighth of all bytes is the most.
+    let eighth = super::store(SMALL);
+    put(&eighth, "page", 1, 1 << 17).unwrap();
+    assert_eq!(
+        eighth.fill(Some((1 << 17) + 1)).err(),
+        Some(NotTaken::TooLarge)
+    );
+    // Heads count, too.
+    let body = filled(&eighth, 1, 1).unwrap();
+    let head = vec![b'x'; 1 << 20];
+    let put = eighth.put(eighth.key(b"k"), &Variant::default(), meta(1), &head, &body);
+    assert_eq!(put.err(), Some(NotTaken::TooLarge));
+    // Which changes nothing for the body.
+    put_body(&eighth, "k", &body).unwrap();
+}
+
+#[test]
+fn bodies_that_are_filled_are_not_evicted() {
+    let store = store(SMALL);
+    let mut under_way: Vec<_> = (0..7)
+        .map(|number| begun(&store, &format!("open{number}"), Some(1 << 17)))
+        .collect();
+    for number in 0..100 {
+        put(&store, &number.to_string(), number, 30_000).unwrap();
+    }
+    assert!((0..7).all(|number| get(&store, &format!("open{number}")).is_some()));
+    store.purge(Which::Prefix(b""), Purge::Outdate);
+    under_way.push(begun(&store, "open7", Some(100_000)));
+    assert_eq!(store.fill(Some(1 << 17)).err(), Some(NotTaken::Full));
+    // What has been filled can be evicted.
+    let (mut filling, object) = under_way.remove(0);
+    filling.append(&content(0, 0, 1 << 17)).unwrap();
+    assert!(filling.finish());
+    drop(object);
+    store.fill(Some(1 << 16)).unwrap();
+    drop(under_way);
+    store.purge(Which::All, Purge::Remove);
+    assert_nothing_leaks(&store);
+}
+
+#[test]
+fn what_readers_hold_is_counted_apart() {
+    let store = store(SMALL);
+    let held = put(&store, "held", 1, 100_000).unwrap();
+    for number in 0..200 {
+        put(&store, &number.to_string(), number, 70_000).unwrap();
+    }
+    assert!(get(&store, "held").is_none());
+    let stats = store.stats();
+    assert_eq!(stats.bytes_held_by_readers, held.stored_bytes());
+    assert!(store.arena_bytes() > stats.bytes * 9 / 10);
+    assert!(read(&held) == content(1, 0, 100_000));
+    drop(held);
+    assert_eq!(store.stats().bytes_held_by_readers, 0);
+}
+
+#[test]
+fn a_body_that_is_filled_when_it_was_purged_goes_on_for_its_readers() {
+    let store = store(SMALL);
+    let (mut filling, object) = begun(&store, "page", None);
+    filling.append(&content(1, 0, 30_000)).unwrap();
+    store.purge(Which::All, Purge::Remove);
+    assert_eq!(store.stats().bytes, 0);
+    filling.append(&content(1, 30_000, 60_000)).unwrap();
+    assert!(filling.finish());
+    assert!(read(&object) == content(1, 0, 90_000));
+    let held = store.stats().bytes_held_by_readers;
+    assert!((90_000..100_000).contains(&held), "{held}");
+    // It can be stored once more.
+    let again = put_body(&store, "page", object.body()).unwrap();
+    drop((object, again));
+    let stats = store.stats();
+    assert_eq!(stats.bytes_held_by_readers, 0);
+    assert!((90_000..100_000).contains(&stats.bytes), "{stats:?}");
+    store.purge(Which::All, Purge::Remove);
+    assert_nothing_leaks(&store);
+}
+
+#[test]
+fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
+    let store = store(Limits {
+        bytes: 100 << 20,
+        ..SMALL
+    });
+    let (mut filling, object) = begun(&store, "page", None);
+    filling.append(&content(1, 0, 200_000)).unwrap();
+    let before = store.stats().bytes;
+    assert!(filling.finish());
+    assert_eq!(object.body().charged_bytes(), 200_704);
+    assert!(store.stats().bytes < before);
+    let (mut filling, object) = begun(&store, "short", None);
+    filling.append(&content(1, 0, 1500)).unwrap();
+    assert!(filling.finish());
+    assert_eq!(object.body().charged_bytes(), 1500);
+}
+
+#[test]
+fn smaller_limits_evict_at_once() {
+    let store = store(SMALL);
+    for number in 0..500 {
+        put(&store, &number.to_string(), number, 1000).unwrap();
+    }
+    store.set_limits(Limits {
+        bytes: 100_000,
+        ..SMALL
+    });
+    let stats = store.stats();
+    assert!(stats.bytes <= 100_000 && stats.objects > 50, "{stats:?}");
+    store.set_limits(Limits {
+        objects: 10,
+        ..SMALL
+    });
+    assert_eq!(store.stats().objects, 10);
+    store.set_limits(SMALL);
+    for number in 0..500 {
+        put(&store, &number.to_string(), number, 1000).unwrap();
+    }
+    assert_eq!(store.stats().objects, 500);
+}
+
+/// Nothing that an object needs besides key, head, variant and body is forgotten in what it is charged with. Counts of an
+/// `Arc` are 16 bytes; the table has a byte and a place for each slot, of which seven of sixteen are used at least.
+#[test]
+fn what_an_object_is_charged_with_is_what_it_takes() {
+    let counts = 16;
+    let slot = (1 + size_of::<u32>()) * 16 / 7;
+    let ghosts = 4 * 2 + 1;
+    let node = super::super::index::NODE_BYTES;
+    let all = counts
+        + size_of::<Object>()
+        + counts
+        + size_of::<super::super::Body>()
+        + node
+        + slot
+        + ghosts;
+    assert!(all as u64 <= OVERHEAD_BYTES, "{all}");
+}

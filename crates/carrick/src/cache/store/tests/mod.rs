@@ -1,0 +1,130 @@
+//! Tests of the store as a whole, and what they share.
+mod bounds;
+mod control;
+mod finding;
+mod hit_ratio;
+mod model;
+mod threads;
+mod wire;
+mod workload;
+
+use super::{Filling, Found, Limits, NotTaken, Object, Store};
+use carrick_logic::cache::{Fields, LifetimeFrom, Meta, UnixTime, Validator, Variant};
+use std::sync::Arc;
+
+/// A megabyte, a thousand objects.
+const SMALL: Limits = Limits {
+    bytes: 1 << 20,
+    objects: 1000,
+    object_bytes_max: 1 << 20,
+};
+
+pub(super) fn store(limits: Limits) -> Arc<Store> {
+    let store = Store::new(limits);
+    assert_eq!(store.heap_only(), None);
+    Arc::new(store)
+}
+
+/// One without a memory file.
+fn heap_store(limits: Limits) -> Arc<Store> {
+    Arc::new(Store::on_heap(limits, "a test wants it"))
+}
+
+/// The decisions for a response that was made then.
+fn meta(date: u64) -> Meta {
+    Meta {
+        status: 200,
+        response_time: UnixTime(date),
+        initial_age_s: 0,
+        lifetime_s: 100,
+        lifetime_from: LifetimeFrom::MaxAge,
+        date: UnixTime(date),
+        last_modified: None,
+        validator: Validator::None,
+        always_validate: false,
+        client_may_take_stale: true,
+        stale_while_revalidate_s: 0,
+        stale_if_error_s: 0,
+        immutable: false,
+        no_transform: false,
+        part: None,
+    }
+}
+
+fn nothing() -> Fields<'static> {
+    Fields::of_text(b"")
+}
+
+/// Bytes of which each depends on its place and on the seed, so that no other body's bytes pass for them.
+fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
+    (from..from + bytes as u64)
+        .map(|place| {
+            let mixed = (place / 8 + 1)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_add(seed.wrapping_mul(0xd6e8_feb8_6659_fd93));
+            ((mixed ^ (mixed >> 29)) >> (8 * (place % 8))) as u8
+        })
+        .collect()
+}
+
+/// A body that is whole.
+fn filled(store: &Arc<Store>, seed: u64, bytes: usize) -> Result<Arc<super::Body>, NotTaken> {
+    let mut filling = store.fill(Some(bytes as u64))?;
+    filling.append(&content(seed, 0, bytes)).unwrap();
+    let body = Arc::clone(filling.body());
+    assert!(filling.finish());
+    Ok(body)
+}
+
+/// Stores `bytes` under `name`, without a variant.
+pub(super) fn put(
+    store: &Arc<Store>,
+    name: &str,
+    seed: u64,
+    bytes: usize,
+) -> Result<Arc<Object>, NotTaken> {
+    let body = filled(store, seed, bytes)?;
+    put_body(store, name, &body)
+}
+
+fn put_body(
+    store: &Arc<Store>,
+    name: &str,
+    body: &Arc<super::Body>,
+) -> Result<Arc<Object>, NotTaken> {
+    let key = store.key(name.as_bytes());
+    store.put(key, &Variant::default(), meta(1000), b"A: b\r\n", body)
+}
+
+/// A body that is begun, and known.
+fn begun(store: &Arc<Store>, name: &str, bytes: Option<u64>) -> (Filling, Arc<Object>) {
+    let filling = store.fill(bytes).unwrap();
+    let object = put_body(store, name, filling.body()).unwrap();
+    (filling, object)
+}
+
+pub(super) fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
+    match store.find(store.key(name.as_bytes()), nothing()) {
+        Found::Object(object) => Some(object),
+        Found::Nothing => None,
+        Found::OtherVariant => panic!("no variants are stored"),
+    }
+}
+
+/// The whole of a body.
+fn read(object: &Object) -> Vec<u8> {
+    let mut bytes = vec![0; object.body().have().bytes as usize];
+    assert_eq!(object.body().read_at(&mut bytes, 0).unwrap(), bytes.len());
+    bytes
+}
+
+/// Nothing is left of what was stored: neither in the books nor in the kernel.
+fn assert_nothing_leaks(store: &Store) {
+    let stats = store.stats();
+    assert_eq!(
+        (stats.objects, stats.bytes, stats.bytes_held_by_readers),
+        (0, 0, 0)
+    );
+    assert_eq!(stats.fills, 0);
+    assert_eq!(store.arena_bytes(), 0);
+}
