@@ -60,6 +60,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         limits: limits(file),
         timeouts: timeouts(file),
         log,
+        cache: None,
         listeners: listeners
             .into_iter()
             .collect::<Option<Vec<_>>>()?

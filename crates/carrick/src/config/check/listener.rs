@@ -302,6 +302,7 @@ fn forward(
         engine,
         users,
         parent,
+        cache: None,
     })
 }
 

@@ -49,6 +49,7 @@ pub fn check_all(
                 engine: engine(&route.engine).unwrap_or(default),
                 requests: requests(route),
                 responses: responses(route),
+                cache: None,
             })
         })
         .collect();
@@ -66,6 +67,7 @@ pub fn check_all(
         engine: default,
         requests: Requests::Process,
         responses: Responses::Unread,
+        cache: None,
     });
     Some(routes)
 }

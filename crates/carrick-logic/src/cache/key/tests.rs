@@ -1,0 +1,1 @@
+//! Keys: the same for the same resource, different for all others.
