@@ -95,6 +95,9 @@ pub enum NotFilled {
     HostForm,
     /// One of [`KeyRules::guarded`] is there.
     GuardedField,
+    /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
+    /// that they were told.
+    FieldForOneHop,
 }
 
 impl NoKey {
@@ -116,6 +119,7 @@ impl NotFilled {
         match self {
             Self::HostForm => "host_form",
             Self::GuardedField => "guarded_field",
+            Self::FieldForOneHop => "field_for_one_hop",
         }
     }
 }
@@ -164,11 +168,34 @@ pub fn may_fill(uri: &Uri<'_>, fields: Fields<'_>, rules: &KeyRules) -> Result<(
     if !rules.guarded.is_empty() && fields.iter().any(|(name, _)| is_guarded(name)) {
         return Err(NotFilled::GuardedField);
     }
+    let takes_away = |name: &[u8]| {
+        !is_of_connection(name)
+            && fields
+                .iter()
+                .any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
+    if fields.elements(b"connection").any(takes_away) {
+        return Err(NotFilled::FieldForOneHop);
+    }
     Ok(())
 }
 
-/// Appends the key of a resource to `out`. It begins with [`write_key_prefix`]; no key is the beginning of another's
-/// realm and URL by chance, since neither has spaces or control bytes inside.
+/// Whether a field belongs to the connection: that it is not sent on is no news to anybody (RFC 9110 section 7.6.1).
+fn is_of_connection(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 8] = [
+        b"connection",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ];
+    NAMES.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Appends the key of a resource to `out`: [`write_key_prefix`], path and query, and what `rules` choose.
 ///
 /// `uri` is that of [`target_uri`], or one of the same origin that was invalidated; `fields` are the request's.
 pub fn write_key(
@@ -194,7 +221,8 @@ pub fn write_key(
     }
 }
 
-/// Appends what the keys of all resources of an origin begin with: `REALM http://host:port`, and the path follows.
+/// Appends what the keys of all resources of an origin begin with: `REALM http://host:port`. The path follows, which
+/// begins with `/`; so a prefix and the beginning of a path, up to a `/`, are a folder with all that is in it.
 pub fn write_key_prefix(out: &mut Vec<u8>, realm: Realm<'_>, uri: &Uri<'_>) {
     // Writing to memory cannot fail.
     let _ = match realm {

@@ -333,6 +333,39 @@ fn what_servers_may_heed_and_no_key_has_is_not_filled() {
     }
 }
 
+/// What `Connection` names is not sent on: a server would answer without the tenant that the key has.
+#[test]
+fn rfc_9110_7_6_1_a_field_that_is_taken_away_on_the_way_is_not_filled() {
+    let fill = |lines: &str| {
+        let uri = Uri {
+            scheme: b"http",
+            host: b"h",
+            port: 80,
+            path_and_query: b"/",
+        };
+        may_fill(
+            &uri,
+            Fields::of_text(lines.as_bytes()),
+            &KeyRules::default(),
+        )
+    };
+    for lines in [
+        "X-Tenant: a\r\nConnection: x-tenant\r\n",
+        "Connection: keep-alive, Cookie\r\nCookie: c=1\r\n",
+        "Connection: close\r\nConnection: ,X-Tenant ,\r\nX-Tenant: a\r\n",
+    ] {
+        assert_eq!(fill(lines), Err(NotFilled::FieldForOneHop), "{lines}");
+    }
+    for lines in [
+        "Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n",
+        "Connection: TE\r\nTE: trailers\r\n",
+        "Connection: x-tenant\r\n",
+    ] {
+        assert_eq!(fill(lines), Ok(()), "{lines}");
+    }
+}
+
 /// Everything that the key has to tell apart, from small alphabets so that likenesses are frequent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {

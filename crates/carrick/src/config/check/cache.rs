@@ -5,7 +5,7 @@ use crate::config::plan::{CachePlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCach
 use crate::config::plan::{Requests, Responses};
 use crate::config::problem::Problems;
 use crate::config::values;
-use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
+use carrick_logic::cache::{KeyQuery, Policy, QuickAbort};
 use carrick_logic::http1::Forwarded;
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
@@ -45,7 +45,7 @@ pub struct OfListener<'f> {
     caching: &'f Caching,
     written: &'f CacheUse,
     said: Said,
-    guarded: Vec<String>,
+    forwarded: Forwarded,
 }
 
 /// What a listener or a route says; what is wrong counts as not said.
@@ -53,7 +53,8 @@ pub struct OfListener<'f> {
 struct Said {
     is_on: Option<bool>,
     default_ttl_s: Option<u32>,
-    key: Option<KeyRules>,
+    /// What of the query, and which headers.
+    key: Option<(KeyQuery, Vec<Vec<u8>>)>,
     bypass: Option<Vec<Conditions>>,
 }
 
@@ -166,7 +167,7 @@ impl Caching {
             caching: self,
             written,
             said: self.read(written, problems),
-            guarded: guarded(forwarded),
+            forwarded,
         }
     }
 
@@ -280,19 +281,12 @@ impl OfListener<'_> {
         if let Some(seconds) = said.default_ttl_s {
             policy.default_ttl_s = seconds;
         }
-        let mut key = said.key.unwrap_or_default();
-        let is_keyed = |name: &&String| key.headers.iter().any(|header| header == name.as_bytes());
-        key.guarded = self
-            .guarded
-            .iter()
-            .filter(|name| !is_keyed(name))
-            .map(|name| name.clone().into_bytes())
-            .collect();
-        Arc::new(RouteCache {
-            policy,
-            key,
-            bypass: said.bypass.unwrap_or_default(),
-        })
+        let mut cache = RouteCache::new(policy, self.forwarded);
+        if let Some((query, headers)) = said.key {
+            cache.set_key(query, headers);
+        }
+        cache.bypass = said.bypass.unwrap_or_default();
+        Arc::new(cache)
     }
 }
 
@@ -321,23 +315,7 @@ fn check_way(
         .help(format!("{help}, or {off}"));
 }
 
-/// Of the fields that servers may heed those that go on as the client sent them.
-fn guarded(forwarded: Forwarded) -> Vec<String> {
-    let is_replaced = |name: &str| match forwarded {
-        Forwarded::XForwarded => matches!(name, "x-forwarded-host" | "x-forwarded-proto"),
-        Forwarded::Remove => {
-            matches!(name, "x-forwarded-host" | "x-forwarded-proto" | "forwarded")
-        }
-        Forwarded::Unchanged | Forwarded::Standard => false,
-    };
-    GUARDED_FIELDS
-        .iter()
-        .filter(|name| !is_replaced(name))
-        .map(|name| (*name).to_owned())
-        .collect()
-}
-
-fn key(written: &CacheKey, problems: &mut Problems) -> KeyRules {
+fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) {
     let query = match written.query.given().map(|query| (query, query.get_ref())) {
         None | Some((_, Query::All)) => KeyQuery::All,
         Some((_, Query::None)) => KeyQuery::None,
@@ -380,11 +358,7 @@ fn key(written: &CacheKey, problems: &mut Problems) -> KeyRules {
             headers.push(lower.into_bytes());
         }
     }
-    KeyRules {
-        query,
-        headers,
-        guarded: Vec::new(),
-    }
+    (query, headers)
 }
 
 /// A parameter's name is compared as it stands in the URL, where these bytes mean something else.

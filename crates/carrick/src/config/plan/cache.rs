@@ -1,7 +1,7 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
 use super::Plan;
-use carrick_logic::cache::{KeyRules, Policy, QuickAbort};
-use carrick_logic::http1::RequestHead;
+use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
+use carrick_logic::http1::{Forwarded, RequestHead};
 use carrick_logic::route::Conditions;
 
 /// Bytes of memory when nothing says otherwise.
@@ -51,7 +51,7 @@ impl CachePlan {
 }
 
 /// What a listener of a forward proxy or a route of a switch has cached, and how.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RouteCache {
     /// What may be stored, and for how long.
     pub policy: Policy,
@@ -62,6 +62,35 @@ pub struct RouteCache {
 }
 
 impl RouteCache {
+    /// With whole URLs as keys, and nothing that passes by. Of the fields that servers may heed those are guarded that go on
+    /// as the client sent them.
+    #[must_use]
+    pub fn new(policy: Policy, forwarded: Forwarded) -> Self {
+        let is_replaced = |name: &str| match name {
+            "forwarded" => forwarded == Forwarded::Remove,
+            "x-forwarded-host" | "x-forwarded-proto" => {
+                matches!(forwarded, Forwarded::Remove | Forwarded::XForwarded)
+            }
+            _ => false,
+        };
+        let guarded = GUARDED_FIELDS.iter().filter(|name| !is_replaced(name));
+        Self {
+            policy,
+            key: KeyRules {
+                guarded: guarded.map(|name| name.as_bytes().to_vec()).collect(),
+                ..KeyRules::default()
+            },
+            bypass: Vec::new(),
+        }
+    }
+
+    /// Puts other rules in the place of those for the key; a field that is in it needs no guard.
+    pub fn set_key(&mut self, query: KeyQuery, headers: Vec<Vec<u8>>) {
+        self.key.guarded.retain(|name| !headers.contains(name));
+        self.key.query = query;
+        self.key.headers = headers;
+    }
+
     /// Whether the cache is not for this request, by `cache_bypass`.
     #[must_use]
     pub fn is_bypassed(&self, bytes: &[u8], head: &RequestHead) -> bool {

@@ -2,8 +2,8 @@
 use super::{parse, parse_right};
 use carrick::config::plan::{Mode, Plan, RouteCache};
 use carrick::config::problem::Severity;
-use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery};
-use carrick_logic::http1::{HeadLimits, Progress, RequestHead};
+use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, Policy};
+use carrick_logic::http1::{Forwarded, HeadLimits, Progress, RequestHead};
 
 const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const SWITCH: &str = "[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n";
@@ -166,4 +166,14 @@ fn cookies_in_a_key_are_worth_a_note() {
         .iter()
         .find(|problem| problem.message.contains("other cookies"));
     assert_eq!(found.unwrap().severity, Severity::Note);
+}
+
+#[test]
+fn a_forward_proxy_that_says_nothing_has_what_the_plan_makes_by_itself() {
+    let plan = plan(&format!("[cache]\n{FORWARD}"));
+    let by_itself = RouteCache::new(Policy::default(), Forwarded::Unchanged);
+    assert_eq!(
+        format!("{:?}", caches(&plan)[0].unwrap()),
+        format!("{by_itself:?}")
+    );
 }
