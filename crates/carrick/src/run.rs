@@ -258,6 +258,11 @@ impl Program {
             plan.pins.clone_from(&before.plan.pins);
             plan.packet = before.plan.packet;
         }
+        if plan.keep_store(&before.plan) {
+            tracing::warn!(
+                "[cache] memory, objects and object_max, and whether there is a cache, change only with a restart"
+            );
+        }
         transparent::check_reload(&before.plan, &plan)?;
         // A new address that cannot be bound must not cost the ones that work.
         for listener in &plan.listeners {

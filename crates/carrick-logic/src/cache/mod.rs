@@ -18,11 +18,13 @@ mod extents;
 mod fields;
 mod freshen;
 mod invalidation;
+mod key;
 mod lookup;
 mod message;
 mod meta;
 mod multipart;
 mod policy;
+mod quick_abort;
 mod ranges;
 mod storing;
 mod structured;
@@ -45,6 +47,10 @@ pub use extents::{EXTENTS_MAX, Extents, truncated, write_range_conditions};
 pub use fields::{Fields, Lines};
 pub use freshen::{Freshened, HeadEffect, freshen, head_effect, may_combine};
 pub use invalidation::{invalidated, invalidates};
+pub use key::{
+    GUARDED_FIELDS, KeyQuery, KeyRules, NoKey, NotFilled, Realm, may_fill, target_uri, write_key,
+    write_key_prefix,
+};
 pub use lookup::{
     Found, Lookup, Miss, Reuse, Revalidate, is_origin_failure, look_up, stale_on_error,
 };
@@ -52,6 +58,7 @@ pub use message::{Expires, Request, Response, Times};
 pub use meta::{LifetimeFrom, Meta, Validator};
 pub use multipart::{Multipart, Part, multipart};
 pub use policy::Policy;
+pub use quick_abort::QuickAbort;
 pub use ranges::{Ranges, if_range_holds, resolve};
 pub use storing::{NotStored, Storing, decide_storing, write_stored_fields};
 pub use tags::{TAG_BYTES_MAX, TAGS_MAX, is_for_caches_only, tags};

@@ -30,6 +30,7 @@ impl Plan {
                 engine: Choice::Auto,
                 users: None,
                 parent: None,
+                cache: None,
             }),
         };
         Self {
@@ -63,6 +64,7 @@ impl Plan {
                 access: LogTarget::Stdout,
                 format: LogFormat::Combined,
             },
+            cache: None,
             listeners: vec![Arc::new(forward)],
             upstreams: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! From the file as written to the plan: whatever does not go together is reported, all of it at once.
 mod account;
 mod addresses;
+mod cache;
 mod listener;
 mod requests;
 mod route;
@@ -33,6 +34,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
     let engine = engine(&file.engine).unwrap_or_default();
+    let (caching, cache) = cache::check(file, problems);
     if !file.has_listeners {
         problems
             .error(0..0, "there is nothing to listen on", "")
@@ -41,7 +43,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let listeners: Vec<_> = file
         .listeners
         .iter()
-        .map(|written| listener::check(written, engine, directory, &known, problems))
+        .map(|written| listener::check(written, engine, directory, &known, &caching, problems))
         .collect();
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
@@ -60,6 +62,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         limits: limits(file),
         timeouts: timeouts(file),
         log,
+        cache,
         listeners: listeners
             .into_iter()
             .collect::<Option<Vec<_>>>()?
@@ -74,6 +77,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
             .collect(),
     };
     check_packet(file, &plan, problems);
+    cache::report_unused(file, &plan.listeners, problems);
     Some(plan)
 }
 

@@ -1,7 +1,9 @@
 //! The configuration as it is written: every value has its place and its kind, nothing is put together yet.
+mod cache;
 mod intercept;
 mod upstream;
 
+pub use cache::{Bypass, Cache, CacheKey, CacheUse, Query, QuickAbort};
 pub use intercept::Intercept;
 pub use upstream::{Health, Server, Upstream};
 
@@ -41,6 +43,8 @@ pub struct File {
     pub log_access: Setting<String>,
     /// `log.format`
     pub log_format: Setting<&'static str>,
+    /// `[cache]`
+    pub cache: Setting<Cache>,
     /// Whether there is a `listener` at all.
     pub has_listeners: bool,
     /// `[[listener]]`
@@ -99,6 +103,8 @@ pub struct Listener {
     pub deny_to: Setting<Vec<Spanned<String>>>,
     pub users: Setting<String>,
     pub parent: Setting<Parent>,
+    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
+    pub cache: CacheUse,
 }
 
 /// `connect_ports`
@@ -141,6 +147,8 @@ pub struct Route {
     pub engine: Setting<&'static str>,
     pub requests: Setting<&'static str>,
     pub responses: Setting<&'static str>,
+    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
+    pub cache: CacheUse,
 }
 
 /// `header = { … }`
@@ -181,6 +189,7 @@ impl File {
             ),
             log_access: log.text("access", problems),
             log_format: log.word("format", problems),
+            cache: inline(&root, "cache", &keys::CACHE, problems, Cache::read),
             has_listeners: root.key_span("listener").is_some(),
             listeners: root
                 .tables("listener", &keys::LISTENER, problems)
@@ -264,6 +273,7 @@ impl Listener {
                     destinations: table.texts("for", problems),
                 },
             ),
+            cache: CacheUse::read(table, problems),
         }
     }
 }
@@ -279,22 +289,14 @@ impl Route {
             path: one_text(table, "path", problems),
             extension: table.texts("extension", problems),
             cookie: one_text(table, "cookie", problems),
-            header: inline(
-                table,
-                "header",
-                &keys::HEADER,
-                problems,
-                |table, problems| Header {
-                    name: required_text(table, "name", problems),
-                    value: required_text(table, "value", problems),
-                },
-            ),
+            header: header(table, problems),
             method: table.texts("method", problems),
             cgi: table.boolean("cgi", problems),
             sni: one_text(table, "sni", problems),
             engine: table.word("engine", problems),
             requests: table.word("requests", problems),
             responses: table.word("responses", problems),
+            cache: CacheUse::read(table, problems),
         }
     }
 }
@@ -362,6 +364,19 @@ fn one_text(table: &Section<'_>, key: &str, problems: &mut Problems) -> Setting<
         }
         _ => table.text(key, problems),
     }
+}
+
+fn header(table: &Section<'_>, problems: &mut Problems) -> Setting<Header> {
+    inline(
+        table,
+        "header",
+        &keys::HEADER,
+        problems,
+        |table, problems| Header {
+            name: required_text(table, "name", problems),
+            value: required_text(table, "value", problems),
+        },
+    )
 }
 
 fn connect_ports(table: &Section<'_>, problems: &mut Problems) -> Setting<ConnectPorts> {

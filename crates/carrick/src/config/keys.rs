@@ -1,9 +1,11 @@
 //! Every key of the configuration file: its form, its limits, its default and what it is for. Read by the loader, by the
 //! messages about unknown keys, and by the tables in the documentation.
+pub mod cache;
 mod listener;
 mod markdown;
 mod upstream;
 
+pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, QUICK_ABORT};
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
@@ -147,6 +149,14 @@ pub static ROOT: Table = Table {
                 default: "see there",
             },
             about: "The access log",
+        },
+        Key {
+            name: "cache",
+            form: Form::Other {
+                what: "`[cache]`",
+                default: NONE,
+            },
+            about: "What is kept of responses",
         },
         Key {
             name: "listener",
@@ -423,8 +433,26 @@ pub static LOG: Table = Table {
 
 /// All tables, in the order of the documentation.
 pub static TABLES: &[&Table] = &[
-    &ROOT, &ADMIN, &SPLICE, &WORKERS, &PROCESS, &LIMITS, &TIMEOUTS, &LOG, &LISTENER, &INTERCEPT,
-    &PARENT, &ROUTE, &HEADER, &UPSTREAM, &SERVER, &HEALTH,
+    &ROOT,
+    &ADMIN,
+    &SPLICE,
+    &WORKERS,
+    &PROCESS,
+    &LIMITS,
+    &TIMEOUTS,
+    &LOG,
+    &CACHE,
+    &QUICK_ABORT,
+    &LISTENER,
+    &INTERCEPT,
+    &PARENT,
+    &ROUTE,
+    &HEADER,
+    &CACHE_KEY,
+    &CACHE_BYPASS,
+    &UPSTREAM,
+    &SERVER,
+    &HEALTH,
 ];
 
 impl Table {
@@ -432,5 +460,17 @@ impl Table {
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// What to write in place of a key that there is not, if it is known what was meant.
+    #[must_use]
+    pub fn advice(&self, unknown: &str) -> Option<&'static str> {
+        let of_cache: &[_] = if std::ptr::eq(self, &CACHE) {
+            cache::ADVICE
+        } else {
+            &[]
+        };
+        let known = of_cache.iter().find(|(name, _)| *name == unknown);
+        known.map(|(_, advice)| *advice)
     }
 }

@@ -1,4 +1,8 @@
 //! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
+mod cache;
+
+pub use cache::{CachePlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, RouteCache};
+
 use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;
 use carrick_logic::http1::{Forwarded, HeadLimits};
@@ -30,6 +34,8 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// The access log.
     pub log: LogPlan,
+    /// The cache; `None`: nothing is stored, whatever listeners and routes say.
+    pub cache: Option<CachePlan>,
     /// What is listened on; at least one.
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
@@ -268,6 +274,8 @@ pub struct ForwardPlan {
     pub users: Option<Arc<super::users::Users>>,
     /// Another proxy that some or all requests go through.
     pub parent: Option<ParentPlan>,
+    /// What is cached; `None`: nothing.
+    pub cache: Option<Arc<RouteCache>>,
 }
 
 /// `parent = { proxy = …, for = […] }`
@@ -292,6 +300,8 @@ pub struct RoutePlan {
     pub requests: Requests,
     /// Whether the process reads responses that the packet engine moves.
     pub responses: Responses,
+    /// What is cached; `None`: nothing.
+    pub cache: Option<Arc<RouteCache>>,
 }
 
 /// Whether the process reads the heads of responses whose bodies the packet engine moves.

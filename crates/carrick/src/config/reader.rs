@@ -38,6 +38,11 @@ impl<'t> Section<'t> {
         self.span.clone()
     }
 
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_none_or(|table| table.is_empty())
+    }
+
     /// Where a key is written, if it is.
     pub fn key_span(&self, key: &str) -> Option<Range<usize>> {
         self.table?.get_key_value(key).map(|(name, _)| name.span())
@@ -138,6 +143,31 @@ impl<'t> Section<'t> {
             .iter()
             .filter_map(|item| Self::from_value(item, declared, problems))
             .collect()
+    }
+
+    /// Tables that stand as values; a single one stands for a list of one. A list with something else in it is wrong.
+    pub fn table_list(
+        &self,
+        key: &str,
+        declared: &'static Table,
+        problems: &mut Problems,
+    ) -> Setting<Vec<Section<'t>>> {
+        let Some(value) = self.value(key) else {
+            return Setting::Absent;
+        };
+        let items = match value.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => vec![value],
+        };
+        let count = items.len();
+        let sections: Vec<_> = items
+            .into_iter()
+            .filter_map(|item| Self::from_value(item, declared, problems))
+            .collect();
+        if sections.len() < count {
+            return Setting::Wrong;
+        }
+        Setting::Given(Spanned::new(value.span(), sections))
     }
 
     /// A string.
@@ -288,6 +318,10 @@ impl<'t> Section<'t> {
                 ),
                 "",
             );
+            if let Some(advice) = self.declared.advice(name.get_ref()) {
+                problem.help(advice);
+                continue;
+            }
             match nearest(name.get_ref(), &names) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
                 None => problem.help(format!("its keys are {}", names.join(", "))),

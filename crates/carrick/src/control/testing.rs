@@ -47,6 +47,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             tunnel_idle: second,
             drain: second,
         },
+        cache: None,
         log: LogPlan {
             access: LogTarget::Off,
             format: LogFormat::Combined,

@@ -1,5 +1,6 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
+use super::cache::Caching;
 use super::route::{self, Kind};
 use super::upstream::Known;
 use super::{engine, path, transparent};
@@ -28,7 +29,14 @@ const FORWARD_ONLY: [&str; 4] = ["connect_ports", "deny_to", "users", "parent"];
 /// Of these, what means something in every mode with `transparent`.
 const TRANSPARENT_TOO: [&str; 1] = ["deny_to"];
 const NOT_FORWARD: [&str; 1] = ["route"];
-const NOT_TUNNEL: [&str; 2] = ["forwarded", "via"];
+const NOT_TUNNEL: [&str; 6] = [
+    "forwarded",
+    "via",
+    "cache",
+    "default_ttl",
+    "cache_key",
+    "cache_bypass",
+];
 
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
@@ -36,6 +44,7 @@ pub fn check(
     splice: Choice,
     directory: &Path,
     known: &Known<'_>,
+    caching: &Caching,
     problems: &mut Problems,
 ) -> Option<ListenerPlan> {
     let address = address(written, problems);
@@ -54,13 +63,23 @@ pub fn check(
     }
     let engine = engine(&written.engine).unwrap_or(splice);
     let clients = clients(written, problems);
+    // What is the upstream's to know is none of a stranger's business.
+    let forwarded = forwarded(written, mode == Some("forward") || written.transparent);
     let mode = match mode {
-        Some("forward") => forward(written, engine, directory, problems).map(Mode::Forward),
+        Some("forward") => {
+            let cache = caching
+                .of_listener(&written.cache, forwarded, problems)
+                .forward(problems);
+            let plan = forward(written, engine, directory, problems);
+            plan.map(|plan| Mode::Forward(ForwardPlan { cache, ..plan }))
+        }
         Some("switch") => {
-            route::check_all(written, Kind::Switch, engine, known, problems).map(Mode::Switch)
+            let cache = caching.of_listener(&written.cache, forwarded, problems);
+            route::check_all(written, Kind::Switch, engine, known, Some(&cache), problems)
+                .map(Mode::Switch)
         }
         Some("tunnel") => {
-            route::check_all(written, Kind::Tunnel, engine, known, problems).map(Mode::Tunnel)
+            route::check_all(written, Kind::Tunnel, engine, known, None, problems).map(Mode::Tunnel)
         }
         // The routes still count as users of their upstreams, so that one mistake does not look like several.
         _ => {
@@ -78,8 +97,7 @@ pub fn check(
         address: address?,
         interception: interception?,
         proxy_protocol: written.proxy_protocol,
-        // What is the upstream's to know is none of a stranger's business.
-        forwarded: forwarded(written, is_forward || written.transparent),
+        forwarded,
         via: via(written, problems),
         access,
         mode: mode?,
@@ -302,6 +320,7 @@ fn forward(
         engine,
         users,
         parent,
+        cache: None,
     })
 }
 

@@ -1,4 +1,5 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
+use super::cache::OfListener;
 use super::upstream::Known;
 use super::{engine, transparent};
 use crate::config::file;
@@ -26,6 +27,7 @@ pub fn check_all(
     kind: Kind,
     default: Choice,
     known: &Known<'_>,
+    cache: Option<&OfListener<'_>>,
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
     if written.routes.is_empty()
@@ -43,15 +45,30 @@ pub fn check_all(
         .map(|route| {
             let conditions = conditions(route, kind, problems);
             let upstream = transparent::destination(written, route, known, problems);
+            let engine = engine(&route.engine).unwrap_or(default);
+            let (requests, responses) = (requests(route), responses(route));
+            let cache =
+                cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
             Some(RoutePlan {
                 conditions: conditions?,
                 upstream: upstream?,
-                engine: engine(&route.engine).unwrap_or(default),
-                requests: requests(route),
-                responses: responses(route),
+                engine,
+                requests,
+                responses,
+                cache,
             })
         })
         .collect();
+    let way = (default, Requests::Process, Responses::Unread);
+    let rest = cache
+        .filter(|_| written.transparent)
+        .and_then(|cache| cache.rest(way, problems));
+    if let Some(cache) = cache {
+        // Of a route that cannot be used it is not known.
+        let may_use =
+            |route: &Option<RoutePlan>| route.as_ref().is_none_or(|route| route.cache.is_some());
+        cache.report_idle(rest.is_some() || routes.iter().any(may_use), problems);
+    }
     report_unreachable(&written.routes, &routes, problems);
     let mut routes: Vec<RoutePlan> = if written.transparent {
         routes.into_iter().collect::<Option<_>>()?
@@ -66,6 +83,7 @@ pub fn check_all(
         engine: default,
         requests: Requests::Process,
         responses: Responses::Unread,
+        cache: rest,
     });
     Some(routes)
 }
@@ -86,7 +104,7 @@ fn responses(route: &file::Route) -> Responses {
 
 fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {
     let errors_before = problems.count_errors();
-    const HTTP_CONDITIONS: [&str; 7] = [
+    const HTTP_ONLY: [&str; 11] = [
         "host",
         "path",
         "extension",
@@ -94,9 +112,13 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
         "header",
         "method",
         "cgi",
+        "cache",
+        "default_ttl",
+        "cache_key",
+        "cache_bypass",
     ];
     for (key, span) in &route.keys_given {
-        if kind == Kind::Tunnel && HTTP_CONDITIONS.contains(key) {
+        if kind == Kind::Tunnel && HTTP_ONLY.contains(key) {
             let help = if *key == "host" {
                 "write `sni` for the server name of a TLS connection"
             } else {
@@ -136,6 +158,21 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
     } else {
         Some(conditions)
     }
+}
+
+/// The conditions of one of `cache_bypass`; `None` if one of them is wrong.
+pub fn bypass(written: &file::Bypass, problems: &mut Problems) -> Option<Conditions> {
+    let errors_before = problems.count_errors();
+    let conditions = Conditions {
+        host: pattern(&written.host, problems),
+        path: path(&written.path, problems),
+        extension: extensions(&written.extension, problems),
+        cookie: cookie(&written.cookie, problems),
+        header: header(&written.header, problems),
+        cgi: written.cgi.given().map(|cgi| *cgi.get_ref()),
+        ..Conditions::default()
+    };
+    (problems.count_errors() == errors_before).then_some(conditions)
 }
 
 fn is_wrong(route: &file::Route) -> bool {

@@ -1,5 +1,5 @@
 //! The keys of `[[listener]]` and what is in it.
-use super::{ENGINES, Form, Key, NONE, REQUIRED, Table};
+use super::{ENGINES, Form, Key, NONE, REQUIRED, Table, cache};
 
 /// `[[listener]]`
 pub static LISTENER: Table = Table {
@@ -116,6 +116,10 @@ pub static LISTENER: Table = Table {
             },
             about: "Another proxy that requests go through. Only for `forward`",
         },
+        cache::USE,
+        cache::DEFAULT_TTL,
+        cache::KEY,
+        cache::BYPASS,
     ],
 };
 
@@ -313,6 +317,10 @@ pub static ROUTE: Table = Table {
             },
             about: "Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long bodies. Only for `switch`, with `engine = \"packet\"`",
         },
+        cache::USE,
+        cache::DEFAULT_TTL,
+        cache::KEY,
+        cache::BYPASS,
     ],
 };
 

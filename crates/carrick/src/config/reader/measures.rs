@@ -41,6 +41,17 @@ impl Section<'_> {
         let Some(Form::Size { min, max, default }) = self.form(key) else {
             return 0;
         };
+        self.size_within(key, *min, *max, problems).or(*default)
+    }
+
+    /// Bytes from `min` to `max`, for forms that do not say it.
+    pub fn size_within(
+        &self,
+        key: &str,
+        min: u64,
+        max: u64,
+        problems: &mut Problems,
+    ) -> Setting<u64> {
         let size = match self.value(key).map(|value| (value, value.get_ref())) {
             None => Setting::Absent,
             Some((value, DeValue::Integer(_))) => {
@@ -55,15 +66,8 @@ impl Section<'_> {
             }
             Some((value, _)) => wrong_kind(value, key, "a size, such as \"64 KB\"", problems),
         };
-        within(
-            size,
-            key,
-            min,
-            max,
-            |bytes| values::show_size(*bytes),
-            problems,
-        )
-        .or(*default)
+        let show = |bytes: &u64| values::show_size(*bytes);
+        within(size, key, &min, &max, show, problems)
     }
 
     /// A time within the declared limits, or the declared default.
@@ -71,6 +75,17 @@ impl Section<'_> {
         let Some(Form::Time { min, max, default }) = self.form(key) else {
             return Duration::ZERO;
         };
+        self.time_within(key, *min, *max, problems).or(*default)
+    }
+
+    /// A time from `min` to `max`, for forms that do not say it.
+    pub fn time_within(
+        &self,
+        key: &str,
+        min: Duration,
+        max: Duration,
+        problems: &mut Problems,
+    ) -> Setting<Duration> {
         let time = match self.value(key).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Integer(number))) => {
                 problems
@@ -86,15 +101,8 @@ impl Section<'_> {
                 })
                 .refine("a time", problems, |text: &String| values::time(text)),
         };
-        within(
-            time,
-            key,
-            min,
-            max,
-            |time| values::show_time(*time),
-            problems,
-        )
-        .or(*default)
+        let show = |time: &Duration| values::show_time(*time);
+        within(time, key, &min, &max, show, problems)
     }
 }
 

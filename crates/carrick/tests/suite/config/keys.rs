@@ -1,4 +1,6 @@
 //! Every key that is declared has an effect: without its line the plan is another one, or there is none.
+mod cache;
+
 use super::{parse, parse_right, shown};
 use carrick::config::keys::TABLES;
 use std::collections::BTreeSet;
@@ -372,7 +374,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
 #[test]
 fn every_key_has_an_effect() {
     let mut tried = BTreeSet::new();
-    for (table, key, beginning, lines) in KEYS {
+    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS) {
         let with = format!("{beginning}{lines}\n");
         let last_line = lines.lines().last().expect("a line");
         assert!(
@@ -399,7 +401,7 @@ fn every_key_has_an_effect() {
 
 #[test]
 fn an_unknown_key_is_refused_in_every_table() {
-    for (table, key, beginning, lines) in KEYS {
+    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS) {
         if *key == "route" {
             continue;
         }
@@ -429,5 +431,10 @@ fn what_is_left_out_has_its_documented_default() {
     assert_eq!(loaded.plan.workers, built_in.workers);
     assert_eq!(loaded.plan.pins, built_in.pins);
     assert_eq!(loaded.plan.packet, built_in.packet);
+    assert_eq!(loaded.plan.cache, None);
+    assert_eq!(
+        parse_right(cache::CACHE).plan.cache,
+        Some(carrick::config::plan::CachePlan::default())
+    );
     assert_eq!(loaded.plan.listeners[0].access.connect_ports, [443]);
 }

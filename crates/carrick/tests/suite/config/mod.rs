@@ -1,4 +1,5 @@
 //! Configuration: the files that are shipped, every key, every mistake, the commands around it.
+mod cache;
 mod command;
 mod documentation;
 mod examples;

@@ -44,6 +44,90 @@ const ROWS: &[(&str, &str, &str)] = &[
         "format: Json",
     ),
     (
+        r#"memory = "256 MB""#,
+        r#"memory = "1 GB""#,
+        "memory_bytes: 1073741824,",
+    ),
+    ("objects = 1000000", "objects = 99", "objects: 99,"),
+    (
+        r#"object_max = "32 MB""#,
+        r#"object_max = "1 MB""#,
+        "object_bytes_max: 1048576,",
+    ),
+    (
+        r#"default_ttl = "0s""#,
+        r#"default_ttl = "7s""#,
+        "default_ttl_s: 7,",
+    ),
+    (
+        r#"negative_ttl = "0s""#,
+        r#"negative_ttl = "8s""#,
+        "negative_ttl_s: 8,",
+    ),
+    (
+        "heuristic_percent = 10",
+        "heuristic_percent = 20",
+        "heuristic_percent: 20,",
+    ),
+    (
+        r#"heuristic_max = "1day""#,
+        r#"heuristic_max = "9s""#,
+        "heuristic_max_s: 9,",
+    ),
+    (
+        r#"stale_while_revalidate = "0s""#,
+        r#"stale_while_revalidate = "30s""#,
+        "stale_while_revalidate_s: 30,",
+    ),
+    (
+        r#"stale_if_error = "0s""#,
+        r#"stale_if_error = "1h""#,
+        "stale_if_error_s: 3600,",
+    ),
+    (
+        "share_set_cookie = false",
+        "share_set_cookie = true",
+        "share_set_cookie: true,",
+    ),
+    (
+        r#"targeted = "CDN-Cache-Control""#,
+        "targeted = []",
+        "targeted: [],",
+    ),
+    (
+        "respect_client_no_cache = true",
+        "respect_client_no_cache = false",
+        "heed_client_reload: false,",
+    ),
+    ("ranges_max = 16", "ranges_max = 1", "ranges_max: 1,"),
+    (
+        r#"quick_abort = { left = "1 MB", percent = 90 }"#,
+        r#"quick_abort = { left = "2 MB", percent = 91 }"#,
+        "percent_min: 91,",
+    ),
+    ("status = true", "status = false", "status: false,"),
+    ("cache = true", "cache = false", "cache: None,"),
+    (
+        r#"default_ttl = "10m""#,
+        r#"default_ttl = "11m""#,
+        "default_ttl_s: 660,",
+    ),
+    (
+        r#"cache_key = { query = ["size"], headers = "X-Tenant" }"#,
+        r#"cache_key = { query = "none", headers = "X-Tenant" }"#,
+        "query: None,",
+    ),
+    (
+        r#"cache_bypass = [{ cookie = "preview" }, { path = "/images/live/" }]"#,
+        r#"cache_bypass = [{ cookie = "draft" }, { path = "/images/live/" }]"#,
+        r#""draft""#,
+    ),
+    (
+        r#"cache_bypass = { host = "*.local.example" }"#,
+        r#"cache_bypass = { host = "other.example" }"#,
+        r#""other.example""#,
+    ),
+    (
         r#"listen = "0.0.0.0:8080""#,
         r#"listen = "[::1]:8081""#,
         "address: [::1]:8081",

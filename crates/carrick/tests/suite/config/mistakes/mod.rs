@@ -1,4 +1,5 @@
 //! Mistakes: each is found, at its place, with advice; and all of them at once.
+mod cache;
 mod file;
 mod listeners;
 mod routes;
@@ -19,12 +20,13 @@ type Mistake = (
 );
 
 /// By what they are in.
-const MISTAKES: [&[Mistake]; 5] = [
+const MISTAKES: [&[Mistake]; 6] = [
     file::MISTAKES,
     values::MISTAKES,
     listeners::MISTAKES,
     routes::MISTAKES,
     upstreams::MISTAKES,
+    cache::MISTAKES,
 ];
 
 /// What `§` stands for in the cases below: a forward proxy that is right.

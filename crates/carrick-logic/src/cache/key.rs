@@ -1,0 +1,260 @@
+//! The bytes that name a resource in a cache (RFC 9111 section 2), and which requests have none.
+//!
+//! Two requests have the same key only if they ask the same servers for the same thing. Whoever can make a server answer
+//! one thing and have it stored under the name of another poisons the cache, so the key is written from what is sent on:
+//!
+//! - Scheme, host and port are in their usual form (RFC 3986 sections 6.2.2.1 and 6.2.3). They are those of the target; a
+//!   `Host` that says something else reaches nobody (RFC 9112 section 3.2.2).
+//! - Path and query are as they were sent, byte for byte. Section 6.2.2 of RFC 3986 would let `%7e` be `~` and `/a/../b`
+//!   be `/b`; but routes compare what was sent, and so do many servers: an answer to one spelling, such as a 404, would be
+//!   kept for the other. A path with dot segments, which clients resolve before they send it, has no key.
+//! - Of the fields only those are in it that [`KeyRules`] name, with the length of each value before it. What varies with
+//!   others is the business of [`Variant`](super::Variant).
+#[cfg(test)]
+mod tests;
+
+mod query;
+
+use super::{Fields, Uri};
+use crate::http1::{RequestHead, Target};
+use std::io::Write;
+use std::net::{Ipv6Addr, SocketAddr};
+
+/// What is in the key, where the configuration says so.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRules {
+    /// The part of the query.
+    pub query: KeyQuery,
+    /// Names of fields, lower-case, whose values are in the key.
+    pub headers: Vec<Vec<u8>>,
+    /// Names of fields, lower-case, that are in no key and that servers may heed: the answer to a request that has one
+    /// may not be stored. Of [`GUARDED_FIELDS`] those that reach the servers and are not in `headers`.
+    pub guarded: Vec<Vec<u8>>,
+}
+
+/// Which parameters of the query are in the key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum KeyQuery {
+    /// All, as they were sent.
+    #[default]
+    All,
+    /// None: the server must not look at the query.
+    None,
+    /// Those with these names, in whatever order they come; the server must not look at others. A query that two parsers
+    /// could take apart differently is in the key as a whole.
+    These(Vec<Vec<u8>>),
+}
+
+/// Fields that say which URL the client meant, or which method. Servers and frameworks that believe them answer something
+/// else than what was asked for.
+pub const GUARDED_FIELDS: &[&str] = &[
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-server",
+    "x-host",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+/// Who answers. The same URL is something else to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Realm<'a> {
+    /// The servers of an upstream, by its name.
+    Upstream(&'a str),
+    /// Whoever the URL names, or a parent, as this listener of a forward proxy finds them. Another listener may be allowed
+    /// to ask others.
+    Listener(SocketAddr),
+    /// The destination of a connection that was intercepted. `Host` is the client's word only, and whoever owns the
+    /// destination could answer for any name.
+    Original(SocketAddr),
+}
+
+/// Why a request has no key: the cache is not for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoKey {
+    /// It asks for a tunnel, or for the server as a whole.
+    NoResource,
+    /// It names no host, and which one the servers take is theirs to choose.
+    NoHost,
+    /// The path has `.` or `..` as a segment.
+    DotSegments,
+}
+
+/// Why the answer to a request with a key may not be stored; what is stored already may answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFilled {
+    /// The host has capital letters or a final dot, which some servers take for another host.
+    HostForm,
+    /// One of [`KeyRules::guarded`] is there.
+    GuardedField,
+    /// `Connection` names a field that would else be sent on, so that servers answer without what a key or `Vary` says
+    /// that they were told.
+    FieldForOneHop,
+}
+
+impl NoKey {
+    /// For metrics and the log.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NoResource => "no_resource",
+            Self::NoHost => "no_host",
+            Self::DotSegments => "dot_segments",
+        }
+    }
+}
+
+impl NotFilled {
+    /// For metrics and the log.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::HostForm => "host_form",
+            Self::GuardedField => "guarded_field",
+            Self::FieldForOneHop => "field_for_one_hop",
+        }
+    }
+}
+
+/// The URI that a request is for, as it goes to the servers.
+///
+/// # Errors
+/// Says why the request has no key.
+pub fn target_uri<'b>(head: &RequestHead, bytes: &'b [u8]) -> Result<Uri<'b>, NoKey> {
+    let path_and_query = match head.target {
+        Target::Origin { path_and_query } | Target::Absolute { path_and_query, .. } => {
+            path_and_query
+        }
+        Target::Authority { .. } | Target::Asterisk => return Err(NoKey::NoResource),
+    };
+    let host = head.host.of(bytes);
+    if host.is_empty() {
+        return Err(NoKey::NoHost);
+    }
+    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
+    if head.path.of(bytes).split(|&byte| byte == b'/').any(is_dots) {
+        return Err(NoKey::DotSegments);
+    }
+    Ok(Uri {
+        scheme: b"http",
+        host,
+        // The only scheme that is passed on as requests.
+        port: head.port.unwrap_or(80),
+        path_and_query: path_and_query.of(bytes),
+    })
+}
+
+/// Whether the answer to a request may be stored under its key.
+///
+/// # Errors
+/// Says why not.
+pub fn may_fill(uri: &Uri<'_>, fields: Fields<'_>, rules: &KeyRules) -> Result<(), NotFilled> {
+    let is_address = uri.host.contains(&b':');
+    if !is_address && (uri.host.iter().any(u8::is_ascii_uppercase) || uri.host.ends_with(b".")) {
+        return Err(NotFilled::HostForm);
+    }
+    let is_guarded = |name: &[u8]| {
+        let mut guarded = rules.guarded.iter();
+        guarded.any(|other| name.eq_ignore_ascii_case(other))
+    };
+    if !rules.guarded.is_empty() && fields.iter().any(|(name, _)| is_guarded(name)) {
+        return Err(NotFilled::GuardedField);
+    }
+    let takes_away = |name: &[u8]| {
+        !is_of_connection(name)
+            && fields
+                .iter()
+                .any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
+    if fields.elements(b"connection").any(takes_away) {
+        return Err(NotFilled::FieldForOneHop);
+    }
+    Ok(())
+}
+
+/// Whether a field belongs to the connection: that it is not sent on is no news to anybody (RFC 9110 section 7.6.1).
+fn is_of_connection(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 8] = [
+        b"connection",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    ];
+    NAMES.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
+
+/// Appends the key of a resource to `out`: [`write_key_prefix`], path and query, and what `rules` choose.
+///
+/// `uri` is that of [`target_uri`], or one of the same origin that was invalidated; `fields` are the request's.
+pub fn write_key(
+    out: &mut Vec<u8>,
+    realm: Realm<'_>,
+    uri: &Uri<'_>,
+    fields: Fields<'_>,
+    rules: &KeyRules,
+) {
+    write_key_prefix(out, realm, uri);
+    let (path, query) = match memchr::memchr(b'?', uri.path_and_query) {
+        Some(mark) => uri.path_and_query.split_at(mark),
+        None => (uri.path_and_query, b"".as_slice()),
+    };
+    out.extend_from_slice(if path.is_empty() { b"/" } else { path });
+    query::write(out, query, &rules.query);
+    for name in &rules.headers {
+        out.push(b'\n');
+        put(out, name);
+        for value in fields.values(name) {
+            put(out, value);
+        }
+    }
+}
+
+/// Appends what the keys of all resources of an origin begin with: `REALM http://host:port`. The path follows, which
+/// begins with `/`; so a prefix and the beginning of a path, up to a `/`, are a folder with all that is in it.
+pub fn write_key_prefix(out: &mut Vec<u8>, realm: Realm<'_>, uri: &Uri<'_>) {
+    // Writing to memory cannot fail.
+    let _ = match realm {
+        Realm::Upstream(name) => {
+            out.extend_from_slice(b"upstream=");
+            put(out, name.as_bytes());
+            Ok(())
+        }
+        Realm::Listener(address) => write!(out, "listener={address}"),
+        Realm::Original(address) => write!(out, "original={address}"),
+    };
+    out.push(b' ');
+    out.extend(uri.scheme.iter().map(u8::to_ascii_lowercase));
+    out.extend_from_slice(b"://");
+    write_host(out, uri.host);
+    let _ = write!(out, ":{}", uri.port);
+}
+
+fn write_host(out: &mut Vec<u8>, host: &[u8]) {
+    let address = std::str::from_utf8(host)
+        .ok()
+        .and_then(|text| text.parse::<Ipv6Addr>().ok());
+    if let Some(address) = address {
+        let _ = write!(out, "[{address}]");
+        return;
+    }
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    out.extend(host.iter().map(u8::to_ascii_lowercase));
+}
+
+/// A piece with its length before it: whatever is in it, it ends where it ends.
+fn put(out: &mut Vec<u8>, piece: &[u8]) {
+    let _ = write!(out, "{}:", piece.len());
+    out.extend_from_slice(piece);
+}

@@ -1,0 +1,404 @@
+//! Checks `[cache]`, and what listeners and routes say about it.
+use super::narrow;
+use crate::config::file::{self, CacheKey, CacheUse, File, Query};
+use crate::config::plan::{CachePlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
+use crate::config::plan::{Requests, Responses};
+use crate::config::problem::Problems;
+use crate::config::values;
+use carrick_logic::cache::{KeyQuery, Policy, QuickAbort};
+use carrick_logic::http1::Forwarded;
+use carrick_logic::route::Conditions;
+use carrick_splice::Choice;
+use std::ops::Range;
+use std::sync::Arc;
+use toml::Spanned;
+
+/// Fields of a request that a cache answers by rules of their own, or that are in every key, or for one hop only.
+const NOT_FOR_KEYS: [&str; 17] = [
+    "cache-control",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "keep-alive",
+    "pragma",
+    "proxy-authorization",
+    "range",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// `[cache]`, for those who may use it.
+pub struct Caching {
+    is_there: bool,
+    policy: Policy,
+}
+
+/// What a listener says, for its routes.
+pub struct OfListener<'f> {
+    caching: &'f Caching,
+    written: &'f CacheUse,
+    said: Said,
+    forwarded: Forwarded,
+}
+
+/// What a listener or a route says; what is wrong counts as not said.
+#[derive(Default, Clone)]
+struct Said {
+    is_on: Option<bool>,
+    default_ttl_s: Option<u32>,
+    /// What of the query, and which headers.
+    key: Option<(KeyQuery, Vec<Vec<u8>>)>,
+    bypass: Option<Vec<Conditions>>,
+}
+
+/// Checks `[cache]`.
+pub fn check(file: &File, problems: &mut Problems) -> (Caching, Option<CachePlan>) {
+    let plan = file
+        .cache
+        .given()
+        .map(|written| plan(written.get_ref(), problems));
+    let caching = Caching {
+        is_there: !file.cache.is_absent(),
+        policy: plan
+            .as_ref()
+            .map(|plan| plan.policy.clone())
+            .unwrap_or_default(),
+    };
+    (caching, plan)
+}
+
+/// Warns of a cache that is for nothing.
+pub fn report_unused(file: &File, listeners: &[Arc<ListenerPlan>], problems: &mut Problems) {
+    let is_used = listeners.iter().any(|listener| match &listener.mode {
+        Mode::Forward(forward) => forward.cache.is_some(),
+        Mode::Switch(routes) => routes.iter().any(|route| route.cache.is_some()),
+        Mode::Tunnel(_) => false,
+    });
+    if let Some(written) = file.cache.given().filter(|_| !is_used) {
+        problems
+            .warning(written.get_ref().span.clone(), "nothing uses the cache", "")
+            .help("add `cache = true` to a route of a switch, or remove [cache]; forward proxies use it by themselves");
+    }
+}
+
+fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
+    problems
+        .note(
+            written.span.clone(),
+            "this version checks [cache] and stores nothing yet",
+            "",
+        )
+        .help("requests and responses go as without it");
+    let object_bytes_most = written.memory / OBJECT_SHARE;
+    if let Some(size) = written.object_max.given()
+        && *size.get_ref() > object_bytes_most
+    {
+        problems
+            .error(
+                size.span(),
+                "one object could drive out all others",
+                format!("at most {}", values::show_size(object_bytes_most)),
+            )
+            .help(
+                "`object_max` is at most an eighth of `memory`; make this smaller, or that larger",
+            );
+    }
+    let mut targeted = Vec::new();
+    for name in written
+        .targeted
+        .given()
+        .into_iter()
+        .flat_map(Spanned::get_ref)
+    {
+        let lower = name.get_ref().to_ascii_lowercase();
+        if !values::is_token(&lower) {
+            report_header_name(name.span(), problems);
+        } else if lower == "cache-control" || lower == "expires" {
+            problems
+                .error(name.span(), "this is what a targeted header replaces", "")
+                .help("leave it out: it counts where no targeted header is there");
+        }
+        targeted.push(lower.into_bytes());
+    }
+    let quick_abort = written.quick_abort.given().map(Spanned::get_ref);
+    CachePlan {
+        memory_bytes: written.memory,
+        objects: narrow(written.objects, usize::MAX),
+        object_bytes_max: match written.object_max.given() {
+            Some(size) => *size.get_ref(),
+            None => object_bytes_most,
+        },
+        policy: Policy {
+            targeted,
+            heuristic_percent: narrow(written.heuristic_percent, u32::MAX),
+            heuristic_max_s: written.heuristic_max,
+            default_ttl_s: written.default_ttl,
+            negative_ttl_s: written.negative_ttl,
+            stale_while_revalidate_s: written.stale_while_revalidate,
+            stale_if_error_s: written.stale_if_error,
+            share_set_cookie: written.share_set_cookie,
+            heed_client_reload: written.respect_client_no_cache,
+            ranges_max: narrow(written.ranges_max, usize::MAX),
+        },
+        quick_abort: quick_abort.map_or_else(QuickAbort::default, |written| QuickAbort {
+            left_bytes_max: written.left,
+            percent_min: narrow(written.percent, 100),
+        }),
+        status: written.status,
+    }
+}
+
+impl Caching {
+    /// Checks what a listener says. `forwarded` decides which fields of clients reach servers.
+    pub fn of_listener<'f>(
+        &'f self,
+        written: &'f CacheUse,
+        forwarded: Forwarded,
+        problems: &mut Problems,
+    ) -> OfListener<'f> {
+        OfListener {
+            caching: self,
+            written,
+            said: self.read(written, problems),
+            forwarded,
+        }
+    }
+
+    fn read(&self, written: &CacheUse, problems: &mut Problems) -> Said {
+        if let Some(word) = written.cache.given()
+            && *word.get_ref()
+            && !self.is_there
+        {
+            problems
+                .error(word.span(), "there is no cache", "")
+                .help("add [cache] to the file; it needs no keys");
+        }
+        let key = written.cache_key.given();
+        let bypass = written.cache_bypass.given();
+        Said {
+            is_on: written.cache.given().map(|word| *word.get_ref()),
+            default_ttl_s: written.default_ttl.given().map(|time| *time.get_ref()),
+            key: key.map(|key| self::key(key.get_ref(), problems)),
+            bypass: bypass.map(|list| self::bypass(list.get_ref(), problems)),
+        }
+    }
+
+    /// Warns of keys that need a cache where there is none.
+    fn report_idle(&self, written: &CacheUse, help: &str, problems: &mut Problems) {
+        // Of a cache that is wanted and is not there more is said already.
+        if !written.cache.is_absent() && !self.is_there {
+            return;
+        }
+        if let Some((key, span)) = &written.detail {
+            let (what, help) = match self.is_there {
+                true => ("`cache = true`", help),
+                false => ("[cache]", "add [cache] to the file, or remove it"),
+            };
+            let message = format!("`{key}` has no effect without {what}");
+            problems.warning(span.clone(), message, "").help(help);
+        }
+    }
+}
+
+impl OfListener<'_> {
+    /// Of a forward proxy; it has a cache unless it says otherwise.
+    pub fn forward(&self, problems: &mut Problems) -> Option<Arc<RouteCache>> {
+        if self.caching.is_there && self.said.is_on != Some(false) {
+            return Some(self.cache(self.said.clone()));
+        }
+        self.caching
+            .report_idle(self.written, "remove `cache = false`, or it", problems);
+        None
+    }
+
+    /// Of a route; it has a cache if it or its listener says so.
+    pub fn route(
+        &self,
+        route: &file::Route,
+        way: (Choice, Requests, Responses),
+        problems: &mut Problems,
+    ) -> Option<Arc<RouteCache>> {
+        let said = self.caching.read(&route.cache, problems);
+        let said = Said {
+            is_on: said.is_on.or(self.said.is_on),
+            default_ttl_s: said.default_ttl_s.or(self.said.default_ttl_s),
+            key: said.key.or_else(|| self.said.key.clone()),
+            bypass: said.bypass.or_else(|| self.said.bypass.clone()),
+        };
+        if !self.caching.is_there || said.is_on != Some(true) {
+            self.caching.report_idle(
+                &route.cache,
+                "add `cache = true` to the route, or remove it",
+                problems,
+            );
+            return None;
+        }
+        let own = route.cache.cache.given().map(Spanned::span);
+        let off = if own.is_some() {
+            "remove `cache`"
+        } else {
+            "add `cache = false`"
+        };
+        check_way(way, own.unwrap_or(route.span.clone()), off, problems);
+        Some(self.cache(said))
+    }
+
+    /// Of what meets none of a transparent listener's routes.
+    pub fn rest(
+        &self,
+        way: (Choice, Requests, Responses),
+        problems: &mut Problems,
+    ) -> Option<Arc<RouteCache>> {
+        let word = self.written.cache.given().filter(|word| *word.get_ref())?;
+        if !self.caching.is_there {
+            return None;
+        }
+        let off = "add a last route with `to = \"original\"` that says so";
+        check_way(way, word.span(), off, problems);
+        Some(self.cache(self.said.clone()))
+    }
+
+    /// Warns if none of the routes takes up what the listener says.
+    pub fn report_idle(&self, is_used: bool, problems: &mut Problems) {
+        if !is_used {
+            self.caching.report_idle(
+                self.written,
+                "add `cache = true` to the listener or a route, or remove it",
+                problems,
+            );
+        }
+    }
+
+    fn cache(&self, said: Said) -> Arc<RouteCache> {
+        let mut policy = self.caching.policy.clone();
+        if let Some(seconds) = said.default_ttl_s {
+            policy.default_ttl_s = seconds;
+        }
+        let mut cache = RouteCache::new(policy, self.forwarded);
+        if let Some((query, headers)) = said.key {
+            cache.set_key(query, headers);
+        }
+        cache.bypass = said.bypass.unwrap_or_default();
+        Arc::new(cache)
+    }
+}
+
+/// What is not read cannot be stored.
+fn check_way(
+    (engine, requests, responses): (Choice, Requests, Responses),
+    span: Range<usize>,
+    off: &str,
+    problems: &mut Problems,
+) {
+    if engine != Choice::Packet || responses == Responses::Read {
+        return;
+    }
+    let (message, help) = match requests {
+        Requests::Kernel => (
+            "requests that are judged in the kernel do not come to the cache",
+            "put `responses = \"read\"` in place of `requests`",
+        ),
+        Requests::Process => (
+            "the packet engine leaves these responses unread, and what is not read cannot be stored",
+            "add `responses = \"read\"` to the route",
+        ),
+    };
+    problems
+        .error(span, message, "")
+        .help(format!("{help}, or {off}"));
+}
+
+fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) {
+    let query = match written.query.given().map(|query| (query, query.get_ref())) {
+        None | Some((_, Query::All)) => KeyQuery::All,
+        Some((_, Query::None)) => KeyQuery::None,
+        Some((list, Query::These(names))) => {
+            if names.is_empty() {
+                problems
+                    .error(
+                        list.span(),
+                        "an empty `query` list could mean all or none",
+                        "",
+                    )
+                    .help("write \"all\" or \"none\"");
+            }
+            KeyQuery::These(names.iter().map(|name| parameter(name, problems)).collect())
+        }
+    };
+    let mut headers = Vec::new();
+    for name in written
+        .headers
+        .given()
+        .into_iter()
+        .flat_map(Spanned::get_ref)
+    {
+        let lower = name.get_ref().to_ascii_lowercase();
+        if !values::is_token(&lower) {
+            report_header_name(name.span(), problems);
+        } else if NOT_FOR_KEYS.contains(&lower.as_str()) {
+            problems
+                .error(name.span(), "this header cannot be part of a key", "")
+                .help("the host is in every key; conditions, ranges and `Cache-Control` are answered from what is stored");
+        } else if lower == "cookie" {
+            problems
+                .note(name.span(), "nearly every client has other cookies, so that few share what is stored", "")
+                .help("`cache_bypass = { cookie = \"session\" }` keeps those with a certain cookie out");
+        }
+        if !headers
+            .iter()
+            .any(|other: &Vec<u8>| other == lower.as_bytes())
+        {
+            headers.push(lower.into_bytes());
+        }
+    }
+    (query, headers)
+}
+
+/// A parameter's name is compared as it stands in the URL, where these bytes mean something else.
+fn parameter(name: &Spanned<String>, problems: &mut Problems) -> Vec<u8> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"&=;#%+?".contains(&byte);
+    let text = name.get_ref();
+    if text.is_empty() || !text.bytes().all(is_plain) {
+        problems
+            .error(name.span(), "this is not a parameter's name", "")
+            .help("write what stands before \"=\", such as \"page\"");
+    }
+    text.clone().into_bytes()
+}
+
+fn bypass(list: &[file::Bypass], problems: &mut Problems) -> Vec<Conditions> {
+    list.iter()
+        .filter_map(|written| {
+            let conditions = super::route::bypass(written, problems)?;
+            if written.is_empty {
+                problems
+                    .error(
+                        written.span.clone(),
+                        "without a condition every request would pass the cache by",
+                        "",
+                    )
+                    .help(
+                        "add a condition, such as `path = \"/admin/\"`; or write `cache = false`",
+                    );
+            } else if let Some(reason) = conditions.never_matches() {
+                problems
+                    .warning(written.span.clone(), "no request can meet this", "")
+                    .help(reason);
+            }
+            Some(conditions)
+        })
+        .collect()
+}
+
+fn report_header_name(span: Range<usize>, problems: &mut Problems) {
+    problems
+        .error(span, "this is not a header's name", "")
+        .help("write it without the colon, such as \"x-beta\"");
+}

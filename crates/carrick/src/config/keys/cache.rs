@@ -1,0 +1,288 @@
+//! The keys of `[cache]`, and those of listeners and routes about it.
+use super::{DAY, Form, KIB, Key, MIB, NONE, Table};
+use crate::config::plan::{MEMORY_BYTES_DEFAULT, OBJECTS_DEFAULT};
+use std::time::Duration;
+
+/// Longest lifetime that a configuration can give: a year of 365.25 days.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(31_557_600);
+
+/// Smallest `object_max`.
+pub const OBJECT_BYTES_MIN: u64 = KIB;
+
+const fn lifetime(default: Duration) -> Form {
+    Form::Time {
+        min: Duration::ZERO,
+        max: LIFETIME_MAX,
+        default,
+    }
+}
+
+/// `[cache]`
+pub static CACHE: Table = Table {
+    title: "[cache]",
+    keys: &[
+        Key {
+            name: "memory",
+            form: Form::Size {
+                min: MIB,
+                max: MIB << 20,
+                default: MEMORY_BYTES_DEFAULT,
+            },
+            about: "Most memory for all that is stored, with heads and what is noted about them",
+        },
+        Key {
+            name: "objects",
+            form: Form::Number {
+                min: 1,
+                max: 1_000_000_000,
+                default: OBJECTS_DEFAULT,
+            },
+            about: "Most objects; `memory` may be full before",
+        },
+        Key {
+            name: "object_max",
+            form: Form::Other {
+                what: "size, `\"1 KB\"` to an eighth of `memory`",
+                default: "an eighth of `memory`",
+            },
+            about: "Largest body that is stored",
+        },
+        Key {
+            name: "default_ttl",
+            form: lifetime(Duration::ZERO),
+            about: "Lifetime of a success or redirect that says nothing of one; `\"0s\"`: as RFC 9111 has it",
+        },
+        Key {
+            name: "negative_ttl",
+            form: lifetime(Duration::ZERO),
+            about: "Lifetime of an error (400, 403, 404, 405, 410, 414, 500 to 504) that says nothing of one; `\"0s\"`: as RFC 9111 has it",
+        },
+        Key {
+            name: "heuristic_percent",
+            form: Form::Number {
+                min: 0,
+                max: 100,
+                default: 10,
+            },
+            about: "Lifetime of what says nothing of one but has `Last-Modified`, in percent of the time since then; 0: none",
+        },
+        Key {
+            name: "heuristic_max",
+            form: lifetime(DAY),
+            about: "Longest lifetime by `heuristic_percent`",
+        },
+        Key {
+            name: "stale_while_revalidate",
+            form: lifetime(Duration::ZERO),
+            about: "How long after its lifetime a response may be sent while it is fetched anew, where the server says nothing",
+        },
+        Key {
+            name: "stale_if_error",
+            form: lifetime(Duration::ZERO),
+            about: "How long after its lifetime a response may be sent when the server fails, where the server says nothing",
+        },
+        Key {
+            name: "share_set_cookie",
+            form: Form::Switch { default: false },
+            about: "Store responses with `Set-Cookie` as they are: everybody gets the same cookie",
+        },
+        Key {
+            name: "targeted",
+            form: Form::Texts {
+                what: "names of headers",
+                default: NONE,
+            },
+            about: "Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213), such as `CDN-Cache-Control`; the first that is there counts",
+        },
+        Key {
+            name: "respect_client_no_cache",
+            form: Form::Switch { default: true },
+            about: "Whether `no-cache`, `max-age` and `min-fresh` of requests make carrick ask the server, so that a browser's *reload* does",
+        },
+        Key {
+            name: "ranges_max",
+            form: Form::Number {
+                min: 1,
+                max: 1000,
+                default: 16,
+            },
+            about: "Most ranges of a request that are answered from the cache; one with more gets the whole",
+        },
+        Key {
+            name: "quick_abort",
+            form: Form::Other {
+                what: "`{ left, percent }`",
+                default: "see there",
+            },
+            about: "When a response that is being stored is fetched to its end, though its clients have gone",
+        },
+        Key {
+            name: "status",
+            form: Form::Switch { default: true },
+            about: "Whether responses say in `Cache-Status` what the cache did (RFC 9211)",
+        },
+    ],
+};
+
+/// `quick_abort = { … }`
+pub static QUICK_ABORT: Table = Table {
+    title: "quick_abort = { }",
+    keys: &[
+        Key {
+            name: "left",
+            form: Form::Size {
+                min: 0,
+                max: 1024 * MIB,
+                default: MIB,
+            },
+            about: "If no more bytes are missing; of a body of unknown length so many are fetched at most",
+        },
+        Key {
+            name: "percent",
+            form: Form::Number {
+                min: 0,
+                max: 100,
+                default: 90,
+            },
+            about: "If this share of it has come; 0: always, 100: the share does not count",
+        },
+    ],
+};
+
+/// Of listeners and routes: whether there is a cache for their requests.
+pub(super) const USE: Key = Key {
+    name: "cache",
+    form: Form::Other {
+        what: "`true` or `false`",
+        default: "forward: `true`, if there is `[cache]`; switch: `false`",
+    },
+    about: "Whether responses are stored and sent again. Wants `[cache]`. Not for `tunnel`, nor where the packet engine leaves responses unread",
+};
+
+/// Of listeners and routes: the lifetime of what says nothing of one.
+pub(super) const DEFAULT_TTL: Key = Key {
+    name: "default_ttl",
+    form: Form::Other {
+        what: "time, `\"0s\"` to `\"1year\"`",
+        default: "that of `[cache]`",
+    },
+    about: "Overrides `[cache]`",
+};
+
+/// Of listeners and routes: what is in the key.
+pub(super) const KEY: Key = Key {
+    name: "cache_key",
+    form: Form::Other {
+        what: "`{ query, headers }`",
+        default: "the whole URL",
+    },
+    about: "What tells stored responses apart, besides scheme, host, port, path, and `Vary`",
+};
+
+/// Of listeners and routes: what passes by.
+pub(super) const BYPASS: Key = Key {
+    name: "cache_bypass",
+    form: Form::Other {
+        what: "a list of conditions, or one of them",
+        default: NONE,
+    },
+    about: "Requests that pass the cache by: nothing stored answers them, and their responses are not stored",
+};
+
+/// `cache_key = { … }`
+pub static CACHE_KEY: Table = Table {
+    title: "cache_key = { }",
+    keys: &[
+        Key {
+            name: "query",
+            form: Form::Other {
+                what: "`\"all\"`, `\"none\"`, or names of parameters",
+                default: "\"all\"",
+            },
+            about: "The part of the query: as it was sent, nothing, or these parameters in any order",
+        },
+        Key {
+            name: "headers",
+            form: Form::Texts {
+                what: "names of headers",
+                default: NONE,
+            },
+            about: "Headers of the request whose values tell responses apart",
+        },
+    ],
+};
+
+/// `cache_bypass = [{ … }]`
+pub static CACHE_BYPASS: Table = Table {
+    title: "cache_bypass = [{ }]",
+    keys: &[
+        Key {
+            name: "host",
+            form: Form::Text {
+                what: "a name or `*.suffix`",
+                default: "any",
+            },
+            about: "As in a route",
+        },
+        Key {
+            name: "path",
+            form: Form::Text {
+                what: "a path",
+                default: "any",
+            },
+            about: "As in a route",
+        },
+        Key {
+            name: "extension",
+            form: Form::Texts {
+                what: "words",
+                default: "any",
+            },
+            about: "As in a route",
+        },
+        Key {
+            name: "cookie",
+            form: Form::Text {
+                what: "a name",
+                default: "any",
+            },
+            about: "As in a route",
+        },
+        Key {
+            name: "header",
+            form: Form::Other {
+                what: "`{ name, value }`",
+                default: "any",
+            },
+            about: "As in a route",
+        },
+        Key {
+            name: "cgi",
+            form: Form::Other {
+                what: "`true` or `false`",
+                default: "either",
+            },
+            about: "As in a route",
+        },
+    ],
+};
+
+/// Keys of other programs and other versions, and what to write here.
+pub(super) static ADVICE: &[(&str, &str)] = &[
+    (
+        "disk",
+        "this version stores in memory only; `memory` says how much",
+    ),
+    (
+        "path",
+        "this version stores in memory only; `memory` says how much",
+    ),
+    (
+        "size",
+        "`memory` is how much is stored, `object_max` the largest body",
+    ),
+    (
+        "max_size",
+        "`memory` is how much is stored, `object_max` the largest body",
+    ),
+];

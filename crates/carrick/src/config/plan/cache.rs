@@ -1,0 +1,165 @@
+//! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
+use super::Plan;
+use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
+use carrick_logic::http1::{Forwarded, RequestHead};
+use carrick_logic::route::Conditions;
+
+/// Bytes of memory when nothing says otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// Objects when nothing says otherwise.
+pub const OBJECTS_DEFAULT: u64 = 1_000_000;
+
+/// The largest object is at most this part of the memory, so that one does not drive out all others.
+pub const OBJECT_SHARE: u64 = 8;
+
+/// `[cache]`; the default is what the empty table gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachePlan {
+    /// Most bytes of all that is stored: bodies, heads, keys, and what is noted about them.
+    pub memory_bytes: u64,
+    /// Most objects.
+    pub objects: usize,
+    /// Most bytes of an object's body, at most an eighth of `memory_bytes`.
+    pub object_bytes_max: u64,
+    /// For listeners and routes that say nothing of their own.
+    pub policy: Policy,
+    /// When a response is fetched to its end that no client waits for any more.
+    pub quick_abort: QuickAbort,
+    /// Whether responses say in `Cache-Status` what the cache did (RFC 9211).
+    pub status: bool,
+}
+
+impl Default for CachePlan {
+    fn default() -> Self {
+        Self {
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            objects: usize::try_from(OBJECTS_DEFAULT).unwrap_or(usize::MAX),
+            object_bytes_max: MEMORY_BYTES_DEFAULT / OBJECT_SHARE,
+            policy: Policy::default(),
+            quick_abort: QuickAbort::default(),
+            status: true,
+        }
+    }
+}
+
+impl CachePlan {
+    /// What the store is made with; it is the same as long as carrick runs.
+    fn store(&self) -> (u64, usize, u64) {
+        (self.memory_bytes, self.objects, self.object_bytes_max)
+    }
+}
+
+/// What a listener of a forward proxy or a route of a switch has cached, and how.
+#[derive(Debug, Clone)]
+pub struct RouteCache {
+    /// What may be stored, and for how long.
+    pub policy: Policy,
+    /// What is in the keys.
+    pub key: KeyRules,
+    /// Requests that meet one of these pass the cache by: nothing stored answers them, and their answers are not stored.
+    pub bypass: Vec<Conditions>,
+}
+
+impl RouteCache {
+    /// With whole URLs as keys, and nothing that passes by. Of the fields that servers may heed those are guarded that go on
+    /// as the client sent them.
+    #[must_use]
+    pub fn new(policy: Policy, forwarded: Forwarded) -> Self {
+        let is_replaced = |name: &str| match name {
+            "forwarded" => forwarded == Forwarded::Remove,
+            "x-forwarded-host" | "x-forwarded-proto" => {
+                matches!(forwarded, Forwarded::Remove | Forwarded::XForwarded)
+            }
+            _ => false,
+        };
+        let guarded = GUARDED_FIELDS.iter().filter(|name| !is_replaced(name));
+        Self {
+            policy,
+            key: KeyRules {
+                guarded: guarded.map(|name| name.as_bytes().to_vec()).collect(),
+                ..KeyRules::default()
+            },
+            bypass: Vec::new(),
+        }
+    }
+
+    /// Puts other rules in the place of those for the key; a field that is in it needs no guard.
+    pub fn set_key(&mut self, query: KeyQuery, headers: Vec<Vec<u8>>) {
+        self.key.guarded.retain(|name| !headers.contains(name));
+        self.key.query = query;
+        self.key.headers = headers;
+    }
+
+    /// Whether the cache is not for this request, by `cache_bypass`.
+    #[must_use]
+    pub fn is_bypassed(&self, bytes: &[u8], head: &RequestHead) -> bool {
+        self.bypass
+            .iter()
+            .any(|conditions| conditions.match_request(bytes, head))
+    }
+}
+
+impl Plan {
+    /// Takes over from the plan before what of the cache only a start can change: whether there is one, and how much it
+    /// holds. Says whether that is something else than this plan had. A cache that goes is not missed; none comes.
+    pub fn keep_store(&mut self, before: &Self) -> bool {
+        let Some(cache) = &mut self.cache else {
+            return false;
+        };
+        let Some(before) = &before.cache else {
+            self.cache = None;
+            return true;
+        };
+        let is_other = cache.store() != before.store();
+        cache.memory_bytes = before.memory_bytes;
+        cache.objects = before.objects;
+        cache.object_bytes_max = before.object_bytes_max;
+        is_other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CachePlan, Plan};
+    use carrick_logic::cache::Policy;
+
+    fn with(cache: Option<CachePlan>) -> Plan {
+        Plan {
+            cache,
+            ..Plan::built_in()
+        }
+    }
+
+    #[test]
+    fn a_reload_changes_the_policy_and_not_the_store() {
+        let policy = Policy {
+            default_ttl_s: 7,
+            ..Policy::default()
+        };
+        let mut plan = with(Some(CachePlan {
+            memory_bytes: 1 << 30,
+            policy: policy.clone(),
+            status: false,
+            ..CachePlan::default()
+        }));
+        assert!(plan.keep_store(&with(Some(CachePlan::default()))));
+        let expected = CachePlan {
+            policy,
+            status: false,
+            ..CachePlan::default()
+        };
+        assert_eq!(plan.cache.as_ref(), Some(&expected));
+        assert!(!plan.keep_store(&with(Some(CachePlan::default()))));
+    }
+
+    #[test]
+    fn a_reload_can_end_a_cache_and_not_begin_one() {
+        let mut plan = with(Some(CachePlan::default()));
+        assert!(plan.keep_store(&with(None)));
+        assert_eq!(plan.cache, None);
+        let mut plan = with(None);
+        assert!(!plan.keep_store(&with(Some(CachePlan::default()))));
+        assert_eq!(plan.cache, None);
+    }
+}

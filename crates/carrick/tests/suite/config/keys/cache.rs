@@ -1,0 +1,163 @@
+//! The rows of the keys about the cache.
+
+pub const CACHE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n";
+const FORWARD_CACHE: &str =
+    "[cache]\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
+const SWITCH_CACHE: &str = "[cache]\n[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\ncache = true\n";
+
+/// As the others: a table, one of its keys, a beginning, and the line with the key.
+pub const KEYS: &[(&str, &str, &str, &str)] = &[
+    ("[cache]", "memory", CACHE, "memory = \"1 GB\""),
+    ("[cache]", "objects", CACHE, "objects = 10"),
+    ("[cache]", "object_max", CACHE, "object_max = \"1 MB\""),
+    ("[cache]", "default_ttl", CACHE, "default_ttl = \"1m\""),
+    ("[cache]", "negative_ttl", CACHE, "negative_ttl = \"1s\""),
+    (
+        "[cache]",
+        "heuristic_percent",
+        CACHE,
+        "heuristic_percent = 20",
+    ),
+    ("[cache]", "heuristic_max", CACHE, "heuristic_max = \"1h\""),
+    (
+        "[cache]",
+        "stale_while_revalidate",
+        CACHE,
+        "stale_while_revalidate = \"1m\"",
+    ),
+    (
+        "[cache]",
+        "stale_if_error",
+        CACHE,
+        "stale_if_error = \"1h\"",
+    ),
+    (
+        "[cache]",
+        "share_set_cookie",
+        CACHE,
+        "share_set_cookie = true",
+    ),
+    (
+        "[cache]",
+        "targeted",
+        CACHE,
+        "targeted = \"CDN-Cache-Control\"",
+    ),
+    (
+        "[cache]",
+        "respect_client_no_cache",
+        CACHE,
+        "respect_client_no_cache = false",
+    ),
+    ("[cache]", "ranges_max", CACHE, "ranges_max = 1"),
+    (
+        "[cache]",
+        "quick_abort",
+        CACHE,
+        "quick_abort = { left = 0 }",
+    ),
+    ("[cache]", "status", CACHE, "status = false"),
+    (
+        "quick_abort = { }",
+        "left",
+        CACHE,
+        "[cache.quick_abort]\nleft = 1",
+    ),
+    (
+        "quick_abort = { }",
+        "percent",
+        CACHE,
+        "[cache.quick_abort]\npercent = 0",
+    ),
+    ("[[listener]]", "cache", FORWARD_CACHE, "cache = false"),
+    (
+        "[[listener]]",
+        "default_ttl",
+        FORWARD_CACHE,
+        "default_ttl = \"1m\"",
+    ),
+    (
+        "[[listener]]",
+        "cache_key",
+        FORWARD_CACHE,
+        "cache_key = { query = \"none\" }",
+    ),
+    (
+        "[[listener]]",
+        "cache_bypass",
+        FORWARD_CACHE,
+        "cache_bypass = { path = \"/a\" }",
+    ),
+    (
+        "[[listener.route]]",
+        "cache",
+        "[cache]\n[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\n",
+        "upstream = \"u\"\ncache = true",
+    ),
+    (
+        "[[listener.route]]",
+        "default_ttl",
+        SWITCH_CACHE,
+        "default_ttl = \"1m\"",
+    ),
+    (
+        "[[listener.route]]",
+        "cache_key",
+        SWITCH_CACHE,
+        "cache_key = { headers = \"X-Tenant\" }",
+    ),
+    (
+        "[[listener.route]]",
+        "cache_bypass",
+        SWITCH_CACHE,
+        "cache_bypass = [{ cookie = \"c\" }, { cgi = true }]",
+    ),
+    (
+        "cache_key = { }",
+        "query",
+        SWITCH_CACHE,
+        "[listener.route.cache_key]\nquery = [\"a\"]",
+    ),
+    (
+        "cache_key = { }",
+        "headers",
+        SWITCH_CACHE,
+        "[listener.route.cache_key]\nheaders = \"X-Tenant\"",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "host",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\npath = \"/b\"\nhost = \"a.example\"",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "path",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\ncgi = true\npath = \"/a\"",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "extension",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\npath = \"/b\"\nextension = \"php\"",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "cookie",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\npath = \"/b\"\ncookie = \"c\"",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "header",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\npath = \"/b\"\nheader = { name = \"a\", value = \"\" }",
+    ),
+    (
+        "cache_bypass = [{ }]",
+        "cgi",
+        SWITCH_CACHE,
+        "[[listener.route.cache_bypass]]\npath = \"/b\"\ncgi = true",
+    ),
+];
