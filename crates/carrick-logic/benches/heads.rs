@@ -65,6 +65,8 @@ fn requests(name: &str, bytes: &[u8]) {
         pass_proxy_authorization: false,
         pass_upgrade: true,
         drop_expect: false,
+        omitted: &[],
+        added: &[],
     };
     let (mut head, mut out) = (RequestHead::new(), Vec::new());
     time(&format!("{name} request: parse"), || {

@@ -2,6 +2,7 @@
 use crate::commands;
 use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -78,6 +79,25 @@ pub enum Command {
             carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
     )]
     Clean(PinsArgs),
+    /// Show what a running carrick has in its cache.
+    #[command(
+        subcommand,
+        after_help = "Exit codes: 0 fine, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick cache stat\n  \
+            carrick cache ls --prefix http://example.org/"
+    )]
+    Cache(CacheCommand),
+    /// Take answers out of the cache of a running carrick, or have them validated before they are sent again.
+    #[command(
+        after_help = "Exit codes: 0 fine, also if nothing was there, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick purge --url 'http://example.org/page?x=1'\n  \
+            carrick purge --prefix http://example.org/images/\n  \
+            carrick purge --tag front-page --outdate\n  \
+            carrick purge --all"
+    )]
+    Purge(PurgeArgs),
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
@@ -103,6 +123,72 @@ pub struct PinsArgs {
     /// The configuration file, for `pins` in it; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Where to ask.
+#[derive(Debug, Clone, Args)]
+pub struct AdminArgs {
+    /// The address of admin; without it: that of the configuration.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    /// The configuration file, for `[admin] listen`; without it: 127.0.0.1:3129.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick cache`
+#[derive(Debug, Clone, Subcommand)]
+pub enum CacheCommand {
+    /// List objects, in no order.
+    Ls {
+        /// Only those whose URLs begin so.
+        #[arg(long, value_name = "URL")]
+        prefix: Option<String>,
+        /// At most so many.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+        limit: usize,
+        /// Where to ask.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Show how much there is, and how often it was of use.
+    Stat {
+        /// Where to ask.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+}
+
+/// `carrick purge`
+#[derive(Debug, Clone, Args)]
+pub struct PurgeArgs {
+    /// Which objects.
+    #[command(flatten)]
+    pub which: PurgeWhich,
+    /// Leave them there, but have them validated before they are sent again.
+    #[arg(long)]
+    pub outdate: bool,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// Which objects are purged.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct PurgeWhich {
+    /// Those for this URL, all variants of them.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Those whose URLs begin so; the host must be whole.
+    #[arg(long, value_name = "URL")]
+    pub prefix: Option<String>,
+    /// Those with this tag (`Surrogate-Key`, `Cache-Tag`).
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// All.
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `carrick check`
@@ -150,6 +236,8 @@ pub fn main() -> ExitCode {
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor(arguments) => commands::doctor::run(&arguments),
             Command::Clean(arguments) => commands::clean::run(&arguments),
+            Command::Cache(command) => commands::cache::run(&command),
+            Command::Purge(arguments) => commands::cache::purge(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),

@@ -2,6 +2,7 @@
 //!
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
+use crate::cache::Cache;
 use crate::config;
 use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
@@ -145,8 +146,10 @@ impl Program {
         };
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
         let statuses = features.iter().map(engine_status).collect();
+        let cache = plan.cache.as_ref().map(|plan| Arc::new(Cache::new(plan)));
         let state = Arc::new(ControlState::new(
             running,
+            cache.clone(),
             metrics.clone(),
             statuses,
             given_up.standing.clone(),
@@ -184,6 +187,7 @@ impl Program {
                 metrics,
                 admission: Arc::clone(&admission),
                 engines: engines.clone(),
+                cache: cache.clone(),
             };
             workers.push(start_worker(parts, started.clone())?);
         }

@@ -44,6 +44,16 @@ pub struct RequestRewrite<'a> {
     pub pass_upgrade: bool,
     /// `Expect` is dropped when the proxy answered it itself.
     pub drop_expect: bool,
+    /// Further fields that are dropped, lower-case: those that a cache writes anew, or answers itself.
+    pub omitted: &'a [&'a [u8]],
+    /// Further lines, with CR LF each.
+    pub added: &'a [u8],
+}
+
+impl RequestRewrite<'_> {
+    fn omits(&self, name: &[u8]) -> bool {
+        (self.omitted.iter()).any(|omitted| name.eq_ignore_ascii_case(omitted))
+    }
 }
 
 /// Appends the request head for the next hop to `out`: HTTP/1.1, `Host` first and equal to the target (RFC 9112 section 3.2.2),
@@ -79,6 +89,7 @@ pub fn write_request(
         Forwarded::Unchanged | Forwarded::Remove => {}
     }
     write_via(&mut lines, head.version, how.via);
+    lines.put(&[how.added]);
     lines.finish();
 }
 
@@ -150,7 +161,9 @@ fn write_field(
         FieldName::Trailer => head.body == BodyLength::Chunked,
         FieldName::Cookie | FieldName::Date | FieldName::Via => true,
         FieldName::ProxyAuthenticate | FieldName::Other => {
-            !head.connection_names_fields || !lines::is_for_this_hop(bytes, &head.fields, field)
+            !how.omits(field.name.of(bytes))
+                && (!head.connection_names_fields
+                    || !lines::is_for_this_hop(bytes, &head.fields, field))
         }
     };
     if is_kept {

@@ -1,4 +1,5 @@
 //! What the subcommands do, each in a file of its name.
+pub mod cache;
 pub mod check;
 pub mod clean;
 pub mod doctor;

@@ -2,10 +2,11 @@
 use super::check::{ADMIN_DEFAULT, workers};
 use super::keys::PINS_DEFAULT;
 use super::plan::{
-    ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacketUse, Plan,
-    Timeouts,
+    CachePlan, ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacketUse,
+    Plan, RouteCache, Timeouts,
 };
 use carrick_logic::access::Access;
+use carrick_logic::cache::Policy;
 use carrick_logic::http1::{Forwarded, HeadLimits};
 use carrick_splice::Choice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,7 +31,10 @@ impl Plan {
                 engine: Choice::Auto,
                 users: None,
                 parent: None,
-                cache: None,
+                cache: Some(Arc::new(RouteCache::new(
+                    Policy::default(),
+                    Forwarded::Unchanged,
+                ))),
             }),
         };
         Self {
@@ -64,7 +68,7 @@ impl Plan {
                 access: LogTarget::Stdout,
                 format: LogFormat::Combined,
             },
-            cache: None,
+            cache: Some(CachePlan::default()),
             listeners: vec![Arc::new(forward)],
             upstreams: Vec::new(),
         }

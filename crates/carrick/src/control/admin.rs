@@ -1,4 +1,5 @@
 //! The admin server: metrics, health, status. It reads what the workers count, and cannot make them wait.
+mod cache;
 mod host;
 mod splices;
 mod status;
@@ -155,6 +156,9 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
             "Ask by address: admin answers to IP addresses and localhost only.\n",
         );
     }
+    if request.method() == Method::DELETE && request.uri().path() == "/cache" {
+        return cache::purge(request, state);
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -181,6 +185,7 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
             Ok(splices) => answer(StatusCode::OK, JSON, splices),
             Err(error) => failure(&error),
         },
+        "/cache" => cache::list(request, state),
         _ => text(
             StatusCode::NOT_FOUND,
             "There is no such page. / lists those that are.\n",
@@ -191,7 +196,7 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {

@@ -1,4 +1,5 @@
 //! What the control thread knows of the program, and what it counts itself.
+use crate::cache::Cache;
 use crate::config::plan::Plan;
 use crate::engines::Engines;
 use crate::privileges::Standing;
@@ -57,6 +58,8 @@ pub struct ControlState {
     pub standing: Standing,
     /// The kernel's engines, which tell of the splices that they have.
     pub kernel: Engines,
+    /// What is stored, if there is a cache.
+    pub cache: Option<Arc<Cache>>,
     /// What the log thread counts.
     pub log: Arc<LogState>,
     /// What the control thread counts.
@@ -73,6 +76,7 @@ impl ControlState {
     #[must_use]
     pub fn new(
         running: Running,
+        cache: Option<Arc<Cache>>,
         workers: Vec<Arc<WorkerMetrics>>,
         engines: Vec<EngineStatus>,
         standing: Standing,
@@ -87,6 +91,7 @@ impl ControlState {
             engines: ArcSwap::from_pointee(engines),
             standing,
             kernel,
+            cache,
             log,
             metrics: Arc::default(),
             draining: AtomicBool::new(false),

@@ -108,6 +108,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
     ];
     Arc::new(ControlState::new(
         running(plan),
+        None,
         workers,
         engines,
         Standing::read().unwrap(),

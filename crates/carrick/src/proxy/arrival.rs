@@ -33,9 +33,28 @@ pub struct Client {
     pub binding: Binding,
     /// Whether the connection is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
+    /// Whether there is no connection: something is fetched for the store, in the client's name.
+    pub is_errand: bool,
 }
 
 impl Client {
+    /// For what is fetched while this client is served, or has gone.
+    #[must_use]
+    pub fn errand(&self) -> Self {
+        Self {
+            worker: Rc::clone(&self.worker),
+            live: Rc::clone(&self.live),
+            listener: Arc::clone(&self.listener),
+            stream: self.worker.nobody(),
+            address: self.address,
+            original: self.original,
+            timer: Timer::default(),
+            binding: Binding::default(),
+            is_last: true,
+            is_errand: true,
+        }
+    }
+
     /// The address that connections to servers are to have; `None`: this machine's.
     #[must_use]
     pub fn source(&self) -> Option<IpAddr> {
@@ -67,6 +86,7 @@ pub async fn serve(
         timer: Timer::default(),
         binding: Binding::default(),
         is_last: false,
+        is_errand: false,
     };
     let mut first = Vec::new();
     if client.listener.proxy_protocol {

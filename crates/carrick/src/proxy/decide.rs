@@ -4,7 +4,7 @@ use super::original;
 use super::reply::Reply;
 use super::upstream::group::Group;
 use crate::config::plan::{
-    ForwardPlan, HashOn, Mode, ParentPlan, Responses, RoutePlan, ServerAddress,
+    ForwardPlan, HashOn, Mode, ParentPlan, Responses, RouteCache, RoutePlan, ServerAddress,
 };
 use crate::worker::scratch::Scratch;
 use carrick_logic::access::{Denied, Literal, parse_ip_literal};
@@ -14,6 +14,7 @@ use carrick_logic::route::pick_request;
 use carrick_splice::Choice;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What happens with a request.
 pub enum Decision {
@@ -34,6 +35,8 @@ pub struct Destination {
     pub engine: Choice,
     /// Whether the process reads responses that the packet engine moves.
     pub responses: Responses,
+    /// How its answers are cached, if they are.
+    pub cache: Option<Arc<RouteCache>>,
     /// The form of target that is understood there.
     pub form: TargetForm,
 }
@@ -107,7 +110,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         ));
     };
     let Some(index) = route.upstream else {
-        return to_original(client, (route.engine, route.responses), bytes, head);
+        return to_original(client, How::of(route), bytes, head);
     };
     let Some(group) = client.live.groups.get(index) else {
         return Decision::Reply(Reply::new(
@@ -117,7 +120,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         ));
     };
     if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
-        return to_original(client, (route.engine, route.responses), bytes, head);
+        return to_original(client, How::of(route), bytes, head);
     }
     Decision::Relay(Destination {
         place: Place::Group {
@@ -126,8 +129,26 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         },
         engine: route.engine,
         responses: route.responses,
+        cache: route.cache.clone(),
         form: TargetForm::Origin,
     })
+}
+
+/// How what goes to an original destination is treated.
+struct How<'p> {
+    engine: Choice,
+    responses: Responses,
+    cache: &'p Option<Arc<RouteCache>>,
+}
+
+impl<'p> How<'p> {
+    fn of(route: &'p RoutePlan) -> Self {
+        Self {
+            engine: route.engine,
+            responses: route.responses,
+            cache: &route.cache,
+        }
+    }
 }
 
 fn no_connect() -> Reply {
@@ -141,12 +162,7 @@ fn no_connect() -> Reply {
 }
 
 /// Where the client's connection wanted to go; whatever the request calls it.
-fn to_original(
-    client: &Client,
-    (engine, responses): (Choice, Responses),
-    bytes: &[u8],
-    head: &RequestHead,
-) -> Decision {
+fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) -> Decision {
     let Some(destination) = client.original else {
         return Decision::Reply(Reply::new(
             500,
@@ -157,8 +173,9 @@ fn to_original(
     match original::place(client, destination, Some(head.host.of(bytes))) {
         Ok(place) => Decision::Relay(Destination {
             place,
-            engine,
-            responses,
+            engine: how.engine,
+            responses: how.responses,
+            cache: how.cache.clone(),
             form: TargetForm::Origin,
         }),
         Err(denied) => Decision::Reply(refused(denied)),
@@ -235,10 +252,17 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
             .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
         return match parent {
             Some(parent) => match client.listener.access.check_name(host, 0, false) {
-                Ok(()) => Decision::Relay(through(client, parent, plan.engine)),
+                Ok(()) => Decision::Relay(through(client, parent, plan)),
                 Err(denied) => Decision::Reply(refused(denied)),
             },
-            None => to_original(client, (plan.engine, Responses::Read), bytes, head),
+            None => {
+                let how = How {
+                    engine: plan.engine,
+                    responses: Responses::Read,
+                    cache: &plan.cache,
+                };
+                to_original(client, how, bytes, head)
+            }
         };
     }
     let default_port = match head.target {
@@ -263,7 +287,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
     }
     // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
     if let Some(parent) = parent_for(plan, host) {
-        return Decision::Relay(through(client, parent, plan.engine));
+        return Decision::Relay(through(client, parent, plan));
     }
     let server = match parse_ip_literal(host) {
         Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),
@@ -280,6 +304,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         },
         engine: plan.engine,
         responses: Responses::Read,
+        cache: plan.cache.clone(),
         form: TargetForm::Origin,
     };
     if connect {
@@ -301,7 +326,7 @@ fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> 
 }
 
 /// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
-fn through(client: &Client, parent: &ParentPlan, engine: Choice) -> Destination {
+fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
     let server = parent.proxy.clone();
     Destination {
         place: Place::Origin {
@@ -309,8 +334,9 @@ fn through(client: &Client, parent: &ParentPlan, engine: Choice) -> Destination 
             server,
             parent: true,
         },
-        engine,
+        engine: plan.engine,
         responses: Responses::Read,
+        cache: plan.cache.clone(),
         form: TargetForm::Absolute,
     }
 }

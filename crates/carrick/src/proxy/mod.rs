@@ -11,10 +11,12 @@
 //! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
 //! | `bound` | responses that the kernel forwards |
+//! | `cached` | requests that the cache answers, and answers that it keeps |
 //! | `tunnel` | CONNECT, upgrades, TCP and SNI |
 //! | `reply` | carrick's own answers |
 mod arrival;
 mod bound;
+mod cached;
 mod decide;
 mod head;
 mod original;

@@ -1,4 +1,5 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
+use super::cached::Tee;
 use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, follow, has_room};
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_all, write_both};
@@ -46,6 +47,8 @@ pub struct Response<'a> {
     pub body_bytes: u64,
     /// The engine that moved (most of) the body.
     pub engine: Engine,
+    /// Who keeps what passes.
+    pub tee: Option<&'a mut Tee>,
 }
 
 impl Response<'_> {
@@ -76,6 +79,9 @@ impl Response<'_> {
             }
             ResponseBody::Chunked => {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
+            }
+            ResponseBody::UntilClose if self.tee.is_some() => {
+                Box::pin(self.pass_and_keep(means, upstream, client, timer)).await
             }
             ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
         }
@@ -121,6 +127,50 @@ impl Response<'_> {
         match self.splice(means, upstream, client, End::EndOfStream).await {
             Passed::Whole => Passed::WholeAndDone,
             other => other,
+        }
+    }
+
+    /// The same, and what passes is kept.
+    async fn pass_and_keep(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
+        let mut pace = Pace::new(means.rate_min);
+        self.buffer.drain(..self.head.head_bytes);
+        loop {
+            if let Some(tee) = &mut self.tee {
+                tee.keep(self.buffer);
+            }
+            let begun = Instant::now();
+            let written = timer
+                .within(
+                    means.idle,
+                    write_both(client, self.out, self.buffer, &mut 0),
+                )
+                .await;
+            let is_in_time = pace.holds(self.out.len() + self.buffer.len(), begun.elapsed());
+            self.body_bytes += self.buffer.len() as u64;
+            self.out.clear();
+            self.buffer.clear();
+            match written {
+                Ok(Ok(())) if is_in_time => {}
+                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            }
+            self.buffer.reserve(READ_BYTES_MIN);
+            match timer
+                .within(means.idle, read_some(upstream, self.buffer))
+                .await
+            {
+                Ok(Ok(0)) => return Passed::WholeAndDone,
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+            }
         }
     }
 
@@ -173,6 +223,9 @@ impl Response<'_> {
             let Ok((used, ended)) = used else {
                 return Passed::UpstreamBroke("bad_chunk");
             };
+            if let Some(tee) = &mut self.tee {
+                tee.keep_chunks(self.buffer.get(..used).unwrap_or_default());
+            }
             let out = std::mem::take(self.out);
             let bytes = if verbatim {
                 self.buffer.get(..used).unwrap_or_default()
@@ -200,7 +253,7 @@ impl Response<'_> {
                     Passed::WholeAndDone
                 };
             }
-            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
+            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN && self.tee.is_none() {
                 let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
                 order.choice = means.engine_before_more();

@@ -3,6 +3,7 @@
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::arrival::Client;
 use super::bound::{self, Lost, Offered, Waited};
+use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
 use super::relay::{Failure, Outcome, relay};
@@ -12,12 +13,15 @@ use super::trace::Trace;
 use super::tunnel;
 use super::upstream::Unreachable;
 use super::upstream::checkout::Checkout;
-use crate::telemetry::metrics::Limit;
+use crate::cache::store::Object;
+use crate::telemetry::metrics::{CacheResult, Limit};
 use crate::worker::io::{is_readable, read_some, try_read_some};
 use crate::worker::scratch::{Lent, Scratch};
+use carrick_logic::cache::Reuse;
 use carrick_logic::http1::{BodyLength, Method, Progress, Refusal};
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -267,49 +271,104 @@ async fn answer_decided(
                 None,
             );
         }
-        Decision::Relay(destination) => loop {
-            let relayed = relay(
-                client,
-                &mut scratch,
-                destination,
-                trace,
-                at_hand.take(),
-                binds,
-            );
-            break match relayed.await {
-                Outcome::Bound(checkout) => {
-                    let place = &destination.place;
-                    match bound::start(client, &mut scratch, checkout, place, trace).await {
-                        Offered::Sent => return sent(scratch),
-                        Offered::Relay(_) => binds = false,
-                        Offered::End(next) => return (next, None),
-                    }
-                    continue;
+        Decision::Relay(destination) => {
+            let begun = if destination.cache.is_some() {
+                // Boxed: what is not cached should not make every session larger.
+                Box::pin(cached::begin(client, &mut scratch, destination, trace)).await
+            } else {
+                Begun::PassBy
+            };
+            let mut asking = match begun {
+                Begun::PassBy => None,
+                Begun::Ask(asking) => Some(asking),
+                Begun::Answered { passed, keep_alive } => {
+                    let next = after_response(client, &scratch, passed, keep_alive);
+                    return over(client, scratch, trace, next);
                 }
-                Outcome::Left => return sent(scratch),
-                Outcome::Tunnel(checkout) => {
-                    return (
-                        Box::pin(tunnel::run_upgraded(
-                            client,
-                            scratch,
-                            checkout,
-                            destination.engine,
-                            trace.hand_over(),
-                        ))
-                        .await,
-                        None,
-                    );
-                }
-                Outcome::Answered { passed, keep_alive } => {
-                    after_response(client, &scratch, passed, keep_alive)
-                }
-                Outcome::Failed(failure) => {
-                    Box::pin(failed(client, &scratch, trace, failure)).await
+                Begun::Reply(reply) => {
+                    let next = Box::pin(send_reply(client, &scratch, trace, &reply)).await;
+                    return over(client, scratch, trace, next);
                 }
             };
-        },
+            loop {
+                let relayed = relay(
+                    client,
+                    &mut scratch,
+                    destination,
+                    trace,
+                    at_hand.take(),
+                    binds,
+                    &mut asking,
+                );
+                break match relayed.await {
+                    Outcome::Bound(checkout) => {
+                        let place = &destination.place;
+                        match bound::start(client, &mut scratch, checkout, place, trace).await {
+                            Offered::Sent => return sent(scratch),
+                            Offered::Relay(_) => binds = false,
+                            Offered::End(next) => return (next, None),
+                        }
+                        continue;
+                    }
+                    Outcome::Left => return sent(scratch),
+                    Outcome::Tunnel(checkout) => {
+                        return (
+                            Box::pin(tunnel::run_upgraded(
+                                client,
+                                scratch,
+                                checkout,
+                                destination.engine,
+                                trace.hand_over(),
+                            ))
+                            .await,
+                            None,
+                        );
+                    }
+                    Outcome::Answered { passed, keep_alive } => {
+                        after_response(client, &scratch, passed, keep_alive)
+                    }
+                    Outcome::Kept | Outcome::AskAgain => Next::Reset,
+                    Outcome::Failed(failure) => {
+                        let stale = (asking.as_deref())
+                            .and_then(|asking| cached::stale(client, &scratch, asking));
+                        match (stale, asking.as_deref()) {
+                            (Some((object, reuse)), Some(asking)) => {
+                                Box::pin(send_stale(
+                                    client,
+                                    &mut scratch,
+                                    (asking, &object, reuse),
+                                    trace,
+                                ))
+                                .await
+                            }
+                            _ => Box::pin(failed(client, &scratch, trace, failure)).await,
+                        }
+                    }
+                };
+            }
+        }
     };
     over(client, scratch, trace, next)
+}
+
+/// The origin cannot be asked, and the client gets what is stored.
+async fn send_stale(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    (asking, object, reuse): (&Asking, &Arc<Object>, Reuse),
+    trace: &mut Trace,
+) -> Next {
+    trace.cache = Some(CacheResult::Stale);
+    let source = Source {
+        route: asking.route(),
+        object,
+        reuse,
+        status: asking.status(),
+        says_status: asking.says_status(),
+        now: client.worker.clock.now(),
+    };
+    let (passed, keep_alive) = cached::send(client, scratch, &source, trace).await;
+    after_response(client, scratch, passed, keep_alive)
 }
 
 /// The request in `scratch` is answered.

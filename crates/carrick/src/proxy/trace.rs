@@ -2,7 +2,7 @@
 use super::arrival::Client;
 use super::upstream::Upstream;
 use crate::telemetry::access_log::Record;
-use crate::telemetry::metrics::Job;
+use crate::telemetry::metrics::{CacheResult, Job};
 use carrick_logic::http1::{RequestHead, Version};
 use carrick_splice::Engine;
 use carrick_splice::tcp::PathState;
@@ -38,6 +38,8 @@ pub struct Trace {
     pub paths: Option<[PathState; 2]>,
     /// How long it has been over when that is noticed.
     pub over_for: Duration,
+    /// What the cache did, if there is one for it.
+    pub cache: Option<CacheResult>,
     /// How it ended, in one word.
     pub ended: &'static str,
 }
@@ -66,6 +68,7 @@ impl Trace {
             reused: false,
             paths: None,
             over_for: Duration::ZERO,
+            cache: None,
             ended: "complete",
         }
     }
@@ -98,6 +101,9 @@ impl Trace {
         }
         worker.metrics.client_bytes_received.add(self.received);
         worker.metrics.client_bytes_sent.add(self.sent);
+        if let Some(result) = self.cache {
+            worker.metrics.cache.count(result, self.sent);
+        }
         if !worker.log.is_on() {
             return;
         }
@@ -177,6 +183,7 @@ impl Trace {
             total,
             reused: self.reused,
             paths: self.paths,
+            cache: self.cache.map(CacheResult::name),
             ended: if client.worker.has_cut_off() && self.ended != "complete" {
                 "drain"
             } else {

@@ -398,6 +398,7 @@ async fn tunnel_to(
         place,
         engine: route.engine,
         responses: route.responses,
+        cache: None,
         form: TargetForm::Origin,
     };
     let wanted = Wanted {

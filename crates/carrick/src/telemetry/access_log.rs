@@ -71,6 +71,8 @@ pub struct Record<'a> {
     pub reused: bool,
     /// How the client's and the upstream's connections of a tunnel have fared.
     pub paths: Option<[PathState; 2]>,
+    /// What the cache did, one word: `hit`, `miss`, …; `None`: there is none for it.
+    pub cache: Option<&'static str>,
     /// How it ended, one word: `complete`, `client_reset`, `idle_timeout`, …
     pub ended: &'static str,
 }

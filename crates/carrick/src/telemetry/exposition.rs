@@ -1,4 +1,5 @@
 //! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
+mod cache;
 mod tunnels;
 mod writer;
 
@@ -53,6 +54,7 @@ impl Collector for Exposition {
         writer.servers()?;
         writer.splices()?;
         writer.tunnels()?;
+        writer.cache()?;
         writer.limits()?;
         writer.names()?;
         writer.log()?;

@@ -291,6 +291,7 @@ impl Stay {
             total: moved.duration_since(begun),
             reused: true,
             paths: None,
+            cache: None,
             ended: if bytes == 0 {
                 "upstream_closed"
             } else {

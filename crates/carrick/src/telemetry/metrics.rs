@@ -1,4 +1,8 @@
 //! What a worker counts: plain loads and stores by one thread, read by the control thread whenever somebody asks.
+mod cache;
+
+pub use cache::{CacheMetrics, CacheResult};
+
 use super::tunnels::Tunnels;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -95,6 +99,8 @@ pub struct WorkerMetrics {
     pub tunnel_rtt: [Histogram; 2],
     /// Segments that were sent again to the clients, and to the upstreams, of tunnels; counted at the end.
     pub tunnel_retransmissions: [Counter; 2],
+    /// What the cache did.
+    pub cache: CacheMetrics,
     /// The tunnels that stand now.
     pub tunnels: Tunnels,
 }

@@ -1,4 +1,5 @@
 //! The time of day as HTTP writes it, made once a second.
+use carrick_logic::cache::UnixTime;
 use std::cell::{Cell, RefCell};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,13 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// The present time, in seconds.
+    #[must_use]
+    pub fn now(&self) -> UnixTime {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        UnixTime(since.map_or(0, |since| since.as_secs()))
+    }
+
     /// Calls `with` with the present time as an IMF-fixdate (RFC 9110 section 5.6.7).
     pub fn with_date<T>(&self, with: impl FnOnce(&str) -> T) -> T {
         let second = SystemTime::now()

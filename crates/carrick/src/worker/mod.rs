@@ -14,6 +14,7 @@ mod memory;
 pub mod scratch;
 pub mod tunnels;
 
+use crate::cache::Cache;
 use crate::control::WorkerResolver;
 use crate::engines::Engines;
 use crate::telemetry::access_log::AccessLog;
@@ -76,6 +77,8 @@ pub struct WorkerParts {
     pub admission: Arc<Admission>,
     /// The kernel's engines, as far as they are loaded.
     pub engines: Engines,
+    /// The store that all workers share.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// A running worker, shared by its sessions.
@@ -92,6 +95,8 @@ pub struct Worker {
     pub log: AccessLog,
     /// Name resolution.
     pub resolver: WorkerResolver,
+    /// What all workers have stored, if there is a cache.
+    pub cache: Option<Arc<Cache>>,
     /// Buffers for requests under way.
     pub scratch: Rc<ScratchPool>,
     /// The time of day.
@@ -149,6 +154,12 @@ impl Worker {
     /// The connection, if it is shared.
     pub fn take_out(&self, place: &mut Rc<TcpStream>) -> Result<TcpStream, Rc<TcpStream>> {
         Rc::try_unwrap(std::mem::replace(place, Rc::clone(&self.nobody)))
+    }
+
+    /// A socket without a connection.
+    #[must_use]
+    pub fn nobody(&self) -> Rc<TcpStream> {
+        Rc::clone(&self.nobody)
     }
 
     /// Whether idle clients are to be closed now.
@@ -212,6 +223,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         metrics: parts.metrics,
         log: parts.log,
         resolver: parts.resolver,
+        cache: parts.cache,
         scratch: Rc::default(),
         clock: clock::Clock::default(),
         tunnels: Rc::default(),

@@ -7,6 +7,7 @@
     reason = "a panic in a test is the failure report, also in its helpers"
 )]
 mod bodies;
+mod caching;
 mod clients;
 mod config;
 mod engines;

@@ -148,6 +148,8 @@ fn rfc_9112_3_2_2_a_host_that_disagrees_with_the_target_is_nowhere() {
         pass_proxy_authorization: false,
         pass_upgrade: false,
         drop_expect: false,
+        omitted: &[],
+        added: &[],
     };
     let mut sent = Vec::new();
     write_request(&mut sent, text.as_bytes(), &head, &how);

@@ -11,6 +11,8 @@ const ORIGIN: RequestRewrite<'static> = RequestRewrite {
     pass_proxy_authorization: false,
     pass_upgrade: false,
     drop_expect: false,
+    omitted: &[],
+    added: &[],
 };
 
 fn rewritten(text: &str, how: &RequestRewrite<'_>) -> String {
@@ -38,6 +40,18 @@ fn fields_left(fields: &str, how: &RequestRewrite<'_>) -> String {
     let out = rewritten(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"), how);
     let left = out.strip_prefix("POST / HTTP/1.1\r\nHost: a\r\n").unwrap();
     left.strip_suffix("\r\n").unwrap().to_owned()
+}
+
+#[test]
+fn a_cache_asks_in_its_own_words() {
+    let how = RequestRewrite {
+        omitted: &[b"if-none-match", b"range"],
+        added: b"If-None-Match: \"b\"\r\n",
+        ..ORIGIN
+    };
+    let text = "GET / HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"a\"\r\nAccept: x\r\nRANGE: bytes=0-1\r\n\r\n";
+    let expected = "GET / HTTP/1.1\r\nHost: h\r\nAccept: x\r\nIf-None-Match: \"b\"\r\n\r\n";
+    assert_eq!(rewritten(text, &how), expected);
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub fn rewrite_request(bytes: &[u8]) {
         pass_proxy_authorization: options & 32 != 0,
         pass_upgrade: options & 64 != 0,
         drop_expect: options & 128 != 0,
+        omitted: &[],
+        added: &[],
     };
     let mut out = Vec::new();
     write_request(&mut out, bytes, &head, &how);

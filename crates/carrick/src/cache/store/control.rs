@@ -51,7 +51,8 @@ impl Store {
         }
     }
 
-    fn purge_one(&self, object: &Arc<Object>, how: Purge) -> bool {
+    /// Removes or outdates one; `false` if it is not there any more.
+    pub fn purge_one(&self, object: &Arc<Object>, how: Purge) -> bool {
         if how == Purge::Remove {
             return self.remove(object);
         }

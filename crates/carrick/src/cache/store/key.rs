@@ -31,7 +31,9 @@ impl<'k> Key<'k> {
         self.bytes
     }
 
-    pub(super) fn hash(&self) -> u64 {
+    /// Their hash.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
         self.hash
     }
 }

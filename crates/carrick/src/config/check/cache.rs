@@ -89,13 +89,6 @@ pub fn report_unused(file: &File, listeners: &[Arc<ListenerPlan>], problems: &mu
 }
 
 fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
-    problems
-        .note(
-            written.span.clone(),
-            "this version checks [cache] and stores nothing yet",
-            "",
-        )
-        .help("requests and responses go as without it");
     let object_bytes_most = written.memory / OBJECT_SHARE;
     if let Some(size) = written.object_max.given()
         && *size.get_ref() > object_bytes_most

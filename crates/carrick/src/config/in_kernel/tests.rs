@@ -77,6 +77,8 @@ fn written(bytes: &[u8], head: &RequestHead) -> Vec<u8> {
         pass_proxy_authorization: false,
         pass_upgrade: false,
         drop_expect: false,
+        omitted: &[],
+        added: &[],
     };
     write_request(&mut out, bytes, head, &how);
     out

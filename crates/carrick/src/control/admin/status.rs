@@ -1,4 +1,5 @@
 //! `/status`: everything that can be known of a running carrick, as one JSON object.
+use super::cache::CacheStatus;
 use super::splices::{self, Splices};
 use crate::config::plan::{ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
@@ -47,6 +48,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
         limits: limits(state),
         splice: Splice::of(state),
         splices: Splices::of(state, splices::LISTED_MAX),
+        cache: CacheStatus::of(state),
         dns: Dns::of(state),
         access_log: Log::of(state),
         reloads: Reloads::of(state),
@@ -72,6 +74,7 @@ struct Status<'a> {
     limits: BTreeMap<&'static str, LimitUse>,
     splice: Splice,
     splices: Splices,
+    cache: Option<CacheStatus>,
     dns: Dns,
     access_log: Log,
     reloads: Reloads,

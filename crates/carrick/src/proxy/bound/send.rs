@@ -35,6 +35,7 @@ pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination
     let head = &scratch.request_head;
     destination.engine == Choice::Packet
         && destination.responses == Responses::Unread
+        && destination.cache.is_none()
         && !client.binding.is_hopeless()
         && client.binding.is_persistent
         && matches!(client.listener.mode, Mode::Switch(_))
@@ -183,7 +184,7 @@ pub async fn offer(
             return Offered::Relay(Some(bound.into_checkout(false)));
         }
     }
-    write_request(client, scratch, destination);
+    write_request(client, scratch, destination, None);
     match send(client, scratch, bound, trace).await {
         Ok(()) => Offered::Sent,
         Err(None) => Offered::Relay(None),

@@ -2,6 +2,7 @@
 use super::{Attempt, Failure, Outcome, means};
 use crate::config::plan::ListenerPlan;
 use crate::proxy::bound;
+use crate::proxy::cached::{self, Asking, Tee, Verdict};
 use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
@@ -18,7 +19,7 @@ use tokio::net::TcpStream;
 
 impl Attempt<'_> {
     /// Passes the response on whose head is in `scratch`.
-    pub(super) async fn answer(self, mut checkout: Checkout, body_sent: bool) -> Outcome {
+    pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
         checkout.answered(&self.destination.place);
         let response_head = &self.scratch.response_head;
         self.trace.status = response_head.status;
@@ -31,6 +32,28 @@ impl Attempt<'_> {
             }));
         }
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
+        let mut tee = None;
+        if let Some(asking) = self.asking.as_deref_mut() {
+            match cached::judge(self.client, self.scratch, self.destination, asking) {
+                Verdict::PassOn => {}
+                Verdict::Keep(kept) => tee = Some(kept),
+                Verdict::Fill(filling, object) => {
+                    return Box::pin(self.fill(checkout, body_sent, filling, object)).await;
+                }
+                Verdict::Use(object, reuse) => {
+                    self.leave(checkout, body_sent);
+                    return Box::pin(self.send_stored(object, reuse)).await;
+                }
+                Verdict::AskAgain => return Outcome::AskAgain,
+            }
+            if asking.is_errand() {
+                return match tee {
+                    Some(tee) => self.fetch(checkout, tee).await,
+                    None => Outcome::Kept,
+                };
+            }
+            asking.release();
+        }
         let worker = Rc::clone(&self.client.worker);
         let means = means(self.client, &worker, self.destination);
         let may_keep = body_sent
@@ -39,7 +62,13 @@ impl Attempt<'_> {
             && !has_tunnel_bytes(self.scratch);
         let client = &mut *self.client;
         let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
-        if keep_alive && bound::arm_body(client, self.scratch, &mut checkout, self.destination) {
+        if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
+            http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
+        }
+        if keep_alive
+            && tee.is_none()
+            && bound::arm_body(client, self.scratch, &mut checkout, self.destination)
+        {
             return self.leave_body(checkout, body_sent).await;
         }
         let upstream = &checkout.upstream.stream;
@@ -49,9 +78,15 @@ impl Attempt<'_> {
             &client.stream,
             &mut client.timer,
             self.scratch,
-            self.trace,
+            (self.trace, tee.as_deref_mut()),
         )
         .await;
+        if let Some(tee) = tee.filter(|_| matches!(passed, Passed::Whole | Passed::WholeAndDone)) {
+            tee.end();
+        }
+        if let Some(asking) = self.asking.as_deref_mut() {
+            asking.release();
+        }
         match passed {
             Passed::Whole | Passed::WholeAndDone if is_tunnel => Outcome::Tunnel(checkout),
             passed => self.conclude(checkout, passed, keep_alive, body_sent),
@@ -65,6 +100,7 @@ impl Attempt<'_> {
             scratch,
             destination,
             trace,
+            asking,
         } = self;
         match bound::begin_body(client, scratch, checkout, destination, trace).await {
             Ok(()) => Outcome::Left,
@@ -74,6 +110,7 @@ impl Attempt<'_> {
                     scratch,
                     destination,
                     trace,
+                    asking,
                 };
                 attempt.conclude(checkout, Passed::ClientGone(how), true, body_sent)
             }
@@ -167,7 +204,7 @@ pub(super) async fn pass_response(
     client: &TcpStream,
     timer: &mut Timer,
     scratch: &mut Scratch,
-    trace: &mut Trace,
+    (trace, tee): (&mut Trace, Option<&mut Tee>),
 ) -> Passed {
     let mut response = Response {
         head: &scratch.response_head,
@@ -176,6 +213,7 @@ pub(super) async fn pass_response(
         client_version: scratch.request_head.version,
         body_bytes: 0,
         engine: Engine::Copy,
+        tee,
     };
     let passed = response.pass(means, upstream, client, timer).await;
     trace.sent += response.body_bytes;

@@ -4,10 +4,12 @@
 //! and not a byte of a response came.
 mod answer;
 mod send;
+mod stored;
 mod wait;
 
 use super::arrival::Client;
 use super::bound;
+use super::cached::{self, Asking};
 use super::decide::{Destination, Place, hash_key};
 use super::original;
 use super::request_body::Means;
@@ -36,6 +38,10 @@ pub enum Outcome {
     Left,
     /// The connections are a tunnel from here on; the head was sent to the client.
     Tunnel(Checkout),
+    /// The answer was for the store alone.
+    Kept,
+    /// The answer is of no use: it is to be asked again, without the cache's conditions.
+    AskAgain,
     /// The client has not been sent anything of a final response.
     Failed(Failure),
 }
@@ -65,9 +71,11 @@ struct Attempt<'a> {
     scratch: &'a mut Scratch,
     destination: &'a Destination,
     trace: &'a mut Trace,
+    /// What the cache makes of the answer.
+    asking: &'a mut Option<Box<Asking>>,
 }
 
-/// An attempt that failed before a byte of a response came.
+/// An attempt that failed before a byte of a response came, or that is to be made otherwise.
 struct Again {
     /// Whether not a byte of the request went out.
     nothing_sent: bool,
@@ -77,7 +85,7 @@ struct Again {
 }
 
 /// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `binds`: the kernel may
-/// forward the response, or those to come.
+/// forward the response, or those to come; `asking`: what the cache wants to know.
 pub async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -85,8 +93,9 @@ pub async fn relay(
     trace: &mut Trace,
     mut at_hand: Option<Box<Checkout>>,
     binds: bool,
+    asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    write_request(client, scratch, destination);
+    write_request(client, scratch, destination, asking.as_deref_mut());
     let replayable = is_replayable(scratch);
     let attempts = client.live.plan().limits.attempts;
     let mut tried = Vec::new();
@@ -138,6 +147,7 @@ pub async fn relay(
             scratch,
             destination,
             trace,
+            asking,
         };
         let result = if has_body {
             // Boxed: what few requests need should not make every session larger.
@@ -146,6 +156,14 @@ pub async fn relay(
             under_way.without_body(checkout).await
         };
         let again = match result {
+            Ok(Outcome::AskAgain) if attempt < attempts.max(2) => {
+                if let Some(asking) = asking.as_deref_mut() {
+                    asking.forget_stored();
+                }
+                write_request(client, scratch, destination, asking.as_deref_mut());
+                attempt += 1;
+                continue;
+            }
             Ok(outcome) => return outcome,
             Err(again) => again,
         };
@@ -179,7 +197,14 @@ fn note_use(
 }
 
 /// Writes the request for the next hop to `scratch.out`.
-pub fn write_request(client: &Client, scratch: &mut Scratch, destination: &Destination) {
+pub fn write_request(
+    client: &Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    asking: Option<&mut Asking>,
+) {
+    let mut added = Vec::new();
+    let omitted = cached::request_lines(asking, scratch, &mut added);
     let head = &scratch.request_head;
     scratch.out.clear();
     let original = client.original.filter(|_| head.host.is_empty());
@@ -201,6 +226,8 @@ pub fn write_request(client: &Client, scratch: &mut Scratch, destination: &Desti
         pass_proxy_authorization: matches!(destination.place, Place::Origin { parent: true, .. }),
         pass_upgrade: head.wants_upgrade,
         drop_expect: false,
+        omitted,
+        added: &added,
     };
     http1::write_request(&mut scratch.out, &scratch.request, head, &how);
 }

@@ -3,6 +3,7 @@ use super::answer::{pass_response, write_head};
 use super::wait::{HeadWait, NoHead};
 use super::{Again, Attempt, Failure, Outcome, means};
 use crate::proxy::bound;
+use crate::proxy::cached;
 use crate::proxy::request_body::{self, NotSent};
 use crate::proxy::response_body::Passed;
 use crate::proxy::upstream::checkout::Checkout;
@@ -37,7 +38,9 @@ enum Met {
 impl Attempt<'_> {
     /// Sends a request without a body, and passes its response on.
     pub(super) async fn without_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
-        bound::hold_body(self.client, self.scratch, &mut checkout, self.destination);
+        if self.asking.is_none() {
+            bound::hold_body(self.client, self.scratch, &mut checkout, self.destination);
+        }
         let idle = self.client.live.plan().timeouts.idle;
         if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
             tracing::debug!("send to {}: {error}", checkout.upstream.address);
@@ -51,7 +54,7 @@ impl Attempt<'_> {
             limits: client.live.plan().limits.head,
             via: &client.listener.via,
             idle,
-            watches_client: true,
+            watches_client: !client.is_errand,
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         match wait
@@ -187,7 +190,7 @@ impl Attempt<'_> {
                             &client.stream,
                             &mut client.timer,
                             scratch,
-                            trace
+                            (&mut *trace, None)
                         ));
                         poll_fn(|cx| {
                             if sent.is_none()
@@ -214,6 +217,10 @@ impl Attempt<'_> {
             Met::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.place);
                 self.trace.status = self.scratch.response_head.status;
+                if let Some(asking) = self.asking.as_deref_mut() {
+                    // A request with a body leaves nothing in the store, but may take something out of it.
+                    let _ = cached::judge(self.client, self.scratch, self.destination, asking);
+                }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
             Met::NoHead(no_head) => match sent {

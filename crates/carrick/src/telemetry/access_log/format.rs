@@ -81,6 +81,10 @@ fn combined_extras(out: &mut Vec<u8>, record: &Record<'_>) {
         out.extend_from_slice(b" destination=");
         display(out, destination);
     }
+    if let Some(cache) = record.cache {
+        out.extend_from_slice(b" cache=");
+        token(out, cache.as_bytes());
+    }
     out.extend_from_slice(b" ended=");
     token(out, record.ended.as_bytes());
 }
@@ -173,6 +177,9 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>, stamp: &Stamp) {
     }
     json_key(out, "reused");
     out.extend_from_slice(if record.reused { b"true" } else { b"false" });
+    if let Some(cache) = record.cache {
+        json_text(out, "cache", Some(cache.as_bytes()));
+    }
     if let Some(destination) = &record.destination {
         json_key(out, "destination");
         out.push(b'"');

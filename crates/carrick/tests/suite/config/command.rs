@@ -174,6 +174,9 @@ fn man_pages_are_written_for_every_command() {
     assert_eq!(
         names,
         [
+            "carrick-cache-ls.1",
+            "carrick-cache-stat.1",
+            "carrick-cache.1",
             "carrick-check.1",
             "carrick-clean.1",
             "carrick-doctor.1",
@@ -188,6 +191,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-lab-torture.1",
             "carrick-lab-wan.1",
             "carrick-lab.1",
+            "carrick-purge.1",
             "carrick-run.1",
             "carrick.1"
         ]

@@ -433,6 +433,10 @@ fn what_is_left_out_has_its_documented_default() {
     assert_eq!(loaded.plan.packet, built_in.packet);
     assert_eq!(loaded.plan.cache, None);
     assert_eq!(
+        built_in.cache,
+        Some(carrick::config::plan::CachePlan::default())
+    );
+    assert_eq!(
         parse_right(cache::CACHE).plan.cache,
         Some(carrick::config::plan::CachePlan::default())
     );

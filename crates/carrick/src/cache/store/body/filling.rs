@@ -69,7 +69,7 @@ impl Filling {
             }
         }
         Ok(Self {
-            body: Arc::new(Body::begin(memory, charge, place, heap)),
+            body: Arc::new(Body::begin(memory, announced_bytes, charge, place, heap)),
             store,
             announced_bytes,
             written_bytes: 0,

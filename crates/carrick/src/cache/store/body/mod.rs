@@ -85,11 +85,19 @@ struct Under {
     waiting: Waiting,
     /// Which object has the body: it is taken out of the store if the body breaks off.
     object: Weak<Object>,
+    /// How long it is going to be, if that is known.
+    announced_bytes: Option<u64>,
 }
 
 impl Body {
     /// An empty one that is going to be filled, and for which `charge` bytes were taken.
-    fn begin(memory: Arc<Memory>, charge: u64, place: OnceLock<Place>, heap: Vec<u8>) -> Self {
+    fn begin(
+        memory: Arc<Memory>,
+        announced_bytes: Option<u64>,
+        charge: u64,
+        place: OnceLock<Place>,
+        heap: Vec<u8>,
+    ) -> Self {
         memory.fill_begins();
         Self {
             memory,
@@ -98,6 +106,7 @@ impl Body {
             place,
             under_way: Mutex::new(Some(Box::new(Under {
                 heap,
+                announced_bytes,
                 ..Under::default()
             }))),
         }
@@ -113,6 +122,27 @@ impl Body {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.have().state == State::Whole
+    }
+
+    /// How long it is, or is going to be; `None` as long as nobody knows, and if it is broken.
+    #[must_use]
+    pub fn total_bytes(&self) -> Option<u64> {
+        let have = self.have();
+        match have.state {
+            State::Whole => Some(have.bytes),
+            State::Broken => None,
+            State::Filling => match &*self.under_way() {
+                Some(under_way) => under_way.announced_bytes,
+                // It has just ended.
+                None => self.is_whole().then(|| self.have().bytes),
+            },
+        }
+    }
+
+    /// Whether anybody has it but who fills it and the store.
+    #[must_use]
+    pub fn is_read(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 2
     }
 
     /// A reader, who can wait for more.

@@ -1,0 +1,139 @@
+//! Requests for the same resource at the same time: one asks the origin, the others wait until it is known what becomes of its answer.
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// The resources that are being asked for, of all workers.
+#[derive(Debug, Default)]
+pub struct Flights {
+    // A receiver learns that its sender is gone, which is all that is told.
+    under_way: Mutex<HashMap<Box<[u8]>, watch::Receiver<()>>>,
+}
+
+/// What a request does for a resource.
+#[derive(Debug)]
+pub enum Flight {
+    /// It asks.
+    Lead(Lead),
+    /// Somebody else does: this waits.
+    Follow(Follow),
+}
+
+/// The duty to ask. Dropping it lets the others go on: what they are to find must be in the store before.
+#[derive(Debug)]
+pub struct Lead {
+    flights: Arc<Flights>,
+    key: Box<[u8]>,
+    _over: watch::Sender<()>,
+}
+
+/// The end of somebody else's flight.
+#[derive(Debug)]
+pub struct Follow(watch::Receiver<()>);
+
+impl Flights {
+    /// Asks for `key`, or waits for who does.
+    #[must_use]
+    pub fn board(self: &Arc<Self>, key: &[u8]) -> Flight {
+        match self.lock().entry(key.into()) {
+            Entry::Occupied(flight) => Flight::Follow(Follow(flight.get().clone())),
+            Entry::Vacant(place) => {
+                let (over, flight) = watch::channel(());
+                place.insert(flight);
+                Flight::Lead(Lead {
+                    flights: Arc::clone(self),
+                    key: key.into(),
+                    _over: over,
+                })
+            }
+        }
+    }
+
+    /// How many resources are being asked for.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, watch::Receiver<()>>> {
+        // Nothing that is done under the lock can leave the table half changed.
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // Out of the table first: who comes from now on looks at the store, and asks himself if there is nothing.
+        self.flights.lock().remove(&self.key);
+    }
+}
+
+impl Follow {
+    /// Returns when the flight is over.
+    pub async fn over(&mut self) {
+        // Nothing is ever sent: it returns when the sender is dropped.
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn one_asks_and_all_who_wait_go_on_at_its_end() {
+        let flights = Arc::new(Flights::default());
+        let Flight::Lead(lead) = flights.board(b"a") else {
+            panic!("nobody was there before")
+        };
+        let mut followers: Vec<_> = (0..3).map(|_| flights.board(b"a")).collect();
+        assert!(matches!(flights.board(b"b"), Flight::Lead(_)));
+        assert_eq!(flights.count(), 1, "the lead of b was dropped at once");
+        let Flight::Follow(first) = &mut followers[0] else {
+            panic!("somebody asks already")
+        };
+        let early = tokio::time::timeout(Duration::from_millis(20), first.over()).await;
+        assert!(early.is_err(), "the flight is not over yet");
+        drop(lead);
+        for follower in &mut followers {
+            let Flight::Follow(follow) = follower else {
+                panic!("somebody asked already")
+            };
+            follow.over().await;
+        }
+        assert!(matches!(flights.board(b"a"), Flight::Lead(_)));
+    }
+
+    #[test]
+    fn the_end_is_told_to_other_threads() {
+        let flights = Arc::new(Flights::default());
+        let Flight::Lead(lead) = flights.board(b"a") else {
+            panic!("nobody was there before")
+        };
+        let waiting: Vec<_> = (0..4)
+            .map(|_| {
+                let flights = Arc::clone(&flights);
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .build()
+                        .expect("a runtime");
+                    runtime.block_on(async {
+                        if let Flight::Follow(mut follow) = flights.board(b"a") {
+                            follow.over().await;
+                        }
+                    });
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(lead);
+        for thread in waiting {
+            thread.join().expect("it ends");
+        }
+        assert_eq!(flights.count(), 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! `/cache`: what is stored, and taking it out.
+use super::{JSON, TEXT, answer, text};
+use crate::cache::purge::{Chosen, Wrong};
+use crate::cache::store::Purge;
+use crate::control::ControlState;
+use crate::telemetry::metrics::CacheResult;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, StatusCode};
+use serde::Serialize;
+
+/// Objects that are listed at most, unless `limit` says otherwise.
+const LISTED_MAX: usize = 1000;
+
+/// The cache as a part of `/status`.
+#[derive(Debug, Serialize)]
+pub(super) struct CacheStatus {
+    objects: u64,
+    bytes: u64,
+    bytes_max: u64,
+    bytes_held_by_readers: u64,
+    fills: u64,
+    evictions: u64,
+    /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
+    hit_ratio: Option<f64>,
+    bytes_saved: u64,
+    /// Why bodies are not sent by `sendfile(2)`, if they are not.
+    heap_only: Option<String>,
+}
+
+impl CacheStatus {
+    pub(super) fn of(state: &ControlState) -> Option<Self> {
+        let cache = state.cache.as_ref()?;
+        let stats = cache.store.stats();
+        let count = |result| state.sum(|worker| worker.cache.requests(result).get());
+        let answered: u64 = CacheResult::ALL
+            .into_iter()
+            .filter(|result| result.spares_origin())
+            .map(count)
+            .sum();
+        let asked = answered + count(CacheResult::Miss);
+        Some(Self {
+            objects: stats.objects,
+            bytes: stats.bytes,
+            bytes_max: cache.bytes_max,
+            bytes_held_by_readers: stats.bytes_held_by_readers,
+            fills: stats.fills,
+            evictions: stats.evicted_small + stats.evicted_main,
+            hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
+            bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
+            heap_only: cache.store.heap_only().map(str::to_owned),
+        })
+    }
+}
+
+/// One object of `GET /cache`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    key: String,
+    status: u16,
+    bytes: u64,
+    state: &'static str,
+    age_s: u32,
+    ttl_s: i64,
+    hits: u32,
+}
+
+/// `GET /cache`: the first objects in no order; `prefix` and `limit` choose.
+pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Response<Full<Bytes>> {
+    let Some(cache) = &state.cache else {
+        return none();
+    };
+    let parameters = Parameters::of(request);
+    let limit = parameters
+        .first("limit")
+        .map_or(Ok(LISTED_MAX), |limit| limit.parse());
+    let (Ok(limit), Ok(chosen)) = (limit, parameters.chosen(true)) else {
+        return text(StatusCode::BAD_REQUEST, USAGE);
+    };
+    let now = crate::worker::clock::Clock::default().now();
+    let objects: Vec<Listed> = (cache.store.objects())
+        .filter(|object| chosen.has(object))
+        .take(limit)
+        .map(|object| Listed {
+            key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
+            status: object.meta().status,
+            bytes: object.stored_bytes(),
+            state: if object.body().is_whole() {
+                "whole"
+            } else {
+                "filling"
+            },
+            age_s: object.meta().age_s(now),
+            ttl_s: object.meta().ttl_s(now),
+            hits: object.hits(),
+        })
+        .collect();
+    match serde_json::to_string_pretty(&objects) {
+        Ok(json) => answer(StatusCode::OK, JSON, json + "\n"),
+        Err(error) => super::failure(&error),
+    }
+}
+
+/// `DELETE /cache`: takes out what is chosen, or says that it is out of date. A web page cannot make a browser send this: a method other than
+/// GET, HEAD and POST needs a permission that is never given (Fetch, CORS-preflight).
+pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Response<Full<Bytes>> {
+    let Some(cache) = &state.cache else {
+        return none();
+    };
+    let parameters = Parameters::of(request);
+    let how = match parameters.first("how") {
+        None | Some("remove") => Purge::Remove,
+        Some("outdate") => Purge::Outdate,
+        Some(_) => return text(StatusCode::BAD_REQUEST, USAGE),
+    };
+    match parameters.chosen(false) {
+        Ok(chosen) => {
+            let count = chosen.purge(&cache.store, how);
+            tracing::info!("{count} objects of the cache were purged by admin");
+            answer(StatusCode::OK, TEXT, format!("{count}\n"))
+        }
+        Err(_) => text(StatusCode::BAD_REQUEST, USAGE),
+    }
+}
+
+const USAGE: &str = "Say which, and only once: ?url=http://host/path?query, ?prefix=http://host/path, ?tag=name, or ?all=yes; \
+    with &how=outdate they are not taken out, but validated before they are sent again. Values are percent-encoded.\n";
+
+fn none() -> Response<Full<Bytes>> {
+    text(
+        StatusCode::NOT_FOUND,
+        "There is no cache: the configuration has no [cache].\n",
+    )
+}
+
+/// The parameters of a query.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn of<B>(request: &Request<B>) -> Self {
+        let query = request.uri().query().unwrap_or_default();
+        Self(
+            query
+                .split('&')
+                .filter(|pair| !pair.is_empty())
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decoded(name), decoded(value))
+                })
+                .collect(),
+        )
+    }
+
+    fn first(&self, name: &str) -> Option<&str> {
+        let mut found = self.0.iter().filter(|(known, _)| known == name);
+        found.next().map(|(_, value)| value.as_str())
+    }
+
+    fn chosen(&self, without_is_all: bool) -> Result<Chosen, Wrong> {
+        let mut chosen = Vec::new();
+        for (name, value) in &self.0 {
+            match name.as_str() {
+                "url" => chosen.push(Chosen::url(value)?),
+                "prefix" => chosen.push(Chosen::prefix(value)?),
+                "tag" => chosen.push(Chosen::Tag(value.as_bytes().into())),
+                "all" if value == "yes" => chosen.push(Chosen::All),
+                "how" | "limit" => {}
+                _ => return Err(Wrong),
+            }
+        }
+        match (chosen.pop(), chosen.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) if without_is_all => Ok(Chosen::All),
+            _ => Err(Wrong),
+        }
+    }
+}
+
+/// Percent-decoded; what is no such code stays as it is.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let code = (byte == b'%')
+            .then(|| bytes.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        out.push(code.unwrap_or(byte));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn values_are_percent_decoded() {
+        for (text, expected) in [
+            ("http%3A%2F%2Fh%2Fa%3Fb", "http://h/a?b"),
+            ("100%", "100%"),
+            ("%zz%4", "%zz%4"),
+            ("a+b", "a+b"),
+        ] {
+            assert_eq!(decoded(text), expected);
+        }
+    }
+}

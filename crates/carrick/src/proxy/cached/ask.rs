@@ -1,0 +1,141 @@
+//! What is asked of the origin for a request that the cache cannot answer by itself.
+use crate::cache::Cache;
+use crate::cache::flights::Lead;
+use crate::cache::store::{Key, Object};
+use crate::config::plan::RouteCache;
+use crate::proxy::arrival::Client;
+use crate::proxy::decide::Place;
+use crate::worker::scratch::Scratch;
+use carrick_logic::cache::{
+    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
+    write_conditions,
+};
+use std::sync::Arc;
+
+/// A request on its way to the origin, as the cache sees it.
+pub struct Asking {
+    /// All that is stored.
+    pub(super) cache: Arc<Cache>,
+    /// How the route wants it.
+    pub(super) route: Arc<RouteCache>,
+    /// What is asked for.
+    pub(super) key: Box<[u8]>,
+    /// Why the answer may not be stored, whatever it says.
+    pub(super) not_filled: Option<NotFilled>,
+    /// What is stored, and is to be validated.
+    pub(super) stored: Option<Arc<Object>>,
+    /// The conditions that were sent.
+    pub(super) conditions: Conditions,
+    /// When it was asked for.
+    pub(super) asked_at: UnixTime,
+    /// What `Cache-Status` will say.
+    pub(super) status: CacheStatus<'static>,
+    /// Whether the answer says what the cache did.
+    pub(super) says_status: bool,
+    /// Others wait for the answer.
+    pub(super) lead: Option<Lead>,
+    /// Nobody waits for it: it is for the store alone.
+    pub(super) is_errand: bool,
+}
+
+/// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
+const OMITTED: [&[u8]; 4] = [
+    CONDITION_FIELDS[0],
+    CONDITION_FIELDS[1],
+    b"range",
+    b"if-range",
+];
+
+/// The fields to leave out of the request in `scratch`, and the lines to add to it.
+pub fn request_lines(
+    asking: Option<&mut Asking>,
+    scratch: &Scratch,
+    lines: &mut Vec<u8>,
+) -> &'static [&'static [u8]] {
+    let Some(asking) = asking else {
+        return &[];
+    };
+    let Some(stored) = &asking.stored else {
+        return &[];
+    };
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    asking.conditions = write_conditions(lines, &request, &[stored_of(stored)]);
+    &OMITTED
+}
+
+/// A stored object as the policy sees it.
+pub(super) fn stored_of(object: &Object) -> Stored<'_> {
+    Stored {
+        meta: object.meta(),
+        fields: object.fields(),
+    }
+}
+
+impl Asking {
+    /// How the route wants it.
+    pub fn route(&self) -> &RouteCache {
+        &self.route
+    }
+
+    /// What `Cache-Status` says.
+    pub fn status(&self) -> CacheStatus<'static> {
+        self.status
+    }
+
+    /// The name of what is asked for, as the store has it.
+    pub(super) fn store_key(&self) -> Key<'_> {
+        self.cache.store.key(&self.key)
+    }
+
+    /// Whether the answer says what the cache did.
+    pub fn says_status(&self) -> bool {
+        self.says_status
+    }
+
+    /// Whether nobody waits for the answer.
+    pub fn is_errand(&self) -> bool {
+        self.is_errand
+    }
+
+    /// Those who wait for the answer go on.
+    pub fn release(&mut self) {
+        self.lead = None;
+    }
+
+    /// The stored response does not count: it is asked for as if there were none.
+    pub fn forget_stored(&mut self) {
+        self.stored = None;
+        self.conditions = NO_CONDITIONS;
+    }
+
+    /// The value of `Cache-Status` for a response that is passed on, if it is wanted.
+    pub fn status_value(&self) -> Option<String> {
+        self.says_status.then(|| status_value(&self.status))
+    }
+}
+
+/// Nothing was sent along.
+pub(super) const NO_CONDITIONS: Conditions = Conditions {
+    any: false,
+    with_clients_tags: false,
+};
+
+/// The value of `Cache-Status`.
+pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
+    let mut value = Vec::with_capacity(64);
+    status.write(&mut value, NAME);
+    // It is ASCII.
+    String::from_utf8(value).unwrap_or_default()
+}
+
+/// Who answers requests for this place.
+pub(super) fn realm<'a>(client: &Client, place: &'a Place) -> Realm<'a> {
+    match (place, client.original) {
+        (Place::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
+        (Place::Origin { .. }, Some(original)) => Realm::Original(original),
+        (Place::Origin { .. }, None) => Realm::Listener(client.listener.address),
+    }
+}
+
+/// This cache's name in `Cache-Status`.
+const NAME: &[u8] = b"carrick";

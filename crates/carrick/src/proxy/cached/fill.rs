@@ -1,0 +1,113 @@
+//! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
+use crate::cache::store::{Filling, Object};
+use crate::proxy::arrival::Client;
+use crate::proxy::decide::Place;
+use crate::proxy::upstream::checkout::Checkout;
+use crate::worker::io::read_at_most;
+use crate::worker::scratch::Scratch;
+use std::sync::Arc;
+
+/// So much is read at once.
+const BURST_BYTES: usize = 128 << 10;
+
+/// What is being filled, and from where.
+pub struct Fill {
+    /// The store's end.
+    pub filling: Filling,
+    /// What is filled.
+    pub object: Arc<Object>,
+    /// The origin's end.
+    pub checkout: Checkout,
+    /// Where that leads.
+    pub place: Place,
+    /// The length of the body.
+    pub length: u64,
+    /// Whether the connection can be used again behind the body.
+    pub is_kept: bool,
+}
+
+impl Fill {
+    /// Takes what is in `scratch` already; the rest comes by itself.
+    pub fn begin(mut self, client: &Client, scratch: &Scratch) {
+        let head_bytes = scratch.response_head.head_bytes;
+        let here = scratch.response.get(head_bytes..).unwrap_or_default();
+        let bytes = here
+            .len()
+            .min(usize::try_from(self.length).unwrap_or(usize::MAX));
+        // Nobody has asked for what is behind the body.
+        self.is_kept &= bytes == here.len();
+        if self
+            .filling
+            .append(here.get(..bytes).unwrap_or_default())
+            .is_err()
+        {
+            return;
+        }
+        let left_bytes = self.length - bytes as u64;
+        if left_bytes == 0 {
+            return self.end(client);
+        }
+        let mut errand = client.errand();
+        tokio::task::spawn_local(async move {
+            if self.run(&mut errand, left_bytes).await {
+                self.end(&errand);
+            } else {
+                self.checkout.failed(&self.place);
+                let received_bytes = self.filling.written_bytes();
+                (self.checkout).count(&errand.worker.metrics, 0, received_bytes);
+            }
+        });
+    }
+
+    /// Whether the body came whole.
+    async fn run(&mut self, errand: &mut Client, mut left_bytes: u64) -> bool {
+        let idle = errand.live.plan().timeouts.idle;
+        let mut buffer =
+            Vec::with_capacity(BURST_BYTES.min(usize::try_from(left_bytes).unwrap_or(BURST_BYTES)));
+        while left_bytes > 0 {
+            buffer.clear();
+            let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
+            let stream = &self.checkout.upstream.stream;
+            let reading = read_at_most(stream, &mut buffer, bytes_max);
+            let count = match errand.timer.within(idle, reading).await {
+                Ok(Ok(count)) if count > 0 => count,
+                _ => return false,
+            };
+            if self.filling.append(&buffer).is_err() {
+                return false;
+            }
+            left_bytes -= count as u64;
+            if !self.object.body().is_read() && self.is_too_far(errand, left_bytes) {
+                errand.worker.metrics.cache.fills_given_up.add(1);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether so much is missing that it is not worth fetching for nobody.
+    fn is_too_far(&self, errand: &Client, left_bytes: u64) -> bool {
+        let Some(plan) = errand.live.plan().cache.as_ref() else {
+            return true;
+        };
+        let have = self.length - left_bytes;
+        left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
+    }
+
+    fn end(self, client: &Client) {
+        let Self {
+            filling,
+            mut checkout,
+            place,
+            length,
+            is_kept,
+            ..
+        } = self;
+        filling.finish();
+        checkout.count(&client.worker.metrics, 0, length);
+        if is_kept {
+            checkout.upstream.expect_like(length);
+            checkout.give_back(client, &place);
+        }
+    }
+}

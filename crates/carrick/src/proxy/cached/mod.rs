@@ -1,0 +1,27 @@
+//! Requests that the cache answers, and answers that it keeps: between the decision where a request goes and the relay.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `ask` | what is sent to the origin in a request's place, and what is known when its answer comes |
+//! | `fill` | the body of an answer on its way into the store, by itself: clients read along |
+//! | `find` | looking for a stored answer; waiting for somebody else's |
+//! | `judge` | what an origin's answer does to the store, and what the client gets |
+//! | `refresh` | validation in the background |
+//! | `send` | sending what is stored, also while it is still coming |
+//! | `tee` | keeping a body whose length nobody knows while it is passed on |
+//!
+//! What may be stored and when it may be sent is decided by [`carrick_logic::cache`]; it is kept by [`crate::cache`].
+mod ask;
+mod fill;
+mod find;
+mod judge;
+mod refresh;
+mod send;
+mod tee;
+
+pub use ask::{Asking, request_lines};
+pub use fill::Fill;
+pub use find::{Begun, begin};
+pub use judge::{Verdict, judge, reuse_of};
+pub use send::{Source, send, stale};
+pub use tee::Tee;

@@ -1,0 +1,42 @@
+//! Validation in the background: somebody got an answer that is out of date, and the next one shall get a new one (RFC 5861 section 3).
+use super::ask::Asking;
+use crate::proxy::arrival::Client;
+use crate::proxy::decide::Destination;
+use crate::proxy::relay::relay;
+use crate::proxy::trace::Trace;
+use crate::worker::scratch::Scratch;
+use carrick_logic::http1::Progress;
+
+/// Asks the origin for what the request in `scratch` asks for, while its client is served.
+pub fn begin(client: &Client, scratch: &Scratch, destination: &Destination, asking: Asking) {
+    let mut own = client.worker.scratch.take();
+    let head_bytes = scratch.request_head.head_bytes;
+    own.request
+        .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
+    let limits = client.live.plan().limits.head;
+    let own_ref = &mut *own;
+    // It was read before.
+    if !matches!(
+        own_ref.request_head.parse(&own_ref.request, &limits),
+        Ok(Progress::Complete)
+    ) {
+        return;
+    }
+    let (mut errand, destination) = (client.errand(), destination.clone());
+    client.worker.metrics.cache.refreshes.add(1);
+    tokio::task::spawn_local(async move {
+        let mut asking = Some(Box::new(asking));
+        let trace = &mut Trace::new();
+        // If it fails, the next one who gets an old answer tries again.
+        let _ = relay(
+            &mut errand,
+            &mut own,
+            &destination,
+            trace,
+            None,
+            false,
+            &mut asking,
+        )
+        .await;
+    });
+}

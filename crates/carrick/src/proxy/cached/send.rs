@@ -1,0 +1,314 @@
+//! Sending what is stored: whole, in ranges, or as 304; also while it is still coming.
+use super::ask::{Asking, status_value, stored_of};
+use crate::cache::store::{Body, Object, Reader};
+use crate::config::plan::RouteCache;
+use crate::proxy::arrival::Client;
+use crate::proxy::head::has_tunnel_bytes;
+use crate::proxy::request_body::Pace;
+use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, TOO_SLOW};
+use crate::proxy::trace::Trace;
+use crate::telemetry::metrics::{CacheResult, Limit};
+use crate::worker::io::write_all;
+use crate::worker::scratch::Scratch;
+use carrick_logic::cache::{
+    Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
+    stale_on_error, write_answer_fields,
+};
+use carrick_logic::http1::{Method, Version, reason_phrase};
+use carrick_splice::RateMin;
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::net::TcpStream;
+
+/// A stored answer, as it is to be sent.
+pub struct Source<'a> {
+    /// How the route wants it.
+    pub route: &'a RouteCache,
+    /// What is sent.
+    pub object: &'a Arc<Object>,
+    /// How old it is.
+    pub reuse: Reuse,
+    /// How it came to be sent.
+    pub status: CacheStatus<'static>,
+    /// Whether the answer says so.
+    pub says_status: bool,
+    /// The present time.
+    pub now: UnixTime,
+}
+
+impl Source<'_> {
+    /// How it came to be sent.
+    #[must_use]
+    pub fn result(&self) -> CacheResult {
+        match self.status.forward_status {
+            Some(304) => CacheResult::Revalidated,
+            Some(_) => CacheResult::Stale,
+            None if self.status.forward.is_some() => CacheResult::Miss,
+            None if self.reuse.ttl_s <= 0 => CacheResult::Stale,
+            None if self.status.collapsed => CacheResult::Collapsed,
+            None => CacheResult::Hit,
+        }
+    }
+}
+
+/// A part of what is sent behind the head.
+enum Part {
+    Text(Vec<u8>),
+    Stored(Range<u64>),
+}
+
+/// Sends the answer to the request in `scratch`; how far it came, and whether the client was told that its connection stays open.
+pub async fn send(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    source: &Source<'_>,
+    trace: &mut Trace,
+) -> (Passed, bool) {
+    let object = source.object;
+    let mut reader = object.body().reader();
+    let total_bytes = object.body().total_bytes().unwrap_or_default();
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    let answer = plan_answer(
+        &request,
+        &stored_of(object),
+        total_bytes,
+        source.now,
+        &source.route.policy,
+    );
+    let keep_alive = scratch.request_head.keep_alive
+        && !client.is_last
+        && !client.worker.is_draining()
+        && !has_tunnel_bytes(scratch);
+    let is_head = scratch.request_head.method == Method::Head;
+    scratch.out.clear();
+    let (status, parts) = write_head(
+        &mut scratch.out,
+        source,
+        answer,
+        total_bytes,
+        (scratch.request_head.version, keep_alive),
+        &client.listener.via,
+    );
+    trace.status = status;
+    let parts = if is_head { Vec::new() } else { parts };
+    let passed = send_parts(client, &mut scratch.out, &mut reader, parts, trace).await;
+    (passed, keep_alive)
+}
+
+/// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).
+pub fn stale(client: &Client, scratch: &Scratch, asking: &Asking) -> Option<(Arc<Object>, Reuse)> {
+    let object = asking.stored.as_ref()?;
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    let now = client.worker.clock.now();
+    let reuse = stale_on_error(&request, object.meta(), now, &asking.route.policy)?;
+    Some((Arc::clone(object), reuse))
+}
+
+/// Writes the head of an answer; its status, and what follows the head.
+fn write_head(
+    out: &mut Vec<u8>,
+    source: &Source<'_>,
+    answer: Answer,
+    total_bytes: u64,
+    (version, keep_alive): (Version, bool),
+    via: &str,
+) -> (u16, Vec<Part>) {
+    let stored = stored_of(source.object);
+    let status = match &answer {
+        Answer::NotModified => 304,
+        Answer::Whole => source.object.meta().status,
+        Answer::Range(_) | Answer::Ranges(_) => 206,
+        Answer::Unsatisfiable => 416,
+    };
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        // Writing to a Vec does not fail.
+        let _ = io::Write::write_fmt(out, text);
+    };
+    put(format_args!(
+        "HTTP/1.1 {status} {}\r\n",
+        reason_phrase(status)
+    ));
+    write_answer_fields(out, stored.fields, &answer, source.reuse.age_s);
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        let _ = io::Write::write_fmt(out, text);
+    };
+    let parts = match answer {
+        Answer::NotModified => Vec::new(),
+        // RFC 9110 section 8.6: it has none.
+        Answer::Whole if status == 204 => Vec::new(),
+        Answer::Whole => {
+            put(format_args!("Content-Length: {total_bytes}\r\n"));
+            vec![Part::Stored(0..total_bytes)]
+        }
+        Answer::Range(range) => {
+            put(format_args!(
+                "Content-Length: {}\r\n",
+                range.end.saturating_sub(range.start)
+            ));
+            out.extend_from_slice(b"Content-Range: ");
+            let part = ContentRange {
+                start: range.start,
+                end: range.end,
+                total_bytes: Some(total_bytes),
+            };
+            part.write(out);
+            out.extend_from_slice(b"\r\n");
+            vec![Part::Stored(range)]
+        }
+        Answer::Ranges(ranges) => {
+            let content_type = stored.fields.first(b"content-type");
+            let laid_out = multipart(ranges, total_bytes, content_type, boundary());
+            put(format_args!("Content-Length: {}\r\n", laid_out.body_bytes));
+            for part in [b"Content-Type: ", laid_out.content_type.as_slice(), b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+            parts_of(laid_out)
+        }
+        Answer::Unsatisfiable => {
+            put(format_args!(
+                "Content-Length: 0\r\nContent-Range: bytes */{total_bytes}\r\n"
+            ));
+            Vec::new()
+        }
+    };
+    match (keep_alive, version) {
+        (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
+        (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (true, Version::Http11) => {}
+    }
+    let said = source.says_status.then(|| status_value(&source.status));
+    for (name, value) in [
+        (b"Via: 1.1 ".as_slice(), Some(via.as_bytes())),
+        (b"Cache-Status: ", said.as_deref().map(str::as_bytes)),
+    ] {
+        for part in [name, value.unwrap_or_default(), b"\r\n"] {
+            if value.is_some_and(|value| !value.is_empty()) {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    (status, parts)
+}
+
+/// Nobody can guess it, and put it into a body.
+fn boundary() -> u128 {
+    let mut bytes = [0; 16];
+    // Where there is none, the kernel is older than what carrick runs on.
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+fn parts_of(laid_out: Multipart) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(2 * laid_out.parts.len() + 1);
+    for part in laid_out.parts {
+        parts.push(Part::Text(part.head));
+        parts.push(Part::Stored(part.range));
+    }
+    parts.push(Part::Text(laid_out.end));
+    parts
+}
+
+/// So much is given to the kernel with one call at most, so that others get their turn.
+const BURST_BYTES_MAX: u64 = 1 << 20;
+
+/// Sends the head in `out`, and the parts.
+async fn send_parts(
+    client: &mut Client,
+    out: &mut Vec<u8>,
+    reader: &mut Reader,
+    parts: Vec<Part>,
+    trace: &mut Trace,
+) -> Passed {
+    let live = Rc::clone(&client.live);
+    let (limits, timeouts) = (&live.plan().limits, &live.plan().timeouts);
+    let mut pace = Pace::new((limits.rate_min > 0).then_some(RateMin {
+        bytes_per_second: limits.rate_min,
+        grace: timeouts.head,
+    }));
+    for part in parts {
+        let range = match part {
+            Part::Text(text) => {
+                trace.sent += text.len() as u64;
+                out.extend_from_slice(&text);
+                continue;
+            }
+            Part::Stored(range) => range,
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let more = poll_fn(|cx| reader.poll_more(cx, at));
+            let end = match client.timer.within(timeouts.idle, more).await {
+                Ok(have) if have.bytes > at => have.bytes.min(range.end),
+                Ok(_) => return cut_off(client, "upstream_closed"),
+                Err(_) => return cut_off(client, IDLE_TIMEOUT),
+            };
+            let begun = Instant::now();
+            let bytes = (end - at).min(BURST_BYTES_MAX);
+            let sending = send_burst(&client.stream, out, reader.body(), (at, bytes));
+            match client.timer.within(timeouts.idle, pin!(sending)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            }
+            out.clear();
+            at += bytes;
+            trace.sent += bytes;
+            if !pace.holds(
+                usize::try_from(bytes).unwrap_or(usize::MAX),
+                begun.elapsed(),
+            ) {
+                return Passed::ClientGone(TOO_SLOW);
+            }
+        }
+    }
+    if out.is_empty() {
+        return Passed::Whole;
+    }
+    match client
+        .timer
+        .within(timeouts.idle, write_all(&client.stream, out))
+        .await
+    {
+        Ok(Ok(())) => Passed::Whole,
+        Ok(Err(_)) => Passed::ClientGone("client_reset"),
+        Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
+    }
+}
+
+/// Sends `out`, and so many stored bytes from `at` on.
+async fn send_burst(
+    stream: &TcpStream,
+    mut out: &[u8],
+    body: &Body,
+    (mut at, mut bytes): (u64, u64),
+) -> io::Result<()> {
+    while !out.is_empty() || bytes > 0 {
+        match body.send(stream, at, bytes, out) {
+            Ok(sent) => {
+                let of_out = sent.min(out.len());
+                out = out.get(of_out..).unwrap_or_default();
+                at += (sent - of_out) as u64;
+                bytes -= (sent - of_out) as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|cx| stream.poll_write_ready(cx)).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The body ends before its end: the client is to notice.
+fn cut_off(client: &Client, how: &'static str) -> Passed {
+    if how == IDLE_TIMEOUT {
+        client.worker.metrics.limits.reached(Limit::IdleTimeout);
+    }
+    Passed::UpstreamBroke(how)
+}

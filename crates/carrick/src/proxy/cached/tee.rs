@@ -1,0 +1,99 @@
+//! Keeping a body whose length nobody knows, while it is passed on. Nobody else gets it before it is whole; one that becomes too large is let
+//! go of, which its client does not notice.
+use crate::cache::Cache;
+use crate::cache::flights::Lead;
+use crate::cache::store::Filling;
+use carrick_logic::cache::{Meta, Variant};
+use carrick_logic::http1::{Chunked, Piece};
+use std::sync::Arc;
+
+/// What has been kept so far, and what is to be stored with it.
+pub struct Tee {
+    cache: Arc<Cache>,
+    key: Box<[u8]>,
+    variant: Variant,
+    meta: Meta,
+    head: Vec<u8>,
+    filling: Option<Filling>,
+    /// Others wait for the whole.
+    lead: Option<Lead>,
+    chunked: Chunked,
+}
+
+impl Tee {
+    pub(super) fn new(
+        cache: Arc<Cache>,
+        key: Box<[u8]>,
+        (variant, meta, head): (Variant, Meta, Vec<u8>),
+        filling: Filling,
+        lead: Option<Lead>,
+    ) -> Self {
+        Self {
+            cache,
+            key,
+            variant,
+            meta,
+            head,
+            filling: Some(filling),
+            lead,
+            chunked: Chunked::new(),
+        }
+    }
+
+    /// Keeps bytes of the body.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        let Some(filling) = &mut self.filling else {
+            return;
+        };
+        if filling.append(bytes).is_err() {
+            self.let_go();
+        }
+    }
+
+    /// Keeps the content of a piece of a chunked body, which was found to be right.
+    pub fn keep_chunks(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.filling.is_some() {
+            let used = match self.chunked.next(bytes) {
+                Ok(Piece::Framing(count) | Piece::End(count)) => count,
+                Ok(Piece::Data(count)) => {
+                    self.keep(bytes.get(..count).unwrap_or_default());
+                    count
+                }
+                // It was understood by somebody else: what is not understood here is not kept.
+                Ok(Piece::NeedMore) | Err(_) => return self.let_go(),
+            };
+            bytes = bytes.get(used..).unwrap_or_default();
+        }
+    }
+
+    /// Whether it is still of use to go on.
+    pub fn is_kept(&self) -> bool {
+        self.filling.is_some()
+    }
+
+    /// The body is whole: from now on others find it.
+    pub fn end(mut self) {
+        let Some(filling) = self.filling.take() else {
+            return;
+        };
+        let body = Arc::clone(filling.body());
+        if filling.finish() {
+            let store = &self.cache.store;
+            // If there is no room, nothing has happened.
+            let _ = store.put(
+                store.key(&self.key),
+                &self.variant,
+                self.meta,
+                &self.head,
+                &body,
+            );
+        }
+        self.lead = None;
+    }
+
+    /// It is not kept, and nobody needs to wait for it.
+    fn let_go(&mut self) {
+        self.filling = None;
+        self.lead = None;
+    }
+}

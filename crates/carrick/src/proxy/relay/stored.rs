@@ -1,0 +1,129 @@
+//! Answers that the client gets from the store: those that are just being put there, and those that were there before.
+use super::{Attempt, Outcome};
+use crate::cache::store::{Filling, Object};
+use crate::proxy::cached::{self, Fill, Source, Tee, reuse_of};
+use crate::proxy::request_body::follow;
+use crate::proxy::upstream::checkout::Checkout;
+use crate::worker::io::read_some;
+use carrick_logic::cache::Reuse;
+use carrick_logic::http1::{Chunked, ResponseBody};
+use std::sync::Arc;
+
+/// Room that a read needs in its buffer.
+const READ_BYTES_MIN: usize = 16 * 1024;
+
+impl Attempt<'_> {
+    /// The body goes into the store, and the client reads it from there.
+    pub(super) async fn fill(
+        mut self,
+        checkout: Checkout,
+        body_sent: bool,
+        filling: Filling,
+        object: Arc<Object>,
+    ) -> Outcome {
+        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        let response = &self.scratch.response_head;
+        let length = match response.body {
+            ResponseBody::Bytes(length) => length,
+            _ => 0,
+        };
+        let fill = Fill {
+            filling,
+            object: Arc::clone(&object),
+            checkout,
+            place: self.destination.place.clone(),
+            length,
+            is_kept: response.keep_alive && body_sent,
+        };
+        // Before it is looked at by somebody whether anybody reads.
+        let reader = object.body().reader();
+        fill.begin(self.client, self.scratch);
+        let reuse = reuse_of(&object, self.client.worker.clock.now());
+        let outcome = self.send_stored(object, reuse).await;
+        drop(reader);
+        outcome
+    }
+
+    /// A body of unknown length for nobody but the store.
+    pub(super) async fn fetch(self, checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
+        let idle = self.client.live.plan().timeouts.idle;
+        let response = &self.scratch.response_head;
+        let is_chunked = response.body == ResponseBody::Chunked;
+        let buffer = &mut self.scratch.response;
+        buffer.drain(..response.head_bytes);
+        let mut chunked = Chunked::new();
+        let mut bytes = 0;
+        loop {
+            let (used, is_over) = if is_chunked {
+                match follow(&mut chunked, buffer, &mut bytes) {
+                    Ok(followed) => followed,
+                    Err(_) => return Outcome::Kept,
+                }
+            } else {
+                (buffer.len(), false)
+            };
+            let piece = buffer.get(..used).unwrap_or_default();
+            if is_chunked {
+                tee.keep_chunks(piece);
+            } else {
+                tee.keep(piece);
+            }
+            if is_over {
+                tee.end();
+                return Outcome::Kept;
+            }
+            if !tee.is_kept() {
+                return Outcome::Kept;
+            }
+            buffer.drain(..used);
+            buffer.reserve(READ_BYTES_MIN);
+            let reading = read_some(&checkout.upstream.stream, buffer);
+            match self.client.timer.within(idle, reading).await {
+                Ok(Ok(0)) if !is_chunked => {
+                    tee.end();
+                    return Outcome::Kept;
+                }
+                Ok(Ok(count)) if count > 0 => {}
+                _ => return Outcome::Kept,
+            }
+        }
+    }
+
+    /// The server's connection is not needed any more.
+    pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
+        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        let response = &self.scratch.response_head;
+        let is_at_rest = response.body == ResponseBody::None
+            && response.keep_alive
+            && body_sent
+            && self.scratch.response.len() == response.head_bytes;
+        if is_at_rest {
+            checkout.upstream.expect_like(0);
+            checkout.give_back(self.client, &self.destination.place);
+        }
+    }
+
+    /// The client, if there is one, gets what is stored.
+    pub(super) async fn send_stored(&mut self, object: Arc<Object>, reuse: Reuse) -> Outcome {
+        let Some(mut asking) = self.asking.take() else {
+            return Outcome::Kept;
+        };
+        // Those who wait find it.
+        asking.release();
+        if asking.is_errand() {
+            return Outcome::Kept;
+        }
+        let source = Source {
+            route: asking.route(),
+            object: &object,
+            reuse,
+            status: asking.status(),
+            says_status: asking.says_status(),
+            now: self.client.worker.clock.now(),
+        };
+        self.trace.cache = Some(source.result());
+        let (passed, keep_alive) =
+            cached::send(self.client, self.scratch, &source, self.trace).await;
+        Outcome::Answered { passed, keep_alive }
+    }
+}

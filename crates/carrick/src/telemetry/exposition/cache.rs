@@ -1,0 +1,56 @@
+//! What is told of the cache. Nothing, if there is none.
+use super::writer::Writer;
+use crate::telemetry::declarations as declared;
+use crate::telemetry::metrics::CacheResult;
+use std::fmt;
+
+impl Writer<'_, '_> {
+    pub(super) fn cache(&mut self) -> fmt::Result {
+        let state = self.state;
+        let Some(cache) = &state.cache else {
+            return Ok(());
+        };
+        let requests = CacheResult::ALL.map(|result| {
+            let sum = state.sum(|worker| worker.cache.requests(result).get());
+            ([("result", result.name())], sum)
+        });
+        self.counters(&declared::CACHE_REQUESTS, requests)?;
+        self.counter(&declared::CACHE_WAITED, |worker| &worker.cache.waited)?;
+        self.counter(&declared::CACHE_BYTES_SAVED, |worker| {
+            &worker.cache.bytes_saved
+        })?;
+        let stored = state.sum(|worker| worker.cache.stored.get());
+        let not_stored = state.sum(|worker| worker.cache.not_stored.get());
+        self.counters(
+            &declared::CACHE_ANSWERS,
+            [
+                ([("result", "stored")], stored),
+                ([("result", "not_stored")], not_stored),
+            ],
+        )?;
+        self.counter(&declared::CACHE_INVALIDATED, |worker| {
+            &worker.cache.invalidated
+        })?;
+        self.counter(&declared::CACHE_REFRESHES, |worker| &worker.cache.refreshes)?;
+        self.counter(&declared::CACHE_GIVEN_UP, |worker| {
+            &worker.cache.fills_given_up
+        })?;
+        let stats = cache.store.stats();
+        self.gauge(&declared::CACHE_OBJECTS, stats.objects)?;
+        self.gauges(
+            &declared::CACHE_BYTES,
+            [
+                ([("kind", "stored")], stats.bytes),
+                ([("kind", "held_by_readers")], stats.bytes_held_by_readers),
+            ],
+        )?;
+        self.gauge(&declared::CACHE_FILLS, stats.fills)?;
+        self.counters(
+            &declared::CACHE_EVICTIONS,
+            [
+                ([("queue", "small")], stats.evicted_small),
+                ([("queue", "main")], stats.evicted_main),
+            ],
+        )
+    }
+}

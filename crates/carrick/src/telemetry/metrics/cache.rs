@@ -1,0 +1,93 @@
+//! What a worker counts of the cache.
+use super::Counter;
+
+/// What the cache did for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheResult {
+    /// It was answered from the store, fresh.
+    Hit,
+    /// The same, with the answer to somebody else's request, for which it had waited.
+    Collapsed,
+    /// It was answered from the store after the origin had said that this is still right.
+    Revalidated,
+    /// It was answered from the store out of date, as the origin, the client or the configuration allows.
+    Stale,
+    /// It went to the origin, since nothing that could be sent was stored.
+    Miss,
+    /// It went to the origin by `cache_bypass`, or because its URL has no key.
+    Bypass,
+    /// It was refused: nothing was stored, and it wanted nothing else (`only-if-cached`).
+    Refused,
+}
+
+impl CacheResult {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Hit,
+        Self::Collapsed,
+        Self::Revalidated,
+        Self::Stale,
+        Self::Miss,
+        Self::Bypass,
+        Self::Refused,
+    ];
+
+    /// Its name in metrics and in the access log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Collapsed => "collapsed",
+            Self::Revalidated => "revalidated",
+            Self::Stale => "stale",
+            Self::Miss => "miss",
+            Self::Bypass => "bypass",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// Whether the origin did not have to send the body.
+    #[must_use]
+    pub const fn spares_origin(self) -> bool {
+        matches!(
+            self,
+            Self::Hit | Self::Collapsed | Self::Revalidated | Self::Stale
+        )
+    }
+}
+
+/// Requests by what the cache did for them, and what came of that.
+#[derive(Debug, Default)]
+pub struct CacheMetrics {
+    requests: [Counter; CacheResult::ALL.len()],
+    /// Requests that waited for the answer to another one.
+    pub waited: Counter,
+    /// Bytes of bodies that were sent out of the store without the origin's having sent them for that.
+    pub bytes_saved: Counter,
+    /// Answers that went into the store.
+    pub stored: Counter,
+    /// Answers that did not.
+    pub not_stored: Counter,
+    /// Objects taken out because an unsafe method changed what they are copies of.
+    pub invalidated: Counter,
+    /// Validations in the background.
+    pub refreshes: Counter,
+    /// Bodies that were not fetched to their end because nobody waited for them.
+    pub fills_given_up: Counter,
+}
+
+impl CacheMetrics {
+    /// Requests with this result.
+    #[must_use]
+    pub fn requests(&self, result: CacheResult) -> &Counter {
+        &self.requests[result as usize]
+    }
+
+    /// Counts a request that is over, for which so many bytes of a body were sent.
+    pub fn count(&self, result: CacheResult, sent_bytes: u64) {
+        self.requests(result).add(1);
+        if result.spares_origin() {
+            self.bytes_saved.add(sent_bytes);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Looking at what is stored, and taking it out.
+use super::{Play, get, ok};
+use crate::support::carrick::PROGRAM;
+use std::process::{Command, Output};
+
+const FRESH: &str = "Cache-Control: max-age=60\r\n";
+
+fn carrick(play: &Play, arguments: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .args(arguments)
+        .args(["--admin", &play.carrick.admin().to_string()])
+        .output()
+        .expect("carrick")
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_is_stored_is_listed_and_counted() {
+    let play = Play::begin("");
+    play.fetch("/a", &ok(FRESH, "hello"));
+    play.find("/a");
+    play.fetch("/b", &ok(FRESH, "hello"));
+    let all = said(&carrick(&play, &["cache", "ls"]));
+    assert!(
+        all.contains("http://a.example:80/a\n") && all.contains("http://a.example:80/b\n"),
+        "{all}"
+    );
+    let one = said(&carrick(
+        &play,
+        &["cache", "ls", "--prefix", "http://a.example/a"],
+    ));
+    assert!(one.contains("/a\n") && !one.contains("/b\n"), "{one}");
+    let stat = said(&carrick(&play, &["cache", "stat"]));
+    assert!(stat.contains("objects                  2\n"), "{stat}");
+    let status = play.carrick.status();
+    assert_eq!(status["cache"]["objects"], 2);
+    assert!((status["cache"]["hit_ratio"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-9);
+    for (result, expected) in [("hit", 1.0), ("miss", 2.0)] {
+        let label = format!("result=\"{result}\"");
+        assert_eq!(
+            play.carrick
+                .metric("carrick_cache_requests_total", &[&label]),
+            expected
+        );
+    }
+    assert_eq!(
+        play.carrick.metric("carrick_cache_saved_bytes_total", &[]),
+        5.0
+    );
+    let lines = play.carrick.access_log(3);
+    let mut results: Vec<&str> = lines.iter().map(|line| line.text("cache")).collect();
+    // Two workers write them.
+    results.sort_unstable();
+    assert_eq!(results, ["hit", "miss", "miss"]);
+}
+
+#[test]
+fn purging_takes_out_what_is_named_and_nothing_else() {
+    let play = Play::begin("");
+    let fill = || {
+        for (path, lines) in [
+            ("/a?x", ""),
+            ("/a/b", "Surrogate-Key: red blue\r\n"),
+            ("/c", "Cache-Tag: blue\r\n"),
+        ] {
+            let response = play
+                .carrick
+                .connect()
+                .ask(&get(path, "Cache-Control: only-if-cached\r\n"));
+            if response.status == 504 {
+                play.fetch(path, &ok(&format!("{FRESH}{lines}"), path));
+            }
+        }
+    };
+    let stored = |paths: &[&str]| {
+        for path in ["/a?x", "/a/b", "/c"] {
+            let response = play.find_with(path, "Cache-Control: only-if-cached\r\n");
+            assert_eq!(response.status == 200, paths.contains(&path), "{path}");
+        }
+    };
+    for (arguments, left) in [
+        (&["--url", "http://A.example/a?x"][..], &["/a/b", "/c"][..]),
+        (&["--prefix", "http://a.example/a"], &["/c"]),
+        (&["--tag", "blue"], &["/a?x"]),
+        (&["--tag", "red"], &["/a?x", "/c"]),
+        (&["--all"], &[]),
+        (&["--url", "http://a.example/a"], &["/a?x", "/a/b", "/c"]),
+    ] {
+        fill();
+        stored(&["/a?x", "/a/b", "/c"]);
+        let arguments = [&["purge"], arguments].concat();
+        let purged = said(&carrick(&play, &arguments));
+        assert_eq!(purged, format!("purged: {}\n", 3 - left.len()));
+        stored(left);
+    }
+}
+
+#[test]
+fn what_is_outdated_is_validated_before_it_is_sent_again() {
+    let play = Play::begin("");
+    play.fetch("/a", &ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
+    said(&carrick(&play, &["purge", "--all", "--outdate"]));
+    let (response, asked) = play.fetch_with(
+        "/a",
+        "",
+        "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n\r\n",
+    );
+    assert!(asked.contains("If-None-Match: \"v\""), "{asked}");
+    assert_eq!(response.text(), "body");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let play = Play::begin("");
+    for arguments in [&["purge"][..], &["purge", "--all", "--tag", "x"]] {
+        let output = carrick(&play, arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+    let output = carrick(&play, &["purge", "--url", "not-a-url"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("Say which"),
+        "{output:?}"
+    );
+    // A web page can make a browser send a POST, and nothing comes of it.
+    let mut page = crate::support::Peer::connect(play.carrick.admin());
+    page.send("POST /cache?all=yes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(page.read_response("POST").status, 405);
+}

@@ -1,0 +1,151 @@
+//! Answers from the store.
+use super::{Play, age, get, ok, status};
+use crate::support::message::field;
+
+#[test]
+fn what_is_fresh_is_not_asked_for_again() {
+    let play = Play::begin("");
+    let first = play.fetch(
+        "/a",
+        &ok("Cache-Control: max-age=60\r\nX-Is: kept\r\n", "hello"),
+    );
+    assert_eq!((first.status, first.text()), (200, "hello".into()));
+    assert!(
+        status(&first).contains("fwd=uri-miss") && status(&first).contains("stored"),
+        "{}",
+        first.head
+    );
+    let second = play.find("/a");
+    assert_eq!((second.status, second.text()), (200, "hello".into()));
+    assert_eq!(second.field("x-is").as_deref(), Some("kept"));
+    assert_eq!(second.field("content-length").as_deref(), Some("5"));
+    assert!(second.field("date").is_some());
+    assert!(age(&second).is_some_and(|age| age < 60), "{}", second.head);
+    assert!(
+        status(&second).starts_with("carrick; hit; ttl="),
+        "{}",
+        second.head
+    );
+}
+
+#[test]
+fn one_connection_gets_one_answer_after_the_other_from_the_store() {
+    let play = Play::begin("");
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "a"));
+    play.fetch(
+        "/b",
+        &ok("Cache-Control: max-age=60\r\n", &"b".repeat(100_000)),
+    );
+    let mut client = play.carrick.connect();
+    // The second request comes before the first is answered.
+    client.send(format!("{}{}", get("/a", ""), get("/b", "")));
+    assert_eq!(client.read_response("GET").text(), "a");
+    assert_eq!(client.read_response("GET").text(), "b".repeat(100_000));
+    let head = client.ask("HEAD /b HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert_eq!(head.field("content-length").as_deref(), Some("100000"));
+    assert!(head.body.is_empty());
+    assert_eq!(client.ask(&get("/a", "Connection: close\r\n")).text(), "a");
+    client.expect_end();
+    play.server.expect_nobody();
+}
+
+#[test]
+fn ranges_and_conditions_are_answered_from_the_store() {
+    let play = Play::begin("");
+    let body: String = ('a'..='z').collect();
+    play.fetch(
+        "/a",
+        &ok(
+            "Cache-Control: max-age=60\r\nETag: \"v\"\r\nContent-Type: text/x\r\n",
+            &body,
+        ),
+    );
+    let part = play.find_with("/a", "Range: bytes=2-4\r\n");
+    assert_eq!((part.status, part.text()), (206, "cde".into()));
+    assert_eq!(part.field("content-range").as_deref(), Some("bytes 2-4/26"));
+    let last = play.find_with("/a", "Range: bytes=-3\r\n");
+    assert_eq!((last.status, last.text()), (206, "xyz".into()));
+    let several = play.find_with("/a", "Range: bytes=0-1,4-5\r\n");
+    assert_eq!(several.status, 206);
+    let boundary = several.field("content-type").unwrap();
+    assert!(
+        boundary.starts_with("multipart/byteranges; boundary="),
+        "{boundary}"
+    );
+    assert!(
+        several.text().contains("bytes 0-1/26\r\n\r\nab\r\n")
+            && several.text().contains("bytes 4-5/26\r\n\r\nef\r\n")
+    );
+    let none = play.find_with("/a", "Range: bytes=99-\r\n");
+    assert_eq!(none.status, 416);
+    assert_eq!(none.field("content-range").as_deref(), Some("bytes */26"));
+    let other = play.find_with("/a", "Range: bytes=2-4\r\nIf-Range: \"w\"\r\n");
+    assert_eq!((other.status, other.text()), (200, body));
+    let same = play.find_with("/a", "If-None-Match: \"v\"\r\n");
+    assert_eq!((same.status, same.text()), (304, String::new()));
+    assert_eq!(same.field("etag").as_deref(), Some("\"v\""));
+}
+
+#[test]
+fn variants_are_told_apart() {
+    let play = Play::begin("");
+    let answer = |body: &str| {
+        ok(
+            "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
+            body,
+        )
+    };
+    play.fetch_with("/a", "Accept-Language: de\r\n", &answer("hallo"));
+    let (english, _) = play.fetch_with("/a", "Accept-Language: en\r\n", &answer("hello"));
+    assert!(
+        status(&english).contains("fwd=vary-miss"),
+        "{}",
+        english.head
+    );
+    assert_eq!(
+        play.find_with("/a", "Accept-Language: de\r\n").text(),
+        "hallo"
+    );
+    assert_eq!(
+        play.find_with("/a", "Accept-Language: en\r\n").text(),
+        "hello"
+    );
+}
+
+#[test]
+fn who_wants_only_what_is_stored_gets_504_for_the_rest() {
+    let play = Play::begin("");
+    let none = play.find_with("/a", "Cache-Control: only-if-cached\r\n");
+    assert_eq!(none.status, 504);
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "a"));
+    assert_eq!(
+        play.find_with("/a", "Cache-Control: only-if-cached\r\n")
+            .text(),
+        "a"
+    );
+}
+
+#[test]
+fn a_forward_proxy_keeps_what_it_fetches_too() {
+    use crate::support::carrick::FORWARD_TEXT;
+    use crate::support::server::answer_requests;
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let serving = Server::listen(&place).serve(|peer, _| {
+        answer_requests(peer, |head| {
+            assert!(field(head, "host").is_some());
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=60\r\n\r\nok".to_vec()
+        });
+    });
+    let carrick = Carrick::start(&place, &format!("[cache]\n{FORWARD_TEXT}"));
+    let request = format!(
+        "GET http://{}/x HTTP/1.1\r\nHost: {0}\r\n\r\n",
+        serving.address()
+    );
+    let mut client = carrick.connect_forward();
+    assert!(status(&client.ask(&request)).contains("fwd=uri-miss"));
+    for _ in 0..3 {
+        assert!(status(&carrick.connect_forward().ask(&request)).contains("hit"));
+    }
+    assert_eq!(serving.accepted(), 1);
+}

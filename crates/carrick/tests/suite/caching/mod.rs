@@ -1,0 +1,87 @@
+//! The cache: what a client gets that it does not get from the server, and what the server is asked.
+mod bodies;
+mod control;
+mod hits;
+mod safety;
+mod together;
+mod validation;
+
+use crate::support::carrick::switch_text;
+use crate::support::{Carrick, Place, Response, Server};
+
+/// A switch whose only route is cached, with one server that is played by hand.
+struct Play {
+    server: Server,
+    carrick: Carrick,
+    _place: Place,
+}
+
+impl Play {
+    /// With further lines of `[cache]`.
+    fn begin(cache: &str) -> Self {
+        let place = Place::claim();
+        let server = Server::listen(&place);
+        let text = switch_text(&[server.address()]).replace(
+            "upstream = \"u\"\n[upstream",
+            "upstream = \"u\"\ncache = true\n[upstream",
+        );
+        let carrick = Carrick::start(&place, &format!("[cache]\n{cache}\n{text}"));
+        Self {
+            server,
+            carrick,
+            _place: place,
+        }
+    }
+
+    /// Asks for `path` by a connection of its own, and plays the server's part with this answer.
+    fn fetch(&self, path: &str, answer: &str) -> Response {
+        self.fetch_with(path, "", answer).0
+    }
+
+    /// The same with further lines of the request; also what the server was asked.
+    fn fetch_with(&self, path: &str, lines: &str, answer: &str) -> (Response, String) {
+        let mut client = self.carrick.connect();
+        client.send(get(path, lines));
+        let mut upstream = self.server.accept();
+        let asked = upstream.read_head();
+        upstream.send(answer);
+        upstream.half_close();
+        let response = client.read_response("GET");
+        // The next request is to have a connection of its own, too.
+        drop(upstream);
+        (response, asked)
+    }
+
+    /// Asks for `path`, which must be answered without the server.
+    fn find(&self, path: &str) -> Response {
+        self.find_with(path, "")
+    }
+
+    /// The same with further lines of the request.
+    fn find_with(&self, path: &str, lines: &str) -> Response {
+        let response = self.carrick.connect().ask(&get(path, lines));
+        self.server.expect_nobody();
+        response
+    }
+}
+
+/// A request.
+fn get(path: &str, lines: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
+}
+
+/// A response with these lines and this body; its connection ends with it.
+fn ok(lines: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n{lines}\r\n{body}")
+}
+
+/// `Cache-Status`.
+fn status(response: &Response) -> String {
+    response.field("cache-status").unwrap_or_default()
+}
+
+/// The age in seconds.
+fn age(response: &Response) -> Option<u64> {
+    response.field("age")?.parse().ok()
+}

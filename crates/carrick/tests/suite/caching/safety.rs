@@ -1,0 +1,94 @@
+//! What must not be stored, and what must not be found.
+use super::{Play, get, ok};
+use crate::support::Ending;
+
+/// Asked twice, the server answers twice.
+fn is_not_kept(play: &Play, path: &str, lines: &str, answer: &str) {
+    for _ in 0..2 {
+        play.fetch_with(path, lines, answer);
+    }
+}
+
+#[test]
+fn what_is_private_or_forbidden_is_not_stored() {
+    let play = Play::begin("");
+    for (path, asked, said) in [
+        ("/no-store", "", "Cache-Control: no-store, max-age=60\r\n"),
+        ("/private", "", "Cache-Control: private, max-age=60\r\n"),
+        (
+            "/cookie",
+            "",
+            "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n",
+        ),
+        ("/vary", "", "Cache-Control: max-age=60\r\nVary: *\r\n"),
+        ("/nothing", "", ""),
+        (
+            "/asked",
+            "Cache-Control: no-store\r\n",
+            "Cache-Control: max-age=60\r\n",
+        ),
+        (
+            "/user",
+            "Authorization: Basic YTpi\r\n",
+            "Cache-Control: max-age=60\r\n",
+        ),
+    ] {
+        is_not_kept(&play, path, asked, &ok(said, "x"));
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_is_not_kept_and_does_not_look_whole() {
+    let play = Play::begin("");
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\n\r\nbeginning",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n5\r\nhello\r\n5\r\nwo",
+    ] {
+        let mut client = play.carrick.connect();
+        client.send(get("/a", ""));
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        upstream.send(answer);
+        drop(upstream);
+        client.read_head();
+        let ending = client.read_ending();
+        assert!(matches!(ending, Ending::Reset(_)), "{ending:?}");
+        assert_eq!(
+            play.fetch("/a", &ok("Cache-Control: no-store\r\n", "x"))
+                .text(),
+            "x"
+        );
+    }
+}
+
+#[test]
+fn hosts_and_queries_are_told_apart() {
+    let play = Play::begin("");
+    let lines = "Cache-Control: max-age=60\r\n";
+    play.fetch("/a?x=1", &ok(lines, "one"));
+    assert_eq!(play.fetch("/a?x=2", &ok(lines, "two")).text(), "two");
+    assert_eq!(play.fetch("/a", &ok(lines, "none")).text(), "none");
+    assert_eq!(play.find("/a?x=1").text(), "one");
+    let mut other = play.carrick.connect();
+    other.send("GET /a?x=1 HTTP/1.1\r\nHost: b.example\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send(ok(lines, "other"));
+    assert_eq!(other.read_response("GET").text(), "other");
+}
+
+#[test]
+fn without_cache_nothing_is_kept() {
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    for _ in 0..2 {
+        let mut client = carrick.connect();
+        client.send(get("/a", ""));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(ok("Cache-Control: max-age=60\r\n", "x"));
+        assert_eq!(client.read_response("GET").field("cache-status"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Many who ask for the same at the same time; those who leave; those who come late.
+use super::{Play, get, ok, status};
+use crate::support::random::{Random, hash};
+use crate::support::{Peer, wait_for};
+
+#[test]
+fn one_asks_for_all_who_come_before_the_answer() {
+    let play = Play::begin("");
+    let mut clients: Vec<Peer> = (0..20).map(|_| play.carrick.connect()).collect();
+    clients[0].send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    clients[1..]
+        .iter_mut()
+        .for_each(|client| client.send(get("/a", "")));
+    play.carrick
+        .wait_for_metric("carrick_cache_waited_total", &[], 19.0);
+    play.server.expect_nobody();
+    upstream.send(ok("Cache-Control: max-age=60\r\n", "for all"));
+    for client in &mut clients {
+        assert_eq!(client.read_response("GET").text(), "for all");
+    }
+    play.server.expect_nobody();
+}
+
+#[test]
+fn an_answer_that_is_not_stored_lets_the_others_ask_at_once() {
+    let play = Play::begin("");
+    let mut clients: Vec<Peer> = (0..4).map(|_| play.carrick.connect()).collect();
+    clients[0].send(get("/a", ""));
+    let mut first = play.server.accept();
+    first.read_head();
+    clients[1..]
+        .iter_mut()
+        .for_each(|client| client.send(get("/a", "")));
+    play.carrick
+        .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
+    // Only the head: that is enough to know it.
+    first.send("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
+    let mut others: Vec<Peer> = (0..3).map(|_| play.server.accept()).collect();
+    for upstream in &mut others {
+        upstream.read_head();
+        upstream.send(ok("Cache-Control: no-store\r\n", "own"));
+    }
+    for client in &mut clients[1..] {
+        assert_eq!(client.read_response("GET").text(), "own");
+    }
+    first.send("first");
+    assert_eq!(clients[0].read_response("GET").text(), "first");
+    // From now on nobody waits for anybody.
+    let mut more: Vec<Peer> = (0..2).map(|_| play.carrick.connect()).collect();
+    more.iter_mut()
+        .for_each(|client| client.send(get("/a", "")));
+    let mut both: Vec<Peer> = (0..2).map(|_| play.server.accept()).collect();
+    for upstream in &mut both {
+        upstream.read_head();
+        upstream.send(ok("Cache-Control: no-store\r\n", "own"));
+    }
+    for client in &mut more {
+        assert_eq!(client.read_response("GET").text(), "own");
+    }
+}
+
+#[test]
+fn late_ones_read_along_whole_and_in_ranges() {
+    let play = Play::begin("");
+    let body = Random::new(7).bytes(3_000_000);
+    let mut first = play.carrick.connect();
+    first.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nCache-Control: max-age=60\r\nConnection: close\r\n\r\n",
+        body.len()
+    ));
+    upstream.send(&body[..1_000_000]);
+    assert!(first.read_head().starts_with("HTTP/1.1 200"));
+    let beginning = first.read_exact(1_000_000);
+    assert_eq!(hash(&beginning), hash(&body[..1_000_000]));
+    let mut late = play.carrick.connect();
+    late.send(get("/a", ""));
+    let mut part = play.carrick.connect();
+    part.send(get("/a", "Range: bytes=500000-1999999\r\n"));
+    assert!(late.read_head().starts_with("HTTP/1.1 200"));
+    assert!(part.read_head().starts_with("HTTP/1.1 206"));
+    assert_eq!(hash(&late.read_exact(1_000_000)), hash(&body[..1_000_000]));
+    assert_eq!(
+        hash(&part.read_exact(500_000)),
+        hash(&body[500_000..1_000_000])
+    );
+    play.server.expect_nobody();
+    upstream.send(&body[1_000_000..]);
+    assert_eq!(hash(&first.read_exact(2_000_000)), hash(&body[1_000_000..]));
+    assert_eq!(hash(&late.read_exact(2_000_000)), hash(&body[1_000_000..]));
+    assert_eq!(
+        hash(&part.read_exact(1_000_000)),
+        hash(&body[1_000_000..2_000_000])
+    );
+    assert_eq!(hash(&play.find("/a").body), hash(&body));
+}
+
+#[test]
+fn what_was_nearly_there_when_its_client_left_is_fetched_to_the_end() {
+    let play = Play::begin("");
+    let body = Random::new(8).bytes(400_000);
+    let mut client = play.carrick.connect();
+    client.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nCache-Control: max-age=60\r\n\r\n",
+        body.len()
+    ));
+    upstream.send(&body[..200_000]);
+    client.read_exact(100_000);
+    client.reset();
+    upstream.send(&body[200_000..]);
+    let found = wait_for("the whole in the store", || {
+        let found = play.carrick.connect().ask(&get("/a", ""));
+        status(&found).contains("hit").then_some(found)
+    });
+    assert_eq!(hash(&found.body), hash(&body));
+    play.server.expect_nobody();
+}
+
+#[test]
+fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
+    let play = Play::begin("memory = \"1 GB\"\nobject_max = \"64 MB\"");
+    let mut client = play.carrick.connect();
+    client.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\nCache-Control: max-age=60\r\n\r\n");
+    upstream.send(vec![b'x'; 100_000]);
+    client.read_exact(50_000);
+    client.reset();
+    // What comes next is not wanted, which the server notices.
+    let mut given_up = false;
+    for _ in 0..400 {
+        given_up |= upstream.try_send(vec![b'x'; 100_000]).is_err();
+    }
+    assert!(given_up, "all of it was taken");
+    drop(upstream);
+    assert_eq!(
+        play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", "new"))
+            .text(),
+        "new"
+    );
+}

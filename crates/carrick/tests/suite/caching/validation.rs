@@ -1,0 +1,180 @@
+//! Answers that are out of date: the server says whether they are still right, or cannot be asked.
+use super::{Play, get, ok, status};
+use crate::support::message::field;
+use crate::support::wait_for;
+
+const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\nX-Is: new\r\n\r\n";
+
+#[test]
+fn a_304_makes_what_is_stored_fresh() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok(
+            "Cache-Control: max-age=0\r\nETag: \"v\"\r\nX-Is: old\r\n",
+            "body",
+        ),
+    );
+    let (again, asked) = play.fetch_with("/a", "Range: bytes=1-2\r\n", NOT_MODIFIED);
+    assert_eq!(field(&asked, "if-none-match").as_deref(), Some("\"v\""));
+    assert_eq!(field(&asked, "range"), None);
+    assert_eq!((again.status, again.text()), (206, "od".into()));
+    assert!(
+        status(&again).contains("fwd=stale; fwd-status=304"),
+        "{}",
+        again.head
+    );
+    let found = play.find("/a");
+    assert_eq!(
+        (found.text(), found.field("x-is").as_deref()),
+        ("body".into(), Some("new"))
+    );
+}
+
+#[test]
+fn a_new_answer_takes_the_place_of_the_old_one() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok("Cache-Control: max-age=0\r\nETag: \"v\"\r\n", "old"),
+    );
+    let (again, asked) = play.fetch_with(
+        "/a",
+        "",
+        &ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"),
+    );
+    assert_eq!(field(&asked, "if-none-match").as_deref(), Some("\"v\""));
+    assert_eq!(again.text(), "new");
+    assert_eq!(play.find("/a").text(), "new");
+}
+
+#[test]
+fn a_client_may_insist_on_a_new_answer() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "old"),
+    );
+    let (again, _) = play.fetch_with(
+        "/a",
+        "Cache-Control: no-cache\r\n",
+        &ok("Cache-Control: max-age=60\r\n", "new"),
+    );
+    assert_eq!(again.text(), "new");
+    assert!(status(&again).contains("fwd=request"), "{}", again.head);
+    assert_eq!(play.find("/a").text(), "new");
+}
+
+#[test]
+fn a_clients_own_copy_is_validated_at_the_server() {
+    let play = Play::begin("");
+    // Nothing is stored: the condition is the client's alone.
+    let (answer, asked) = play.fetch_with(
+        "/a",
+        "If-None-Match: \"mine\"\r\n",
+        "HTTP/1.1 304 Not Modified\r\nETag: \"mine\"\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(field(&asked, "if-none-match").as_deref(), Some("\"mine\""));
+    assert_eq!(answer.status, 304);
+}
+
+#[test]
+fn what_is_stale_is_sent_where_the_server_fails() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok(
+            "Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"v\"\r\n",
+            "old",
+        ),
+    );
+    let (failed, _) = play.fetch_with(
+        "/a",
+        "",
+        "HTTP/1.1 503 No\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+    );
+    assert_eq!((failed.status, failed.text()), (200, "old".into()));
+    // Nobody listens any more.
+    let Play {
+        server,
+        carrick,
+        _place,
+    } = play;
+    drop(server);
+    let gone = carrick.connect().ask(&get("/a", ""));
+    assert_eq!((gone.status, gone.text()), (200, "old".into()));
+    let other = carrick.connect().ask(&get("/b", ""));
+    assert!(other.status >= 502, "{}", other.head);
+}
+
+#[test]
+fn what_is_stale_is_sent_while_a_new_one_is_fetched() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok(
+            "Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"v\"\r\n",
+            "old",
+        ),
+    );
+    let mut client = play.carrick.connect();
+    assert_eq!(client.ask(&get("/a", "")).text(), "old");
+    let mut upstream = play.server.accept();
+    assert!(upstream.read_head().starts_with("GET /a "));
+    // Meanwhile others get the old one, and nobody asks twice.
+    assert_eq!(client.ask(&get("/a", "")).text(), "old");
+    play.server.expect_nobody();
+    upstream.send(ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new"));
+    wait_for("the new answer", || {
+        (client.ask(&get("/a", "")).text() == "new").then_some(())
+    });
+    play.server.expect_nobody();
+}
+
+#[test]
+fn unsafe_methods_make_what_is_stored_invalid() {
+    let play = Play::begin("");
+    for path in ["/a", "/b"] {
+        play.fetch(path, &ok("Cache-Control: max-age=60\r\n", "old"));
+    }
+    let mut client = play.carrick.connect();
+    client.send("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.read_exact(2);
+    upstream.send(
+        "HTTP/1.1 201 Created\r\nLocation: /b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(client.read_response("POST").status, 201);
+    for path in ["/a", "/b"] {
+        assert_eq!(
+            play.fetch(path, &ok("Cache-Control: max-age=60\r\n", "new"))
+                .text(),
+            "new"
+        );
+        assert_eq!(play.find(path).text(), "new");
+    }
+}
+
+#[test]
+fn head_tells_that_what_is_stored_is_out_of_date() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok(
+            "Cache-Control: max-age=60, no-cache\r\nETag: \"v\"\r\n",
+            "old",
+        ),
+    );
+    let mut client = play.carrick.connect();
+    client.send("HEAD /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream
+        .send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: \"w\"\r\nConnection: close\r\n\r\n");
+    let head = client.read_response("HEAD");
+    assert_eq!(
+        (head.status, head.field("etag").as_deref()),
+        (200, Some("\"w\""))
+    );
+}
