@@ -24,9 +24,10 @@ const REST_BYTES_MIN: u64 = 128 << 10;
 /// system calls more, and of shorter ones most has come before the kernel can begin; from 256 KB on there is a gain anyway.
 const AUTO_BYTES_MIN: u64 = 256 << 10;
 
-/// Likewise, rests over a connection that was used before and whose server was not held back ([`hold`]): so many bytes it may have been allowed
-/// by then, half of what Linux lets a receive buffer grow to (`tcp_rmem`, 6 MB). They come to the process, which passes them on by `pipe` for less.
-const AUTO_UNHELD_BYTES_MIN: u64 = 4 << 20;
+/// Likewise, rests over a connection that was used before and whose server was not held back ([`hold`]). It may have been allowed megabytes by
+/// then: Linux lets a receive buffer grow to 6, later versions to 32 (`tcp_rmem`). They would come to the process, which copies them here, and by
+/// `pipe` moves them for a third. So the rest has to be much longer.
+const AUTO_UNHELD_BYTES_MIN: u64 = 64 << 20;
 
 /// So much is read at once.
 const BURST_BYTES: usize = 64 << 10;
