@@ -108,7 +108,7 @@ struct packet_way {
 	__u32 end_of_stream; /* behind the FIN, if has_end */
 	__u32 has_end;
 	__u32 has_moved;    /* the receiver has acknowledged something of it */
-	__u32 again;        /* segments whose data had been sent before: lost on one of both legs, or late */
+	__u32 again;        /* of `packets`, those whose data had been sent before: lost on one of both legs, or late */
 };
 
 struct packet_splice {

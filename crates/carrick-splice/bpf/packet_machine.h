@@ -70,18 +70,6 @@ static __always_inline void note_sent(struct packet_way *way, __u32 end, __u8 fl
 	}
 }
 
-/* Packets that were put together on their way, or by the sender, are counted as if they had been segments of so many bytes. */
-#define SEGMENT_BYTES 1448
-
-/* Takes note of data that had been sent before. */
-static __always_inline void note_again(struct packet_way *way, const struct packet *packet)
-{
-	__u32 end = packet->seq + packet->payload_bytes;
-
-	if (is_before(packet->seq, way->end))
-		way->again += ((is_after(end, way->end) ? way->end : end) - packet->seq + SEGMENT_BYTES - 1) / SEGMENT_BYTES;
-}
-
 /* Whether both connections' packets have been seen coming in and going out. */
 static __always_inline int is_seen(const struct packet_splice *splice)
 {
@@ -195,8 +183,8 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
 	}
 	/* A single byte may be a probe. */
-	if (packet->payload_bytes > 1)
-		note_again(way, packet);
+	if (packet->payload_bytes > 1 && is_before(packet->seq, way->end))
+		way->again += 1;
 	/* What goes before an acknowledgement may have been lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);

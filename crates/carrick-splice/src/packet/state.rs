@@ -25,7 +25,7 @@ pub(crate) struct State {
     pub(crate) bytes: [u64; 2],
     /// Packets that were forwarded each way.
     pub(crate) packets: [u64; 2],
-    /// Segments whose data had been sent before. Wraps.
+    /// Those of them whose data had been sent before. Wraps.
     pub(crate) again: [u32; 2],
     /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
     pub(crate) is_passed: [bool; 2],
