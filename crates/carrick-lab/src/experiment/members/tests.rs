@@ -47,7 +47,7 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
     assert_eq!(found["carrick-socket"], State::Ready);
     assert_eq!(
         found["carrick-packet"],
-        waits("the packet engine for `forward`")
+        waits("the packet engine for bodies of HTTP/1.0")
     );
 
     let found = states(all, "kthread-2003", "streams").unwrap();
