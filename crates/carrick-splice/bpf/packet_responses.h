@@ -281,6 +281,9 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 
 	if (packet->seq == splice->response_start && !record->head_bytes)
 		plan->is_head = 1;
+	/* A single byte may be a probe. */
+	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
+		down->again += 1;
 	if (is_after(end, down->end)) {
 		record->sent_bytes += end - down->end;
 		splice->left_bytes -= end - down->end;

@@ -23,7 +23,8 @@ pub(crate) const SMALL_BURSTS: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Choice {
     /// The faster one for each transfer, by its length or by the bursts seen. An exchange that goes on for long goes to the kernel's
-    /// engines, as far as they are loaded and take it: `Packet` before `Socket`.
+    /// engines, as far as they are loaded and take it: `Packet` before `Socket`. (Who gives long responses to the engine `Packet` by
+    /// [`Splicer::responses`](crate::Splicer::responses) asks [`Splicer::may_choose_packets`](crate::Splicer::may_choose_packets) first.)
     #[default]
     Auto,
     /// Always [`Engine::Copy`](crate::Engine::Copy).
@@ -123,7 +124,7 @@ pub enum Reason {
     PacketBadLeg,
     /// The kernel did not take the packets.
     PacketRefused,
-    /// A tunnel has cost the process so much that it pays to forward its packets.
+    /// A tunnel has cost the process so much, or so much of a response is to come, that it pays to forward its packets.
     PacketPays,
 }
 

@@ -10,10 +10,10 @@ mod worth;
 use crate::flow::{Ends, Flow, Step};
 use crate::kernel::Kernel;
 use crate::local_copy::Sink;
+use crate::packet::fares::Fares;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
 use chatter::Chatter;
-use fares::Fares;
 use packets::Packets;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
             flow
         };
         Exchange {
-            fares: Fares::of(&splicer, &legs),
+            fares: Exchange::fares_of(&splicer, &legs),
             legs: Some(legs),
             parked: None,
             calm: Calm::default(),

@@ -3,6 +3,7 @@
 
 mod adoption;
 pub(crate) mod command;
+pub(crate) mod fares;
 mod generation;
 pub(crate) mod hooks;
 pub mod measuring;

@@ -2,7 +2,7 @@
 
 use crate::packet::command::Answer;
 pub use crate::packet::command::Judging;
-use crate::packet::paths::Pair;
+use crate::packet::fares::Fares;
 use crate::packet::records::Record;
 pub use crate::packet::records::{ResponseWatch, ToldResponse};
 use crate::packet::splice::PacketSplice;
@@ -10,7 +10,7 @@ use crate::{Reason, Splicer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::task::Context;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// A client's connection and a server's, between which the kernel forwards what the server sends, packet by packet: the
@@ -37,6 +37,7 @@ pub struct ResponseSplice {
     is_body: bool,
     /// Requests that the kernel had forwarded when that was asked for last.
     judged: u32,
+    fares: Box<Fares>,
 }
 
 /// A client with less room than that is what a response waits for.
@@ -76,6 +77,22 @@ pub enum Arming {
 }
 
 impl Splicer {
+    /// Whether responses may go by the packet engine where nobody has named it.
+    ///
+    /// # Errors
+    /// Why not: it is not loaded, or something of this machine has to see packets, as for tunnels with
+    /// [`Choice::Auto`](crate::Choice). It is counted.
+    pub fn may_choose_packets(&self) -> Result<(), Reason> {
+        let engine = self.packet_engine();
+        let obstacle = engine.map_or(Some(Reason::PacketUnavailable), |engine| engine.obstacle());
+        obstacle.map_or(Ok(()), |reason| Err(self.refuse_responses(reason)))
+    }
+
+    fn refuse_responses(&self, reason: Reason) -> Reason {
+        self.counters().reason(reason).add(1);
+        reason
+    }
+
     /// Makes two connections known to the kernel, so that [`ResponseSplice::arm`] can follow once a request and a response have
     /// passed. `label` is the owner's number for it.
     ///
@@ -87,19 +104,16 @@ impl Splicer {
         server: &TcpStream,
         label: u64,
     ) -> Result<ResponseSplice, Reason> {
-        let refuse = |reason| {
-            self.counters().reason(reason).add(1);
-            reason
-        };
+        let refuse = |reason| self.refuse_responses(reason);
         let engine = self
             .packet_engine()
             .ok_or_else(|| refuse(Reason::PacketUnavailable))?;
-        let peers = [client, server].map(|stream| stream.peer_addr().map(|address| address.ip()));
-        if let [Ok(client), Ok(server)] = peers
-            && engine
-                .paths()
-                .is_bad(Pair::of([client, server]), Instant::now())
-        {
+        // Whoever has gone already has no address any more.
+        let [Ok(to_client), Ok(to_server)] = [client, server].map(TcpStream::peer_addr) else {
+            return Err(refuse(Reason::PacketRefused));
+        };
+        let fares = Fares::from_now([to_client.ip(), to_server.ip()], [client, server]);
+        if fares.has_bad_leg(engine) {
             return Err(refuse(Reason::PacketBadLeg));
         }
         let record = engine
@@ -116,6 +130,7 @@ impl Splicer {
                 splicer: self.clone(),
                 is_fresh: false,
                 is_body: false,
+                fares: Box::new(fares),
             }),
             Err(reason) => Err(refuse(reason)),
         }
@@ -135,6 +150,9 @@ impl ResponseSplice {
         }
         if self.splice.is_armed() {
             return Arming::Armed;
+        }
+        if self.has_bad_leg() {
+            return self.refused(Reason::PacketBadLeg);
         }
         let answer = self.splice.arm_responses(&self.record, judging);
         let arming = self.armed(&answer);
@@ -162,6 +180,10 @@ impl ResponseSplice {
             self.splice.note_back();
             self.is_body = false;
         }
+        // Nothing is forwarded yet, and nobody is in the midst of a response.
+        if !self.splice.is_armed() && self.has_bad_leg() {
+            return self.refused(Reason::PacketBadLeg);
+        }
         let answer = self.splice.arm_body(&self.record, held_bytes, rest_bytes);
         let arming = self.armed(&answer);
         if arming == Arming::Armed {
@@ -180,7 +202,8 @@ impl ResponseSplice {
         if self.is_body && self.splice.is_armed() && !self.record.has_begun() {
             return Arming::Armed;
         }
-        if self.splice.is_armed() && !self.is_body && self.disarm().is_err() {
+        let is_to_end = !self.is_body || self.has_bad_leg();
+        if self.splice.is_armed() && is_to_end && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
         self.arm_body(0, 0)
@@ -190,6 +213,14 @@ impl ResponseSplice {
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.is_body && self.record.has_begun()
+    }
+
+    /// After a response of which the kernel was to get the rest and has not begun: why it cannot, which is counted. `None`: it could, but too
+    /// much of the response had come before. Costs a system call.
+    #[must_use]
+    pub fn why_not_begun(&self) -> Option<Reason> {
+        let is_unseen = !self.splice.is_seen();
+        is_unseen.then(|| self.splicer.refuse_responses(self.splice.why_unseen()))
     }
 
     /// Whether the kernel has, or is to get, the rest of one response only.
@@ -357,6 +388,24 @@ impl ResponseSplice {
             }
             answer => Err(io::Error::other(format!("the packet engine: {answer:?}"))),
         }
+    }
+
+    /// Tells the engine how both connections have fared since that was told last, or since they became known to the kernel: it refuses
+    /// new splices of their networks for a while if one leg loses much. To be called when they are parted, with the same connections.
+    /// Costs three system calls.
+    pub fn note_fares(&mut self, client: &TcpStream, server: &TcpStream) {
+        let Some(engine) = self.splicer.packet_engine() else {
+            return;
+        };
+        let mut state = self.splice.state();
+        // Only responses are forwarded; the other way go acknowledgements.
+        (state.packets[0], state.bytes[0]) = (0, 0);
+        self.fares.note(engine, [client, server], Some(&state));
+    }
+
+    fn has_bad_leg(&self) -> bool {
+        let engine = self.splicer.packet_engine();
+        engine.is_some_and(|engine| self.fares.has_bad_leg(engine))
     }
 
     /// Adds what was acknowledged since to the splicer's counters. So do the next request and [`ResponseSplice::disarm`].

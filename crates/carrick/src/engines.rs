@@ -160,7 +160,7 @@ impl Engines {
             && plan.has_engine_auto()
         {
             tracing::info!(
-                "tunnels with the engine \"auto\" are not forwarded packet by packet, because of {}: {}; `carrick doctor` says more",
+                "tunnels and bodies with the engine \"auto\" are not forwarded packet by packet, because of {}: {}; `carrick doctor` says more",
                 obstacle.name,
                 obstacle.found
             );

@@ -214,7 +214,7 @@ impl Session<'_> {
         let mut cells = Vec::new();
         for kind in &self.plan.memory {
             for peer in self.plan.peers.iter().filter(|peer| {
-                let does = peer.jobs.contains(&kind.job()) && !peer.is_planned_for(kind.job());
+                let does = peer.jobs.contains(&kind.job());
                 peer.family != Family::Routed && does
             }) {
                 match self.programs.why_not(peer, kind.job()) {

@@ -59,14 +59,14 @@ impl Work {
 
     /// Whether a peer is measured at it. The engine `socket` is for tunnels: of HTTP bodies the process relays the first burst,
     /// which is the whole of small ones. The engine `packet` leaves a connection's first response to the process, which is its
-    /// only one if it closes; and where the process reads heads, small bodies come with them.
+    /// only one if it closes; and where the process reads heads, as a forward proxy does always, small bodies come with them.
     #[must_use]
     pub fn is_for(&self, peer: &Peer) -> bool {
         let is_its_engines = match peer.engine() {
             Some("socket") => self.job == Job::Tunnel,
             Some("packet") => {
                 let is_large = self.body_bytes >= BODY_BY_PACKET_BYTES_MIN;
-                !self.close && (is_large || !peer.relays_heads()) && self.job != Job::Forward
+                !self.close && (is_large || !(peer.relays_heads() || self.job == Job::Forward))
             }
             _ => true,
         };

@@ -112,9 +112,8 @@ impl Tools {
                 &expression::overlay(&experiment.testbed, &workload.testbed),
                 &series.testbed,
             );
-            // Of a forward proxy, the engine has what `CONNECT` opens, and nothing else yet.
-            let is_planned = peer.is_planned_for(job) && !workload.is_tunnelled();
-            let waits_for = is_planned.then(|| job.name());
+            let is_left = peer.leaves_http_1_0(job) && workload.is_http_1_0();
+            let waits_for = is_left.then_some("bodies of HTTP/1.0");
             let state = self.state(&peer, job, waits_for, (series, variant), &programs)?;
             members.push(Member {
                 name: name.clone(),
@@ -147,9 +146,7 @@ impl Tools {
             return Ok(State::Ready);
         };
         if let Some(what) = waits_for {
-            return Ok(State::WaitingFor(format!(
-                "the {engine} engine for `{what}`"
-            )));
+            return Ok(State::WaitingFor(format!("the {engine} engine for {what}")));
         }
         let question = (
             peer.name,

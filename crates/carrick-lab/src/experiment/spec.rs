@@ -302,15 +302,13 @@ impl Workload {
         }
     }
 
-    /// Whether all requests go through tunnels of their own, whatever the job.
+    /// Whether there are requests of HTTP/1.0.
     #[must_use]
-    pub fn is_tunnelled(&self) -> bool {
+    pub fn is_http_1_0(&self) -> bool {
         let classes = self.load.get("class").and_then(toml::Value::as_array);
-        let is_tls = |class: &toml::Value| {
-            let kind = class.get("kind").and_then(toml::Value::as_table);
-            kind.is_some_and(|kind| kind.contains_key("tls"))
-        };
-        classes.is_some_and(|classes| classes.iter().all(is_tls))
+        let is_old =
+            |class: &toml::Value| class.get("http_1_0") == Some(&toml::Value::Boolean(true));
+        classes.is_some_and(|classes| classes.iter().any(is_old))
     }
 
     /// The ids of workloads of which its runs give cells: its own first.

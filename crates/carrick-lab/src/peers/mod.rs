@@ -366,9 +366,10 @@ impl Peer {
         self.mode == Mode::Bodies
     }
 
-    /// Whether its engine is to do this job one day, and does not yet: of a forward proxy, the engine `packet` has tunnels only.
+    /// Whether its engine leaves clients to the process that speak HTTP/1.0: of a forward proxy, the engine `packet` has tunnels, and what is left of
+    /// long bodies over connections that are kept.
     #[must_use]
-    pub fn is_planned_for(&self, job: Job) -> bool {
+    pub fn leaves_http_1_0(&self, job: Job) -> bool {
         self.engine() == Some("packet") && job == Job::Forward
     }
 

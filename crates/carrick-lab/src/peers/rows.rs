@@ -51,7 +51,7 @@ pub const PEERS: [Peer; 12] = {
             jobs: ALL,
             mode: Mode::Engine("socket"),
         },
-        // Of a forward proxy, it has what `CONNECT` opens.
+        // Of a forward proxy, it has what `CONNECT` opens, and what is left of long bodies.
         Peer {
             name: PACKET,
             family: Carrick,

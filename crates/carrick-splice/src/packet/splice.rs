@@ -70,6 +70,12 @@ impl PacketSplice {
         Ok(splice)
     }
 
+    /// Whether the hooks have seen the packets of both connections.
+    pub(crate) fn is_seen(&self) -> bool {
+        let splice = self.engine.table.read(self.place);
+        splice.is_some_and(|splice| state::is_seen(&splice))
+    }
+
     /// Why the hooks may not have seen the packets of both connections, after a while in which there were some.
     pub(crate) fn why_unseen(&self) -> Reason {
         for (own, peer) in self.addresses {

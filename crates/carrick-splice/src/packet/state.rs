@@ -110,6 +110,19 @@ pub(super) fn interfaces(splice: &[u8]) -> [u32; 2] {
     })
 }
 
+/// Whether packets of both connections have been seen coming in and going out.
+pub(super) fn is_seen(splice: &[u8]) -> bool {
+    let received = |side: usize| {
+        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+        let flag = splice.get(leg + offset_of!(packet_leg, was_received));
+        flag.is_some_and(|flag| *flag != 0)
+    };
+    interfaces(splice)
+        .into_iter()
+        .all(|interface| interface != 0)
+        && [0, 1].into_iter().all(received)
+}
+
 /// Reads a splice.
 pub(super) fn read(splice: &[u8]) -> State {
     let way = |side: usize| offset_of!(packet_splice, ways) + side * size_of::<packet_way>();

@@ -199,7 +199,7 @@ pub static SPLICE: Table = Table {
             words: ENGINES,
             default: "auto",
         },
-        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels, responses of a switch to requests without a body, and the rest of long bodies; others as `auto`); `auto` chooses for each transfer: `copy` or `pipe`; and for tunnels that go on for long `packet`, if it is loaded (`[process] packet`), or `socket`, if small messages go back and forth",
+        about: "How relayed bytes move: `copy` through the process, `pipe` by `splice(2)`, `socket` in the kernel (tunnels, and responses of known length), `packet` in the kernel, packet by packet (tunnels, responses of a switch to requests without a body, and the rest of long bodies; others as `auto`); `auto` chooses for each transfer: `copy` or `pipe`; for tunnels that go on for long, and for what is left of bodies of 256 KB or more, `packet`, if it is loaded (`[process] packet`); and for tunnels in which small messages go back and forth `socket`",
     }],
 };
 
@@ -254,7 +254,7 @@ pub static PROCESS: Table = Table {
                 words: &["named", "auto", "off"],
                 default: "named",
             },
-            about: "When the engine `packet` is loaded, whose programs are on all network interfaces: `named`, if a listener or a route names it; `auto`, also if one has the engine `auto`, for its tunnels; `off`, never. Where it is loaded, tunnels with `auto` use it",
+            about: "When the engine `packet` is loaded, whose programs are on all network interfaces: `named`, if a listener or a route names it; `auto`, also if one has the engine `auto`, for its tunnels and long bodies; `off`, never. Where it is loaded, `auto` uses it",
         },
     ],
 };

@@ -43,11 +43,11 @@ fn the_packet_engine_is_measured_where_it_works() {
     assert_eq!(works_of("carrick-packet", Job::Switch), kept);
     assert_eq!(works_of("carrick-judged", Job::Switch), kept);
     assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..]);
+    assert_eq!(works_of("carrick-packet", Job::Forward), ["forward-1m"]);
     assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 12);
     for (peer, job) in [
         ("carrick-judged", Job::Tunnel),
         ("carrick-packet-body", Job::Tunnel),
-        ("carrick-packet", Job::Forward),
     ] {
         assert_eq!(works_of(peer, job), Vec::<&str>::new(), "{peer}");
     }

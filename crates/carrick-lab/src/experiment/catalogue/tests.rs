@@ -125,7 +125,7 @@ fn a_quick_run_of_everything_that_is_built_is_meant_to_take_ten_minutes_at_most(
         let peer = series.peer.as_ref().unwrap_or(name);
         let job = series.job.unwrap_or(workload.job);
         let does = |known: &Peer| {
-            let waits = known.is_planned_for(job) && !workload.is_tunnelled();
+            let waits = known.leaves_http_1_0(job) && workload.is_http_1_0();
             known.name == peer && known.jobs.contains(&job) && !waits
         };
         series.waiting_for.is_none() && PEERS.iter().any(does)

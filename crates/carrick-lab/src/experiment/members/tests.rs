@@ -41,13 +41,13 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
     assert_eq!(found["carrick-socket"], waits("the socket engine"));
     assert_eq!(
         found["carrick-packet"],
-        waits("the packet engine for `forward`")
+        waits("the packet engine for bodies of HTTP/1.0")
     );
     let found = states("\"packet\"", "rosu-2002", "gets").unwrap();
     assert_eq!(found["carrick-socket"], State::Ready);
     assert_eq!(
         found["carrick-packet"],
-        waits("the packet engine for `forward`")
+        waits("the packet engine for bodies of HTTP/1.0")
     );
 
     let found = states(all, "kthread-2003", "streams").unwrap();
@@ -75,16 +75,17 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
 }
 
 #[test]
-fn of_a_forward_proxy_the_packet_engine_has_tunnels_only() {
-    let of_packet = |workload| {
-        let states = states("nothing of it", "rosu-2002", workload).unwrap();
+fn of_a_forward_proxy_the_packet_engine_has_no_http_1_0() {
+    let of_packet = |experiment, workload| {
+        let states = states("nothing of it", experiment, workload).unwrap();
         states["carrick-packet"].clone()
     };
-    assert_eq!(of_packet("tunnels"), State::Ready);
-    assert_eq!(of_packet("tunnels-near"), State::Ready);
-    let waits = State::WaitingFor(String::from("the packet engine for `forward`"));
-    assert_eq!(of_packet("gets"), waits);
-    assert_eq!(of_packet("modems"), waits);
+    assert_eq!(of_packet("rosu-2002", "tunnels"), State::Ready);
+    assert_eq!(of_packet("rosu-2002", "tunnels-near"), State::Ready);
+    assert_eq!(of_packet("peers", "forward"), State::Ready);
+    let waits = State::WaitingFor(String::from("the packet engine for bodies of HTTP/1.0"));
+    assert_eq!(of_packet("rosu-2002", "gets"), waits);
+    assert_eq!(of_packet("rosu-2002", "modems"), waits);
 }
 
 #[test]

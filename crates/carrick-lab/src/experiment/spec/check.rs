@@ -119,7 +119,7 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
         };
         let job = series.job.unwrap_or(workload.job);
         let peer = crate::peers::by_name(series.peer.as_deref().unwrap_or(name));
-        if peer.is_some_and(|peer| !peer.jobs.contains(&job) && !peer.is_planned_for(job)) {
+        if peer.is_some_and(|peer| !peer.jobs.contains(&job)) {
             wrong(format!(
                 "series `{name}`: its peer does not do {}",
                 job.name()

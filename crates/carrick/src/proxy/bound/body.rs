@@ -1,7 +1,7 @@
-//! The rest of a response whose head the process has read and written (`responses = "read"`): the kernel forwards it as soon as nothing
-//! of it is under way to the process any more, and the process passes on what comes until then.
+//! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
+//! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
 use super::response::Known;
-use super::send::ask_kernel;
+use super::send::{ask_kernel, refused};
 use super::{Bound, Pending};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::{Destination, Place};
@@ -11,13 +11,23 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::{read_at_most, write_all, write_both};
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
-use carrick_splice::{Choice, Engine, ResponseProgress, ResponseSplice};
+use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
 /// Shorter rests are passed on by the process: about so much comes to it before the kernel can begin.
 const REST_BYTES_MIN: u64 = 128 << 10;
+
+/// With `auto`, bodies of so many bytes are long: their rest goes to the kernel. From 64 KB on a body by packet costs no more than one by `pipe`, where both connections
+/// have been together for long (docs/benchmarks.md, "What the engine `packet` costs"). But connections that are to meet first cost some
+/// system calls more, and of shorter ones most has come before the kernel can begin; from 256 KB on there is a gain anyway.
+const AUTO_BYTES_MIN: u64 = 256 << 10;
+
+/// Likewise, rests over a connection that was used before and whose server was not held back ([`hold`]). It may have been allowed megabytes by
+/// then: Linux lets a receive buffer grow to 6, later versions to 32 (`tcp_rmem`). They would come to the process, which copies them here, and by
+/// `pipe` moves them for a third. So the rest has to be much longer.
+const AUTO_UNHELD_BYTES_MIN: u64 = 64 << 20;
 
 /// So much is read at once.
 const BURST_BYTES: usize = 64 << 10;
@@ -42,12 +52,54 @@ pub fn arm(
     checkout: &mut Checkout,
     destination: &Destination,
 ) -> bool {
+    let is_auto = destination.engine == Choice::Auto;
     let Some((held_bytes, rest_bytes)) = rest(client, scratch, destination) else {
+        if is_auto {
+            part_short(client, checkout);
+        }
         return false;
     };
-    ask_kernel(client, checkout, |splice| {
+    if is_auto && !may_arm_by_auto(client, checkout, rest_bytes) {
+        return false;
+    }
+    let is_armed = ask_kernel(client, checkout, |splice| {
         splice.arm_body(held_bytes, rest_bytes)
-    })
+    });
+    if is_armed && is_auto {
+        let counters = client.worker.splicer.counters();
+        counters.reason(Reason::PacketPays).add(1);
+    }
+    is_armed
+}
+
+/// Whether a long response by `auto` is one for the kernel right away. If not, the next one over the same connections may be.
+fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
+    if let Err(reason) = client.worker.splicer.may_choose_packets() {
+        refused(client, checkout, reason);
+        part_short(client, checkout);
+        return false;
+    }
+    let is_unheld = checkout.upstream.reused && !checkout.expects_long;
+    // Those that are together for another route stay so as it has them.
+    checkout.expects_long |= checkout.splice.is_none();
+    if !is_unheld || rest_bytes >= AUTO_UNHELD_BYTES_MIN {
+        return true;
+    }
+    // From the second one on: many a client asks once.
+    if client.binding.is_persistent && checkout.splice.is_none() {
+        let _ = ask_kernel(client, checkout, |_| Arming::NotYet);
+    }
+    false
+}
+
+/// With `auto`, connections stay together only while responses are long: others may need the server's.
+fn part_short(client: &Client, checkout: &mut Checkout) {
+    if !std::mem::take(&mut checkout.expects_long) {
+        return;
+    }
+    if let Some(mut splice) = checkout.splice.take() {
+        splice.note_fares(&client.stream, &checkout.upstream.stream);
+    }
 }
 
 /// Before the request in `scratch` is sent: lets the server send no more than the client takes, if the kernel may have the rest of the response, so
@@ -58,7 +110,7 @@ pub fn hold(
     checkout: &mut Checkout,
     destination: &Destination,
 ) {
-    if !may_take_body(client, scratch, destination) {
+    if !may_hold(client, scratch, checkout, destination) {
         return;
     }
     // A new connection has a small window by itself, and many a client asks once.
@@ -78,14 +130,32 @@ fn rest(client: &Client, scratch: &Scratch, destination: &Destination) -> Option
     let here = scratch.response.len().checked_sub(response.head_bytes)?;
     let rest_bytes = length.checked_sub(here as u64)?;
     let held_bytes = u32::try_from(scratch.out.len() + here).ok()?;
-    let is_for_kernel = rest_bytes >= REST_BYTES_MIN && may_take_body(client, scratch, destination);
+    let is_long = destination.engine != Choice::Auto || length >= AUTO_BYTES_MIN;
+    let is_for_kernel =
+        is_long && rest_bytes >= REST_BYTES_MIN && may_take_body(client, scratch, destination);
     is_for_kernel.then_some((held_bytes, rest_bytes))
 }
 
+/// Whether the server may be held back for the request in `scratch`: with `auto` only after a long response over the same connections.
+pub(super) fn may_hold(
+    client: &Client,
+    scratch: &Scratch,
+    checkout: &Checkout,
+    destination: &Destination,
+) -> bool {
+    (destination.engine == Choice::Packet || checkout.expects_long)
+        && may_take_body(client, scratch, destination)
+}
+
 /// Whether the kernel may have the rest of the response to the request in `scratch`, if it is long.
-pub(super) fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
+fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
     let request = &scratch.request_head;
-    destination.engine == Choice::Packet
+    let is_wanted = match destination.engine {
+        Choice::Packet => true,
+        Choice::Auto => client.worker.splicer.has_packet_engine(),
+        Choice::Copy | Choice::Pipe | Choice::Socket => false,
+    };
+    is_wanted
         && !client.binding.is_hopeless()
         // It stays with the client until that has everything, and asks again.
         && !matches!(&destination.place, Place::Group { group, .. } if group.state.plan.keepalive == 0)
@@ -209,6 +279,19 @@ impl Bound {
             pending.relayed_bytes += bytes;
         }
         PassedOn::Some
+    }
+
+    /// A response is whole: if the kernel was to get the rest of it, whether it has.
+    pub(super) fn note_body(&self, client: &Client) {
+        if !self.splice.is_body() || self.pending.is_none() {
+            return;
+        }
+        if self.splice.has_begun() {
+            client.binding.start_afresh();
+        } else if self.splice.why_not_begun().is_some() || self.checkout.expects_long {
+            // The process has copied what a pipe would have moved for less.
+            client.binding.refused();
+        }
     }
 
     /// The engine that has moved most of the response.

@@ -31,6 +31,7 @@ use crate::telemetry::forwarded::Named;
 use carrick_logic::http1::{Method, Progress, RequestHead};
 use carrick_splice::ResponseSplice;
 use response::{Known, Look};
+use std::cell::Cell;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -71,25 +72,25 @@ pub struct Binding {
     /// Whether a request of it was answered: clients that have only one are not worth being bound.
     pub is_persistent: bool,
     /// How often the engine has refused it since it took it last.
-    refusals: u32,
+    refusals: Cell<u32>,
     /// Whether it has sent a request before it had the response to the one before.
     pub has_pipelined: bool,
 }
 
 impl Binding {
     /// The engine has refused it, and another server's connection: it may have ended just then, or be unlike this one.
-    fn refused(&mut self) {
-        self.refusals += 1;
+    fn refused(&self) {
+        self.refusals.set(self.refusals.get() + 1);
     }
 
     /// Whether it is not worth trying again.
     fn is_hopeless(&self) -> bool {
-        self.refusals >= REFUSALS_MAX
+        self.refusals.get() >= REFUSALS_MAX
     }
 
-    /// The configuration has changed: what was refused may be taken now.
-    pub fn start_afresh(&mut self) {
-        self.refusals = 0;
+    /// It has taken it, or the configuration has changed: what was refused may be taken now.
+    pub fn start_afresh(&self) {
+        self.refusals.set(0);
     }
 }
 
@@ -175,9 +176,21 @@ impl Bound {
 
     /// The response under way is over, or as good as: see [`Look`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
+        self.note_body(client);
         self.is_exact = is_exact;
         self.is_closing = (self.pending.as_ref()).is_some_and(Pending::ends_client);
         self.conclude(client, "complete");
+    }
+
+    /// [`Bound::disarm`] for good: the engine hears how both connections have fared.
+    fn disarm_to_part(&mut self, client: &Client) -> bool {
+        self.note_fares(client);
+        self.disarm()
+    }
+
+    fn note_fares(&mut self, client: &Client) {
+        let server = &self.checkout.upstream.stream;
+        self.splice.note_fares(&client.stream, server);
     }
 
     /// Gives the packets back to the process. False: neither connection can be used any more.

@@ -1,5 +1,5 @@
 //! Which requests go to the server that a client is bound to, and sending them.
-use super::body::may_take_body;
+use super::body::may_hold;
 use super::judged::judging;
 use super::settle::{Unclear, part, settle};
 use super::{Bound, Pending};
@@ -107,7 +107,7 @@ pub(super) fn ask_kernel(
 }
 
 /// The kernel does not forward what this server sends to this client.
-fn refused(client: &mut Client, checkout: &Checkout, reason: Reason) {
+pub(super) fn refused(client: &mut Client, checkout: &Checkout, reason: Reason) {
     tracing::debug!(
         client = %client.address,
         server = %checkout.upstream.address,
@@ -170,7 +170,8 @@ pub async fn offer(
     }
     if !is_eligible {
         // Where the kernel is to get this response's body, too, the connections stay in its hands.
-        let stays = bound.splice.is_body() && may_take_body(client, scratch, destination);
+        let stays =
+            bound.splice.is_body() && may_hold(client, scratch, &bound.checkout, destination);
         if !stays && !bound.disarm() {
             return Offered::End(Next::Reset);
         }
@@ -230,7 +231,7 @@ async fn send(
     if !matches!(sent, Ok(Ok(()))) {
         tracing::debug!("send to {}: {sent:?}", bound.checkout.upstream.address);
         bound.reset_server();
-        let is_clean = bound.disarm() && bound.is_exact && bound.has_sent_nothing();
+        let is_clean = bound.disarm_to_part(client) && bound.is_exact && bound.has_sent_nothing();
         client.worker.metrics.retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
     }

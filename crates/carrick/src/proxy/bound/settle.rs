@@ -78,7 +78,7 @@ pub async fn settle(
         if !matches!(client.stream.take_error(), Ok(None)) {
             bound.conclude(client, "client_reset");
             bound.reset_server();
-            bound.disarm();
+            bound.disarm_to_part(client);
             return Err(Next::Reset);
         }
         let event = match next_event(client, &bound, ears, look_again).await {
@@ -114,7 +114,7 @@ pub async fn settle(
 
 /// Parts a client from its server's connection, which is kept for others if it is at rest. `Err`: the client's has to end.
 pub fn part(client: &Client, mut bound: Box<Bound>) -> Result<(), Next> {
-    if !bound.disarm() {
+    if !bound.disarm_to_part(client) {
         return Err(Next::Reset);
     }
     bound.give_back(client);
@@ -152,7 +152,7 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Nex
         _ => {
             bound.conclude(client, "client_reset");
             bound.reset_server();
-            bound.disarm();
+            bound.disarm_to_part(client);
         }
     }
     Ok(())

@@ -139,7 +139,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         bound.catch_up(client);
         let event = match event {
             Event::Body => match bound.pass_on(client).await {
-                PassedOn::Some | PassedOn::Nothing => Event::Tick,
+                PassedOn::Some | PassedOn::Nothing => Event::Body,
                 PassedOn::ServerGone { is_reset } => Event::Server { is_reset },
                 PassedOn::ClientGone(ended) => {
                     return Waited::End(client_gone(client, bound, ended));
@@ -173,7 +173,9 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                     Err(next) => Waited::End(next),
                 };
             }
-            Event::Tick | Event::Body => {}
+            // A response that takes so long may show what its legs are like.
+            Event::Tick => bound.note_fares(client),
+            Event::Body => {}
         }
         match bound.look(client) {
             Look::Whole { is_exact } => {
@@ -201,7 +203,7 @@ pub(super) fn client_gone(client: &Client, mut bound: Box<Bound>, ended: &'stati
     }
     bound.conclude(client, ended);
     bound.reset_server();
-    bound.disarm();
+    bound.disarm_to_part(client);
     Next::Reset
 }
 
@@ -280,7 +282,7 @@ pub(super) async fn server_gone(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let look = bound.look(client);
-    if !bound.disarm() {
+    if !bound.disarm_to_part(client) {
         bound.conclude(client, how);
         return Gone::End(Next::Reset);
     }
@@ -345,7 +347,7 @@ fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
 fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
     client.worker.metrics.limits.reached(Limit::IdleTimeout);
     bound.reset_server();
-    let is_clean = bound.disarm() && bound.has_sent_nothing();
+    let is_clean = bound.disarm_to_part(client) && bound.has_sent_nothing();
     match lost(client, bound, "upstream_timeout") {
         Gone::Lost(mut lost) if is_clean => {
             lost.failure = Some(Failure::TimedOut);
@@ -373,7 +375,7 @@ pub(super) fn stuck(
     }
     bound.conclude(client, if is_unclear { "complete" } else { ended });
     bound.reset_server();
-    if bound.disarm() && is_unclear {
+    if bound.disarm_to_part(client) && is_unclear {
         Next::Close
     } else {
         Next::Reset

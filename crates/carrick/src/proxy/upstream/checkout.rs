@@ -25,6 +25,8 @@ pub struct Checkout {
     pub preamble: Vec<u8>,
     /// The client's connection and this one, if the kernel may forward responses from this one to it.
     pub splice: Option<Box<ResponseSplice>>,
+    /// Whether that is so because `auto` has seen a long response to this client.
+    pub expects_long: bool,
     active: Option<Active>,
 }
 
@@ -80,6 +82,7 @@ pub async fn checkout(
                 server: None,
                 preamble: Vec::new(),
                 splice: None,
+                expects_long: false,
                 active: None,
             })
         }
@@ -118,6 +121,7 @@ pub async fn checkout(
                             server: Some(server),
                             preamble,
                             splice: None,
+                            expects_long: false,
                             active: Some(Active::on(state)),
                         });
                     }

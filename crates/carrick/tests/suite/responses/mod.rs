@@ -1,5 +1,6 @@
 //! Responses that the kernel forwards (switch, engine `packet`): a client, a router with carrick, and servers, each in a network namespace.
 mod bodies;
+mod chosen;
 mod clients;
 mod ends;
 mod judged;

@@ -1,5 +1,5 @@
 //! `responses = "read"`: the process reads each response's head, and the kernel forwards the rest of long bodies.
-use super::lasting::lose;
+use super::lasting::{SOME, lose};
 use super::*;
 use crate::support::Ending;
 use std::io::Read;
@@ -261,8 +261,8 @@ fn nothing_is_wrong_where_packets_get_lost() {
     let Some(play) = begin("") else {
         return;
     };
-    lose(&play.bed.client);
-    lose(&play.bed.server);
+    lose(&play.bed.client, SOME);
+    lose(&play.bed.server, SOME);
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
     std::thread::scope(|scope| {
         for seed in 0..6 {

@@ -1,0 +1,319 @@
+//! `engine = "auto"` where the packet engine is loaded: the rest of long bodies is the kernel's, and nothing else is.
+use super::lasting::lose;
+use super::*;
+
+/// Both modes by `auto`.
+const AUTO: &str = r#"
+[process]
+packet = "auto"
+[[listener]]
+listen = "10.1.0.1:8080"
+mode = "switch"
+[[listener.route]]
+upstream = "servers"
+[upstream.servers]
+servers = ["10.2.0.2:9000"]
+"#;
+
+/// Likewise, a forward proxy.
+const AUTO_FORWARD: &str = r#"
+[process]
+packet = "auto"
+[[listener]]
+listen = "10.1.0.1:8080"
+mode = "forward"
+allow = ["10.1.0.0/24"]
+"#;
+
+/// Long, and much longer than what comes to the process before the kernel begins.
+const LONG: usize = 3_000_000;
+
+/// So long that it does not matter what the server may have been allowed before.
+const HUGE: usize = 80_000_000;
+
+/// Just too short.
+const SHORT: usize = (256 << 10) - 1;
+
+/// A metric that an engine or a reason has.
+fn counted(play: &Play, what: &str) -> f64 {
+    play.carrick
+        .metric(&play.bed, &format!("carrick_splice_{what}"))
+}
+
+fn by_kernel(play: &Play) -> f64 {
+    counted(play, "bytes_total{engine=\"packet\"}")
+}
+
+fn reason(play: &Play, reason: &str) -> f64 {
+    counted(play, &format!("choices_total{{reason=\"{reason}\"}}"))
+}
+
+/// Asks for so many bytes, and compares.
+fn ask_for(client: &mut Peer, bytes: usize) {
+    let target = format!("/s/{bytes}");
+    let response = client.ask(&get(&target));
+    assert_eq!(response.body.len(), bytes, "{}", response.head);
+    assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+}
+
+/// The engines of the responses of these bodies, in order; each must be whole.
+fn engines(play: &Play, bodies: &[usize]) -> Vec<String> {
+    let lines = wait_for("lines of the log", || {
+        let lines = play.carrick.access_log(0);
+        (lines.len() >= bodies.len()).then_some(lines)
+    });
+    let lines = lines.into_iter().map(Line);
+    let engines = lines.zip(bodies).map(|(line, bytes)| {
+        assert_eq!(line.text("ended"), "complete");
+        assert_eq!(line.number("sent"), *bytes as u64);
+        line.text("engine").to_owned()
+    });
+    engines.collect()
+}
+
+#[test]
+fn long_bodies_are_the_kernels_and_short_ones_are_not() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    let bodies = [LONG, LONG, SHORT, 0, SHORT, 5, 5];
+    for bytes in bodies {
+        ask_for(&mut client, bytes);
+    }
+    drop(client);
+    assert_eq!(server.accepted(), 1);
+    let engines = engines(&play, &bodies);
+    for (engine, bytes) in engines.iter().zip(bodies) {
+        assert_eq!(engine == "packet", bytes >= LONG, "{bytes}: {engines:?}");
+    }
+    assert_eq!(reason(&play, "packet_pays"), 2.0);
+    let by_kernel = by_kernel(&play);
+    assert!(by_kernel > 1.5 * LONG as f64, "{by_kernel}");
+}
+
+/// Its server has a small window.
+#[test]
+fn the_first_response_over_a_new_connection_is_the_kernels() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    ask_for(&mut play.connect(), LONG);
+    assert_eq!(engines(&play, &[LONG]), ["packet"]);
+}
+
+/// A long response over a connection that was used before says that the next one may be; nobody holds the server back for less.
+#[test]
+fn over_a_used_connection_later_long_responses_are_the_kernels() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    // The server has yet to hear that it may send less at once.
+    let bodies = [5, LONG, LONG, LONG, LONG, LONG, 5];
+    for bytes in bodies {
+        ask_for(&mut client, bytes);
+    }
+    drop(client);
+    let engines = engines(&play, &bodies);
+    assert_eq!((&*engines[0], &*engines[1]), ("copy", "pipe"));
+    assert!(engines[2..6].iter().any(|engine| engine == "packet"));
+    assert_eq!(engines[6], "copy");
+    assert_eq!(server.accepted(), 1);
+}
+
+#[test]
+fn the_rest_of_a_very_long_response_is_the_kernels_over_any_connection() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let server = play.serve(0, |head| match target_of(head) {
+        "/huge" => ok(&vec![b'x'; HUGE]),
+        target => ok(&content(target)),
+    });
+    for bytes in [5, LONG] {
+        ask_for(&mut play.connect(), bytes);
+    }
+    let before = by_kernel(&play);
+    let mut client = play.connect();
+    let response = client.ask(&get("/huge"));
+    assert!(response.body.len() == HUGE && response.body.iter().all(|byte| *byte == b'x'));
+    drop(client);
+    assert_eq!(play.line("/huge").text("engine"), "packet");
+    assert_eq!((server.accepted(), before), (1, 0.0));
+    assert_eq!(reason(&play, "packet_pays"), 1.0);
+}
+
+/// After a short response the server's connection is there for everybody.
+#[test]
+fn clients_share_a_connection_again_after_a_short_response() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let server = play.serve(0, |head| ok(&content(target_of(head))));
+    let (mut one, mut two) = (play.connect(), play.connect());
+    for _ in 0..3 {
+        for client in [&mut one, &mut two] {
+            for bytes in [LONG, LONG, LONG, 5] {
+                ask_for(client, bytes);
+            }
+        }
+    }
+    assert_eq!(server.accepted(), 1);
+    assert!(by_kernel(&play) > 0.0);
+}
+
+#[test]
+fn long_bodies_through_a_forward_proxy_are_the_kernels() {
+    let Some(play) = Play::begin_with("", AUTO_FORWARD) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    let bodies = [LONG, LONG, 5, SHORT, 5];
+    for bytes in bodies {
+        let target = format!("/s/{bytes}");
+        let request = format!(
+            "GET http://{}{target} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            SERVERS[0], SERVERS[0]
+        );
+        let response = client.ask(&request);
+        assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+    }
+    let engines = engines(&play, &bodies);
+    for (engine, bytes) in engines.iter().zip(bodies) {
+        assert_eq!(engine == "packet", bytes >= LONG, "{engines:?}");
+    }
+}
+
+/// What has no known length, or whose end is the connection's, is never the kernel's; a range is.
+#[test]
+fn of_other_kinds_of_responses_only_those_with_a_length_are_the_kernels() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    let body = content(&format!("/{LONG}"));
+    let kept = body.clone();
+    let _server = play.serve(0, move |head| {
+        let length = format!("Content-Length: {}\r\n", kept.len());
+        let (status, fields, body): (_, _, &[u8]) = match target_of(head) {
+            "/head" => ("200 OK", length, b""),
+            "/range" => ("206 Partial Content", length, &kept),
+            "/chunked" => {
+                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                let mut response = format!("{head}{:x}\r\n", kept.len()).into_bytes();
+                response.extend_from_slice(&kept);
+                response.extend_from_slice(b"\r\n0\r\n\r\n");
+                return response;
+            }
+            _ => ("200 OK", length, &kept),
+        };
+        let mut response = format!("HTTP/1.1 {status}\r\n{fields}\r\n").into_bytes();
+        response.extend_from_slice(body);
+        response
+    });
+    // Each is asked for where a plain one would be the kernel's: after others that were. Their number, and how many more there are.
+    let ask = |request: &str| {
+        let (mut client, before) = wait_for("a long response by the kernel", || {
+            let mut client = play.connect();
+            for _ in 0..3 {
+                client.ask(&get("/warm"));
+            }
+            let before = reason(&play, "packet_pays");
+            client.ask(&get("/warm"));
+            (reason(&play, "packet_pays") > before).then_some((client, before + 1.0))
+        });
+        client.send(request);
+        let method = request.split(' ').next().expect("a method");
+        let response = client.read_response(method);
+        let is_whole = method == "HEAD" || hash(&response.body) == hash(&body);
+        assert!(is_whole, "{request}: {}", response.head);
+        (response.status, reason(&play, "packet_pays") - before)
+    };
+    let host = "Host: a.example\r\n";
+    for request in [
+        format!("HEAD /head HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /chunked HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /old HTTP/1.0\r\n{host}\r\n"),
+        format!("GET /close HTTP/1.1\r\n{host}Connection: close\r\n\r\n"),
+        format!("POST /post HTTP/1.1\r\n{host}Content-Length: 2\r\n\r\nhi"),
+    ] {
+        assert_eq!(ask(&request), (200, 0.0), "{request}");
+    }
+    let range = format!("GET /range HTTP/1.1\r\n{host}Range: bytes=0-2999999\r\n\r\n");
+    assert_eq!(ask(&range), (206, 1.0));
+}
+
+#[test]
+fn without_the_engine_auto_is_left_alone() {
+    for when in ["named", "off"] {
+        let Some(bed) = Bed::build() else { return };
+        let switch = AUTO.replace("packet = \"auto\"", &format!("packet = \"{when}\""));
+        let carrick = bed.carrick(&format!("[workers]\ncount = 1\n{switch}"));
+        let play = Play { carrick, bed };
+        let _server = play.serve(0, |head| ok(&content(target_of(head))));
+        let mut client = play.connect();
+        let bodies = [LONG, LONG, LONG];
+        for bytes in bodies {
+            ask_for(&mut client, bytes);
+        }
+        drop(client);
+        assert_eq!(engines(&play, &bodies), ["pipe"; 3], "{when}");
+        let refused = reason(&play, "packet_unavailable");
+        assert_eq!((by_kernel(&play), refused), (0.0, 0.0), "{when}");
+    }
+}
+
+/// Where netfilter has to see each packet, the reason is counted, and a client is soon left alone.
+#[test]
+fn what_is_in_the_way_is_counted_and_a_client_is_left_alone() {
+    let Some(bed) = Bed::build() else { return };
+    for words in [
+        "add table inet eyes",
+        "add chain inet eyes c { type filter hook forward priority 0 ; }",
+        "add rule inet eyes c ct state invalid drop",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        bed.router.run("nft", &words).expect("nft");
+    }
+    let carrick = bed.carrick(&format!("[workers]\ncount = 1\n{AUTO}"));
+    let play = Play { carrick, bed };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    for _ in 0..6 {
+        ask_for(&mut client, LONG);
+    }
+    assert_eq!(by_kernel(&play), 0.0);
+    let refused = reason(&play, "packet_netfilter");
+    assert_eq!(refused, 3.0);
+}
+
+/// A client whose leg loses much gets its responses by the process, after one that has shown it.
+#[test]
+fn a_bad_leg_is_noted_and_refused() {
+    let Some(play) = Play::begin_with("", AUTO) else {
+        return;
+    };
+    // Each segment is a packet, as on most roads.
+    let words = ["link", "set", "eth0", "gso_max_segs", "1"];
+    play.bed.server.run("ip", &words).expect("ip");
+    lose(&play.bed.client, 30);
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    // The kernel forwards the rest of the first one; its legs are looked at when both are parted.
+    ask_for(&mut play.connect(), LONG);
+    wait_for("the bad leg", || {
+        (play.carrick.metric(&play.bed, "carrick_packet_bad_legs") > 0.0).then_some(())
+    });
+    let before = by_kernel(&play);
+    assert!(before > 0.0);
+    let mut client = play.connect();
+    for _ in 0..6 {
+        ask_for(&mut client, LONG);
+    }
+    // The first one, over a connection that was used before, was not for the kernel anyway; after three refusals nobody asks.
+    assert_eq!(reason(&play, "packet_bad_leg"), 3.0);
+    assert_eq!(by_kernel(&play), before);
+}
