@@ -1,0 +1,372 @@
+//! The runs: one for each seed, with a carrick of its own between namespaces.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::peers::Job;
+use crate::peers::template::render;
+use crate::testbed::namespace::Namespace;
+use crate::testbed::service::Service;
+use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
+use crate::torture::http::network::Wire;
+use crate::torture::http::play::play;
+use crate::torture::http::scenario::Scenario;
+use crate::torture::http::tally::Tally;
+use crate::torture::http::Way;
+use crate::torture::run::listen;
+use crate::torture::watch::Holdings;
+use crate::wan::spec::Subnet;
+
+/// carrick's configuration.
+const TEMPLATE: &str = include_str!("carrick.toml");
+/// For carrick to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than clients are patient, so that they are the first to tell.
+const IDLE_SECONDS: u64 = 150;
+/// Most that a whole run may take.
+const RUN_LIMIT: Duration = Duration::from_secs(400);
+/// A client behind all others must be served within so long, on a good network.
+const FRESH_LIMIT: Duration = Duration::from_secs(5);
+/// For carrick to let go of what belongs to connections that have ended.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(15);
+const SETTLE_POLL: Duration = Duration::from_millis(100);
+/// Where clients are: each conversation has a network of 24 bits of its own, or all have the first.
+const CLIENTS: Subnet = Subnet {
+    address: IpAddr::V4(Ipv4Addr::new(10, 78, 0, 0)),
+    bits: 16,
+};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The first seed; further runs have those that follow.
+    pub seed: u64,
+    /// How many runs.
+    pub runs: u64,
+    /// Instead of those that the seeds choose.
+    pub way: Option<Way>,
+    /// carrick's program.
+    pub carrick: PathBuf,
+    /// Where carrick's log of a run with complaints is kept.
+    pub logs: Option<PathBuf>,
+}
+
+/// What came of all runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// In the order of the seeds.
+    pub runs: Vec<Run>,
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// Its way.
+    pub way: Way,
+    /// Its network, in words.
+    pub network: String,
+    /// Its counts.
+    pub tally: Tally,
+    /// Bytes that the engine `packet` has forwarded: of bodies, or with heads.
+    pub forwarded_bytes: u64,
+    /// Whether it should have forwarded some, and has not.
+    pub is_unforwarded: bool,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl Run {
+    /// Whether nothing has happened that must not.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.tally.complaint_count == 0
+    }
+}
+
+/// Runs everything; `tell` hears of each run as soon as it is over.
+///
+/// # Errors
+/// When the test bed cannot be built. What happens in a run is in its counts.
+pub async fn run(plan: &Plan, mut tell: impl FnMut(&Run)) -> Result<Results> {
+    let carrick = std::fs::canonicalize(&plan.carrick).with_context(|| {
+        format!("no carrick at {}: build it (make build), or name it with --carrick", plan.carrick.display())
+    })?;
+    if let Some(folder) = &plan.logs {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let direct = bed(Layout::Direct)?;
+    let routed = bed(Layout::Routed)?;
+    let mut runs = Vec::new();
+    for seed in plan.seed..plan.seed.saturating_add(plan.runs) {
+        let scenario = Scenario::draw(seed, plan.way);
+        let is_direct = scenario.network.wire == Wire::Direct;
+        let bench = Bench {
+            testbed: if is_direct { &direct } else { &routed },
+            carrick: &carrick,
+            logs: plan.logs.as_deref(),
+        };
+        let run = bench.run(scenario).await;
+        tell(&run);
+        runs.push(run);
+    }
+    Ok(Results { runs })
+}
+
+/// A test bed with the clients' networks.
+fn bed(layout: Layout) -> Result<Testbed> {
+    let testbed = Testbed::build(&TestbedPlan {
+        layout,
+        offloads: layout == Layout::Direct,
+        ..TestbedPlan::default()
+    })?;
+    let clients = String::from(CLIENTS);
+    let client = testbed.addresses().client;
+    // Any address of it is the client's own.
+    testbed
+        .client
+        .ip(&[format!("route add local {clients} dev lo")])?;
+    let (gateway, device) = match testbed.router() {
+        Some(router) => (router, "r0"),
+        None => (&testbed.proxy, "p0"),
+    };
+    gateway.ip(&[format!("route add {clients} via {client} dev {device}")])?;
+    Ok(testbed)
+}
+
+/// Where a conversation comes from.
+fn client_address(scenario: &Scenario, conversation: usize) -> Option<SocketAddr> {
+    let network = if scenario.network.has_many_networks {
+        u8::try_from(conversation % 256).unwrap_or(0)
+    } else {
+        0
+    };
+    let address = Ipv4Addr::new(10, 78, network, 1);
+    Some(SocketAddr::new(IpAddr::V4(address), 0))
+}
+
+/// A test bed, and what is put into it.
+struct Bench<'a> {
+    testbed: &'a Testbed,
+    carrick: &'a Path,
+    logs: Option<&'a Path>,
+}
+
+impl Bench<'_> {
+    async fn run(&self, scenario: Scenario) -> Run {
+        let began = Instant::now();
+        let mut run = Run {
+            seed: scenario.seed,
+            way: scenario.way,
+            network: scenario.network.to_string(),
+            tally: Tally::default(),
+            forwarded_bytes: 0,
+            is_unforwarded: false,
+            seconds: 0.0,
+        };
+        let log = self
+            .testbed
+            .directory()
+            .join(format!("carrick-{}.log", scenario.seed));
+        let done = tokio::time::timeout(RUN_LIMIT, self.attempt(&scenario, &log, &mut run)).await;
+        let done = done.unwrap_or_else(|_| bail!("it did not end within {} s", RUN_LIMIT.as_secs()));
+        if let Err(error) = done {
+            run.tally.complain(format!(
+                "seed {} {}: the run failed: {error:#}",
+                run.seed,
+                run.way.name()
+            ));
+        }
+        if let (Some(folder), true) = (self.logs, run.tally.complaint_count > 0) {
+            let name = format!("seed-{}-{}.log", run.seed, run.way.name());
+            // The log only helps; without it the complaint still stands.
+            let _ = std::fs::copy(&log, folder.join(name));
+        }
+        let _ = std::fs::remove_file(&log);
+        run.seconds = began.elapsed().as_secs_f64();
+        run
+    }
+
+    async fn attempt(&self, scenario: &Scenario, log: &Path, run: &mut Run) -> Result<()> {
+        for namespace in [&self.testbed.client, &self.testbed.proxy, &self.testbed.server] {
+            for (path, value) in scenario.network.tcp.parameters() {
+                namespace.set_parameter(path, &value)?;
+            }
+        }
+        let mut carrick = match scenario.way {
+            Way::Routed => None,
+            _ => Some(self.start(scenario, log).await?),
+        };
+        // What is made with the first connections and kept is not what is looked for.
+        let first = Scenario::plain(scenario.seed, scenario.way, 4);
+        run.tally.complaint_count += self.play(first).await?.complaint_count;
+        let holdings = || Holdings::read(&self.testbed.proxy, true);
+        let before = match carrick {
+            Some(_) => Some(holdings()?),
+            None => None,
+        };
+
+        let addresses = self.testbed.addresses();
+        let wan = match scenario.network.emulation(CLIENTS, addresses.server_subnet) {
+            Some(spec) => Some(self.testbed.start_wan(&spec).await?),
+            None => None,
+        };
+        let played = self.play(scenario.clone()).await;
+        if let Some(wan) = wan {
+            let counts = wan.stop().await?;
+            if counts.joined > 0 {
+                bail!("{} packets came joined to the emulator", counts.joined);
+            }
+        }
+        run.tally.add(&played?);
+        if let Some(carrick) = &mut carrick {
+            carrick.check()?;
+        }
+
+        let fresh = Scenario::plain(!scenario.seed, scenario.way, 1);
+        let began = Instant::now();
+        let served = tokio::time::timeout(FRESH_LIMIT * 4, self.play(fresh)).await;
+        let is_served = matches!(&served, Ok(Ok(tally)) if tally.whole == 1);
+        if !is_served || began.elapsed() > FRESH_LIMIT {
+            let seconds = began.elapsed().as_secs_f64();
+            self.complain(run, &format!("afterwards, a fresh client was served after {seconds:.1} s: {served:?}"));
+        }
+        if let (Some(mut carrick), Some(before)) = (carrick, before) {
+            self.settle(&mut carrick, &before, run).await?;
+            run.is_unforwarded = scenario.invites_packets() && run.forwarded_bytes == 0;
+            carrick.kill().await;
+        }
+        Ok(())
+    }
+
+    fn complain(&self, run: &mut Run, what: &str) {
+        run.tally
+            .complain(format!("seed {} {}: {what}", run.seed, run.way.name()));
+    }
+
+    /// Waits until carrick has let everything go, and notes what it has forwarded.
+    async fn settle(&self, carrick: &mut Service, before: &Holdings, run: &mut Run) -> Result<()> {
+        let until = Instant::now() + SETTLE_TIMEOUT;
+        loop {
+            carrick.check()?;
+            let now = Holdings::read(&self.testbed.proxy, true)?;
+            let metrics = self.testbed.proxy.inside(crate::experiment::engine_use::ask)?;
+            let mut left = now.left_since(before);
+            left.extend(held(&metrics));
+            if let (Some(now), Some(before)) = (now.carrick, before.carrick) {
+                run.forwarded_bytes = now.kernel_bytes - before.kernel_bytes;
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                self.complain(run, &format!("afterwards, {}", left.join(", ")));
+                return Ok(());
+            }
+            tokio::time::sleep(SETTLE_POLL).await;
+        }
+    }
+
+    async fn start(&self, scenario: &Scenario, log: &Path) -> Result<Service> {
+        let addresses = self.testbed.addresses();
+        let (engine, forwarded, via, route) = match scenario.way {
+            Way::Routed | Way::Auto => ("auto", "unchanged", "carrick", ""),
+            Way::Unread => ("packet", "unchanged", "carrick", ""),
+            Way::Bodies => ("packet", "unchanged", "carrick", "responses = \"read\""),
+            Way::Judged => ("packet", "off", "", "requests = \"kernel\""),
+        };
+        let text = render(
+            TEMPLATE,
+            &[
+                ("engine", engine),
+                ("forwarded", forwarded),
+                ("via", via),
+                ("route", route),
+                ("workers", &scenario.workers.to_string()),
+                ("splices", &scenario.splices.to_string()),
+                ("idle_seconds", &IDLE_SECONDS.to_string()),
+                ("proxy", &addresses.proxy.to_string()),
+                ("origin", &addresses.origin_http().to_string()),
+            ],
+        )?;
+        let configuration = self.testbed.directory().join("torture.toml");
+        files::write(&configuration, text)?;
+        let placement = self.testbed.placement();
+        let mut command = self
+            .testbed
+            .proxy
+            .command(self.carrick, &cores::list(&placement.proxy_cores()));
+        command.args(["run", "-c"]).arg(&configuration);
+        let mut service =
+            Service::start("carrick", command, &self.testbed.proxy, log.to_owned(), true)?;
+        service
+            .wait_until_listening(Job::Switch.port(), START_TIMEOUT)
+            .await?;
+        Ok(service)
+    }
+
+    /// Plays a scenario in a thread inside the clients' namespace. Dropping the future ends it.
+    async fn play(&self, scenario: Scenario) -> Result<Tally> {
+        let addresses = self.testbed.addresses();
+        let origin = addresses.origin_http();
+        let proxy = match scenario.way {
+            Way::Routed => origin,
+            _ => addresses.proxy_for(Job::Switch),
+        };
+        let (client, server) = (self.testbed.client.clone(), self.testbed.server.clone());
+        let (alive, stopped) = oneshot::channel::<()>();
+        let played = tokio::task::spawn_blocking(move || {
+            client.inside(|| perform(scenario, proxy, origin, &server, stopped))
+        })
+        .await
+        .context("the play failed")?;
+        drop(alive);
+        played
+    }
+}
+
+fn perform(
+    scenario: Scenario,
+    proxy: SocketAddr,
+    origin: SocketAddr,
+    server: &Namespace,
+    stopped: oneshot::Receiver<()>,
+) -> Result<Tally> {
+    let listener = server.inside(|| listen(origin))?;
+    let runtime = crate::cli::runtime()?;
+    LocalSet::new().block_on(&runtime, async {
+        tokio::select! {
+            played = play(scenario, proxy, client_address, listener) => played,
+            _ = stopped => bail!("it was stopped"),
+        }
+    })
+}
+
+/// What carrick's gauges say that it holds, of what must be gone.
+fn held(metrics: &str) -> Vec<String> {
+    [
+        "carrick_client_connections_open",
+        "carrick_upstream_connections_open",
+        "carrick_server_active",
+        "carrick_packet_splices{state=\"open\"}",
+        "carrick_socket_splices",
+    ]
+    .into_iter()
+    .filter_map(|name| {
+        let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        let values = lines.filter(|rest| rest.starts_with([' ', '{']));
+        let sum: f64 = values
+            .filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum();
+        (sum > 0.0).then(|| format!("{name} is {sum}"))
+    })
+    .collect()
+}
