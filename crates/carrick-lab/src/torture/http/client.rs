@@ -129,18 +129,24 @@ impl Client<'_> {
     /// Sends requests, all at once; the body of one behind its head.
     async fn ask(&mut self, batch: &[Exchange]) -> io::Result<()> {
         self.play.tally.borrow_mut().requests += batch.len() as u64;
-        let heads: String = batch.iter().map(Exchange::request_head).collect();
-        let (first, second) = if batch[0].is_split {
-            heads.as_bytes().split_at(heads.len() / 2)
+        let (body, bytes) = batch[0].upload();
+        let heads: Vec<String> = batch.iter().map(Exchange::request_head).collect();
+        // Behind a body, the others follow by themselves.
+        let (first, later) = if bytes > 0 {
+            (heads[0].clone(), heads[1..].concat())
         } else {
-            (heads.as_bytes(), &[][..])
+            (heads.concat(), String::new())
+        };
+        let (first, second) = if batch[0].is_split {
+            first.as_bytes().split_at(first.len() / 2)
+        } else {
+            (first.as_bytes(), &[][..])
         };
         write_all(&self.stream, first).await?;
         if !second.is_empty() {
             tokio::time::sleep(SPLIT_PAUSE).await;
             write_all(&self.stream, second).await?;
         }
-        let (body, bytes) = batch[0].upload();
         let mut at = 0;
         while at < bytes {
             let most = usize::try_from(bytes - at).unwrap_or(usize::MAX);
@@ -148,7 +154,7 @@ impl Client<'_> {
             write_all(&self.stream, piece).await?;
             at += piece.len() as u64;
         }
-        Ok(())
+        write_all(&self.stream, later.as_bytes()).await
     }
 
     /// Reads and judges the response.
@@ -179,7 +185,10 @@ impl Client<'_> {
         let ended = self.body(exchange, &mut decoder, &mut received).await;
         self.play.tally.borrow_mut().body_bytes += received;
         match ended {
-            Ok(ending) => self.judge(exchange, ending, received).await,
+            Ok(ending) => {
+                let closes = head.closes || exchange.client_closes;
+                self.judge(exchange, ending, received, closes).await
+            }
             Err(fault) => {
                 self.play.complain(exchange, &fault.to_string());
                 Next::Over
@@ -244,7 +253,13 @@ impl Client<'_> {
         }
     }
 
-    async fn judge(&mut self, exchange: &Exchange, ending: Ending, received: u64) -> Next {
+    async fn judge(
+        &mut self,
+        exchange: &Exchange,
+        ending: Ending,
+        received: u64,
+        closes: bool,
+    ) -> Next {
         let (_, _, bytes) = exchange.body();
         match ending {
             Ending::GivenUp => {
@@ -289,7 +304,8 @@ impl Client<'_> {
             return Next::Over;
         }
         self.play.tally.borrow_mut().whole += 1;
-        if !exchange.is_last() {
+        // What the origin says of its connection need not hold for the client's.
+        if !closes && matches!(ending, Ending::Whole) {
             return Next::GoOn;
         }
         if matches!(ending, Ending::Whole) {
