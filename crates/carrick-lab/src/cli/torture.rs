@@ -9,8 +9,8 @@ use clap::Args;
 
 use crate::bench::runner::default_carrick;
 use crate::peers::{Family, Peer, by_name};
-use crate::torture::http::{self, Way};
 use crate::torture::cases::{Case, Scale};
+use crate::torture::http::{self, Way};
 use crate::torture::run::{Plan, run as run_plan};
 use crate::torture::{RELAYS, table};
 

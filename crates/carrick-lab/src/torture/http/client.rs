@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use crate::load::fault::Fault;
 use crate::torture::http::decode::{Decoder, Head};
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
-use crate::torture::http::play::{Play, read_some, write_all};
+use crate::torture::http::play::{Play, read_within, write_all};
 use crate::torture::http::scenario::{Conversation, Farewell};
-use crate::torture::http::{PATIENCE, Way};
+use crate::torture::http::{PATIENCE, PATIENCE_FOR_RESETS, Way};
 
 /// Between two pieces of a head.
 const SPLIT_PAUSE: Duration = Duration::from_millis(5);
@@ -30,7 +30,10 @@ pub async fn converse(play: Rc<Play>, number: usize) {
     let stream = match connect(&play, conversation, number).await {
         Ok(stream) => stream,
         Err(error) => {
-            play.complain_of(&format!("connection {number}"), &format!("not made: {error}"));
+            play.complain_of(
+                &format!("connection {number}"),
+                &format!("not made: {error}"),
+            );
             return;
         }
     };
@@ -41,6 +44,7 @@ pub async fn converse(play: Rc<Play>, number: usize) {
         stream,
         input: Vec::new(),
         calls: 0,
+        patience: PATIENCE,
     };
     if client.talk().await == Next::GoOn {
         client.say_farewell(number).await;
@@ -91,6 +95,8 @@ struct Client<'a> {
     /// What was read and not looked at yet.
     input: Vec<u8>,
     calls: u32,
+    /// For the next byte.
+    patience: Duration,
 }
 
 impl Client<'_> {
@@ -159,20 +165,27 @@ impl Client<'_> {
 
     /// Reads and judges the response.
     async fn answer(&mut self, exchange: &Exchange) -> Next {
+        if self.may_lose_its_end(exchange) {
+            self.patience = PATIENCE_FOR_RESETS;
+        }
         let head = match self.head().await {
             Ok(head) => head,
             Err(NoHead::Garbled(what)) => {
-                self.play.complain(exchange, &format!("instead of a response: {what}"));
+                self.play
+                    .complain(exchange, &format!("instead of a response: {what}"));
                 return Next::Over;
             }
             Err(NoHead::Ended(why)) => return self.without_answer(exchange, why),
         };
-        if exchange.origin_cut.is_some() && matches!(head.status, 502 | 504) && head.exchange.is_none()
+        if exchange.origin_cut.is_some()
+            && matches!(head.status, 502 | 504)
+            && head.exchange.is_none()
         {
             self.play.tally.borrow_mut().cut_by_origin += 1;
             return Next::Over;
         }
-        if head.exchange.is_none() && matches!(head.status, 502 | 504) && self.is_excused(exchange) {
+        if head.exchange.is_none() && matches!(head.status, 502 | 504) && self.is_excused(exchange)
+        {
             self.play.tally.borrow_mut().excused += 1;
             return Next::Over;
         }
@@ -200,7 +213,8 @@ impl Client<'_> {
     fn without_answer(&self, exchange: &Exchange, why: Option<io::Error>) -> Next {
         let is_silence = why
             .as_ref()
-            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
+            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+            && !self.may_lose_its_end(exchange);
         let mut tally = self.play.tally.borrow_mut();
         if exchange.origin_cut.is_some() && !is_silence {
             tally.cut_by_origin += 1;
@@ -216,6 +230,11 @@ impl Client<'_> {
         Next::Over
     }
 
+    /// Whether the reset that tells of a cut may be lost: nobody sends it again.
+    fn may_lose_its_end(&self, exchange: &Exchange) -> bool {
+        exchange.origin_cut.is_some() && self.play.scenario.network.loses_of_origins()
+    }
+
     /// Whether nobody may send the request again when the origin's connection has ended: it is not idempotent, or the kernel
     /// has forwarded it and nobody else has it (docs/modes/switch.md).
     fn is_excused(&self, exchange: &Exchange) -> bool {
@@ -229,21 +248,27 @@ impl Client<'_> {
         let planned = [
             ("X-Exchange", &head.exchange, Some(exchange.label())),
             ("ETag", &head.etag, Some(exchange.etag())),
-            ("Content-Range", &head.content_range, exchange.content_range()),
+            (
+                "Content-Range",
+                &head.content_range,
+                exchange.content_range(),
+            ),
         ];
         let different = planned
             .iter()
             .find(|(_, came, planned)| **came != *planned)
             .map(|(name, came, planned)| format!("{name} is {came:?}, not {planned:?}"));
-        let is_chunked =
-            exchange.has_body() && matches!(exchange.framing, Framing::Chunked { .. });
+        let is_chunked = exchange.has_body() && matches!(exchange.framing, Framing::Chunked { .. });
         if head.status != exchange.status() {
             Some(format!("status {}: {different:?}", head.status))
         } else if different.is_some() {
             different
         } else if head.length != exchange.announced_bytes() {
             let planned = exchange.announced_bytes();
-            Some(format!("Content-Length is {:?}, not {planned:?}", head.length))
+            Some(format!(
+                "Content-Length is {:?}, not {planned:?}",
+                head.length
+            ))
         } else if head.is_chunked != is_chunked {
             Some(format!("chunked: {}, not {is_chunked}", head.is_chunked))
         } else if exchange.client_closes && self.play.scenario.way.reads_heads() && !head.closes {
@@ -266,16 +291,20 @@ impl Client<'_> {
                 self.play.tally.borrow_mut().cut_by_client += 1;
                 return Next::Over;
             }
-            Ending::Broken(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Ending::Broken(error)
+                if error.kind() == io::ErrorKind::TimedOut && !self.may_lose_its_end(exchange) =>
+            {
                 let place = format!("nothing came any more behind byte {received} of {bytes}");
                 self.play.complain(exchange, &place);
                 return Next::Over;
             }
             Ending::Whole | Ending::Fin if exchange.origin_cut.is_some() => {
-                let is_whole = matches!(ending, Ending::Whole)
-                    || exchange.framing == Framing::UntilClose;
+                let is_whole =
+                    matches!(ending, Ending::Whole) || exchange.framing == Framing::UntilClose;
                 if is_whole {
-                    let what = format!("the origin has cut it, and it looks whole: {received} of {bytes} bytes");
+                    let what = format!(
+                        "the origin has cut it, and it looks whole: {received} of {bytes} bytes"
+                    );
                     self.play.complain(exchange, &what);
                 } else {
                     self.play.tally.borrow_mut().cut_by_origin += 1;
@@ -287,7 +316,8 @@ impl Client<'_> {
                 return Next::Over;
             }
             Ending::Broken(error) => {
-                let what = format!("cut by nobody, broken behind byte {received} of {bytes}: {error}");
+                let what =
+                    format!("cut by nobody, broken behind byte {received} of {bytes}: {error}");
                 self.play.complain(exchange, &what);
                 return Next::Over;
             }
@@ -309,8 +339,11 @@ impl Client<'_> {
             return Next::GoOn;
         }
         if matches!(ending, Ending::Whole) {
-            self.expect_end(&format!("connection {} behind its last response", exchange.name.0))
-                .await;
+            self.expect_end(&format!(
+                "connection {} behind its last response",
+                exchange.name.0
+            ))
+            .await;
         }
         Next::Over
     }
@@ -342,7 +375,7 @@ impl Client<'_> {
         }
         let before = self.input.len();
         self.input.resize(before + self.conversation.read_bytes, 0);
-        let read = read_some(&self.stream, &mut self.input[before..]).await;
+        let read = read_within(self.patience, &self.stream, &mut self.input[before..]).await;
         self.input.truncate(before + *read.as_ref().unwrap_or(&0));
         read
     }
@@ -373,6 +406,8 @@ impl Client<'_> {
             })?;
             self.input.drain(..taken);
             if let Some(cut) = exchange.client_cut.filter(|cut| *received >= cut.at) {
+                // With something unread, a close is a reset, too.
+                self.play.tally.borrow_mut().resets += 1;
                 if cut.is_reset {
                     let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
                 }
@@ -404,7 +439,9 @@ impl Client<'_> {
                     self.input[..self.input.len().min(60)].escape_ascii()
                 ),
             ),
-            Err(error) => self.play.complain_of(whom, &format!("no end, but: {error}")),
+            Err(error) => self
+                .play
+                .complain_of(whom, &format!("no end, but: {error}")),
         }
     }
 
@@ -413,10 +450,12 @@ impl Client<'_> {
         match self.conversation.farewell {
             Farewell::Close => {}
             Farewell::Reset => {
+                self.play.tally.borrow_mut().resets += 1;
                 let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
             }
             Farewell::HalfClose => {
-                self.expect_end(&format!("connection {number}, half closed")).await;
+                self.expect_end(&format!("connection {number}, half closed"))
+                    .await;
             }
             Farewell::Linger(time) => tokio::time::sleep(time).await,
         }

@@ -98,6 +98,21 @@ impl Network {
         }
     }
 
+    /// Whether what clients send may be lost before carrick has it.
+    #[must_use]
+    pub fn loses_of_clients(&self) -> bool {
+        matches!(&self.wire, Wire::Emulated { client, .. } if client.towards.loss > 0.0)
+    }
+
+    /// Whether a reset may be lost on its way from the origin to a client.
+    #[must_use]
+    pub fn loses_of_origins(&self) -> bool {
+        matches!(
+            &self.wire,
+            Wire::Emulated { client, origin, .. } if client.away.loss + origin.towards.loss > 0.0
+        )
+    }
+
     /// What one connection may carry in a second, by a rule of thumb (Mathis and others 1997).
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
@@ -188,9 +203,9 @@ impl Leg {
     }
 
     fn is_bad(&self) -> bool {
-        [&self.away, &self.towards].into_iter().any(|path| {
-            path.loss > 0.0 || path.reorder > 0.0 || path.duplicate > 0.0
-        })
+        [&self.away, &self.towards]
+            .into_iter()
+            .any(|path| path.loss > 0.0 || path.reorder > 0.0 || path.duplicate > 0.0)
     }
 
     fn rtt_ms(&self) -> f64 {
@@ -224,7 +239,11 @@ impl fmt::Display for Network {
                 write!(formatter, ", no {name}")?;
             }
         }
-        let networks = if self.has_many_networks { "many" } else { "one" };
+        let networks = if self.has_many_networks {
+            "many"
+        } else {
+            "one"
+        };
         write!(formatter, ", {networks} client network(s)")
     }
 }

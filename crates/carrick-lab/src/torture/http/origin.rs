@@ -38,7 +38,10 @@ pub async fn serve(play: Rc<Play>, stream: TcpStream) {
             None => break,
         };
         let Some(exchange) = play.exchange(request.name) else {
-            play.complain_of("the origin", &format!("{request:?}, which nobody has planned"));
+            play.complain_of(
+                "the origin",
+                &format!("{request:?}, which nobody has planned"),
+            );
             break;
         };
         note_arrival(&play, exchange, &request);
@@ -135,7 +138,10 @@ async fn take_upload(
         let most = usize::try_from(bytes - taken).unwrap_or(usize::MAX);
         let now = input.len().min(most);
         if let Some(at) = body.first_difference(taken, &input[..now]) {
-            play.complain(exchange, &format!("byte {at} of the request's body is wrong"));
+            play.complain(
+                exchange,
+                &format!("byte {at} of the request's body is wrong"),
+            );
             return Err(io::ErrorKind::InvalidData.into());
         }
         input.drain(..now);

@@ -124,7 +124,12 @@ pub async fn play(
         );
     }
     drop(serving);
-    let repeated = play.arrivals.borrow().values().filter(|&&times| times > 1).count();
+    let repeated = play
+        .arrivals
+        .borrow()
+        .values()
+        .filter(|&&times| times > 1)
+        .count();
     let mut tally = play.tally.take();
     tally.repeated = repeated as u64;
     Ok(tally)
@@ -169,7 +174,7 @@ pub async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         match stream.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                patiently(stream.writable()).await?;
+                patiently(PATIENCE, stream.writable()).await?;
             }
             Err(error) => return Err(error),
         }
@@ -182,18 +187,30 @@ pub async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// When the connection breaks; `TimedOut` if nothing comes within [`PATIENCE`].
 pub async fn read_some(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    read_within(PATIENCE, stream, buffer).await
+}
+
+/// Likewise, with another limit.
+///
+/// # Errors
+/// As [`read_some`].
+pub async fn read_within(
+    limit: Duration,
+    stream: &TcpStream,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
     loop {
         match stream.try_read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                patiently(stream.readable()).await?;
+                patiently(limit, stream.readable()).await?;
             }
             read => return read,
         }
     }
 }
 
-async fn patiently(ready: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(PATIENCE, ready)
+async fn patiently(limit: Duration, ready: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(limit, ready)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -15,6 +15,8 @@ const EXCHANGES_MAX: f64 = 14.0;
 const OBJECT_BYTES: (f64, f64) = (1e3, 100e6);
 /// Least and most bytes of all bodies of a run; but for those with an object of [`OBJECT_BYTES`]' most.
 const RUN_BYTES: (f64, f64) = (300e3, 30e6);
+/// How much more than the mean a conversation may have of them.
+const UNEVENNESS: f64 = 10.0;
 /// What a conversation may take by the network's rule of thumb, in seconds.
 const CONVERSATION_SECONDS: f64 = 2.5;
 /// A network that is as fast as this may have an object of the most bytes.
@@ -86,17 +88,17 @@ impl Scenario {
         let run_bytes = log_uniform(chance, RUN_BYTES.0, RUN_BYTES.1);
         let mut conversations = Vec::new();
         // Together they cannot be faster than the emulator.
-        let at_most = (run_bytes / clients as f64)
-            .min(rate * CONVERSATION_SECONDS)
-            .max(OBJECT_BYTES.0);
+        let at_most = (run_bytes / clients as f64).min(rate * CONVERSATION_SECONDS);
         for number in 0..clients {
+            // Some have much more than others: long bodies and many clients belong together.
+            let share = log_uniform(chance, 0.2, UNEVENNESS.min(clients as f64).max(1.0));
             let mut writer = Writer {
                 chance: Chance::new(seed, 1_000 + number as u64),
                 conversation: number,
                 way,
                 network: &network,
                 has_silent_closes,
-                bytes_left: at_most,
+                bytes_left: (at_most * share).max(OBJECT_BYTES.0),
             };
             conversations.push(writer.conversation());
         }
@@ -303,11 +305,15 @@ impl Writer<'_> {
         exchange.is_split = chance.happens(0.1);
         exchange.client_closes = chance.happens(0.04);
         exchange.origin_closes = chance.happens(0.04);
-        exchange.closes_silently = self.has_silent_closes && chance.happens(0.2);
         exchange.has_interim = !pipelines && chance.happens(0.03);
         if !pipelines && chance.happens(0.05) {
             exchange.padding_bytes = 200 + chance.below(3_000) as usize;
         }
+        // Where the end cannot be told, the connection's is it: then it has been told.
+        let is_told = !exchange.has_interim
+            && exchange.padding_bytes == 0
+            && exchange.framing != (Framing::Chunked { has_trailer: true });
+        exchange.closes_silently = is_told && self.has_silent_closes && chance.happens(0.2);
         if chance.happens(0.2) {
             // A body in small pieces takes a call for each.
             let least = (exchange.object_bytes as f64 / 2_000.0).max(1.0);

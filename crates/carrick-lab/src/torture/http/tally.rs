@@ -22,6 +22,10 @@ pub struct Tally {
     pub cut_by_client: u64,
     /// Requests without an answer, where the origin had closed its connection unasked and nobody may send them again.
     pub excused: u64,
+    /// Connections that clients have reset: a RST that is lost is not sent again.
+    pub resets: u64,
+    /// Connections that carrick still had for that reason.
+    pub resets_lost: u64,
     /// Requests that have reached the origin more than once.
     pub repeated: u64,
     /// What must not have happened.
@@ -48,6 +52,8 @@ impl Tally {
         self.cut_by_origin += other.cut_by_origin;
         self.cut_by_client += other.cut_by_client;
         self.excused += other.excused;
+        self.resets += other.resets;
+        self.resets_lost += other.resets_lost;
         self.repeated += other.repeated;
         self.complaint_count += other.complaint_count;
         let room = COMPLAINTS_MAX.saturating_sub(self.complaints.len());
