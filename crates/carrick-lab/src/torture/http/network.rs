@@ -26,14 +26,18 @@ pub enum Wire {
     /// A router that does no harm; each packet by itself.
     Routed,
     /// The emulator.
-    Emulated {
-        /// Between clients and carrick.
-        client: Leg,
-        /// Between carrick and the origin.
-        origin: Leg,
-        /// For what is left to chance there.
-        seed: u64,
-    },
+    Emulated(Box<Legs>),
+}
+
+/// What the emulator does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Legs {
+    /// Between clients and carrick.
+    pub client: Leg,
+    /// Between carrick and the origin.
+    pub origin: Leg,
+    /// For what is left to chance there.
+    pub seed: u64,
 }
 
 /// What a leg does to packets.
@@ -70,11 +74,11 @@ impl Network {
                 7..=8 => (false, true),
                 _ => (false, false),
             };
-            Wire::Emulated {
+            Wire::Emulated(Box::new(Legs {
                 client: Leg::draw(chance, on_client),
                 origin: Leg::draw(chance, on_origin),
                 seed: chance.number(),
-            }
+            }))
         };
         let tcp = TcpOptions {
             sack: !chance.happens(0.08),
@@ -94,14 +98,14 @@ impl Network {
     pub fn is_bad(&self) -> bool {
         match &self.wire {
             Wire::Direct | Wire::Routed => false,
-            Wire::Emulated { client, origin, .. } => [client, origin].into_iter().any(Leg::is_bad),
+            Wire::Emulated(legs) => legs.client.is_bad() || legs.origin.is_bad(),
         }
     }
 
     /// Whether what clients send may be lost before carrick has it.
     #[must_use]
     pub fn loses_of_clients(&self) -> bool {
-        matches!(&self.wire, Wire::Emulated { client, .. } if client.towards.loss > 0.0)
+        matches!(&self.wire, Wire::Emulated(legs) if legs.client.towards.loss > 0.0)
     }
 
     /// Whether a reset may be lost on its way from the origin to a client.
@@ -109,16 +113,17 @@ impl Network {
     pub fn loses_of_origins(&self) -> bool {
         matches!(
             &self.wire,
-            Wire::Emulated { client, origin, .. } if client.away.loss + origin.towards.loss > 0.0
+            Wire::Emulated(legs) if legs.client.away.loss + legs.origin.towards.loss > 0.0
         )
     }
 
     /// What one connection may carry in a second, by a rule of thumb (Mathis and others 1997).
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
-        let Wire::Emulated { client, origin, .. } = &self.wire else {
+        let Wire::Emulated(legs) = &self.wire else {
             return RATE_MAX;
         };
+        let Legs { client, origin, .. } = legs.as_ref();
         let rtt_ms = (client.rtt_ms() + origin.rtt_ms()).max(RTT_MS_MIN);
         let loss = client.loss() + origin.loss();
         if loss == 0.0 {
@@ -132,14 +137,14 @@ impl Network {
     /// What the emulator is to do; none: it is not there.
     #[must_use]
     pub fn emulation(&self, clients: Subnet, origins: Subnet) -> Option<WanSpec> {
-        let Wire::Emulated {
+        let Wire::Emulated(legs) = &self.wire else {
+            return None;
+        };
+        let Legs {
             client,
             origin,
             seed,
-        } = &self.wire
-        else {
-            return None;
-        };
+        } = legs.as_ref();
         let rule = |from, to, path: &Path| Rule {
             from,
             to,
@@ -226,7 +231,8 @@ impl fmt::Display for Network {
         match &self.wire {
             Wire::Direct => write!(formatter, "direct")?,
             Wire::Routed => write!(formatter, "routed")?,
-            Wire::Emulated { client, origin, .. } => {
+            Wire::Emulated(legs) => {
+                let Legs { client, origin, .. } = legs.as_ref();
                 write!(formatter, "client leg {client}, origin leg {origin}")?;
             }
         }

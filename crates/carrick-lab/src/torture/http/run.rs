@@ -133,7 +133,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Run)) -> Result<Results> {
             carrick: &carrick,
             logs: plan.logs.as_deref(),
         };
-        let run = bench.run(scenario).await;
+        let run = Box::pin(bench.run(scenario)).await;
         tell(&run);
         runs.push(run);
     }

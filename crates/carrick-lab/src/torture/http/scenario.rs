@@ -108,8 +108,7 @@ impl Scenario {
                 let largest = conversations[at]
                     .exchanges
                     .iter_mut()
-                    .filter(|exchange| exchange.kind == Kind::Get)
-                    .next_back();
+                    .rfind(|exchange| exchange.kind == Kind::Get);
                 if let Some(exchange) = largest {
                     exchange.object_bytes = OBJECT_BYTES.1 as u64;
                     exchange.origin_piece_bytes = 64 * 1024;

@@ -179,9 +179,9 @@ fn seeds_reach_all_that_was_asked_for() {
         ways.insert(scenario.way);
         clients_most = clients_most.max(scenario.conversations.len());
         assert!((1..=256).contains(&scenario.conversations.len()));
-        if let Wire::Emulated { client, origin, .. } = &scenario.network.wire {
-            for path in [&client.away, &client.towards, &origin.away, &origin.towards] {
-                loss_most = loss_most.max(path.loss);
+        if let Wire::Emulated(legs) = &scenario.network.wire {
+            for leg in [&legs.client, &legs.origin] {
+                loss_most = loss_most.max(leg.away.loss).max(leg.towards.loss);
             }
         }
         for conversation in &scenario.conversations {
