@@ -215,6 +215,9 @@ impl Client<'_> {
             .as_ref()
             .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
             && !self.may_lose_its_end(exchange);
+        if why.is_some() {
+            self.reset_behind(exchange);
+        }
         let mut tally = self.play.tally.borrow_mut();
         if exchange.origin_cut.is_some() && !is_silence {
             tally.cut_by_origin += 1;
@@ -233,6 +236,14 @@ impl Client<'_> {
     /// Whether the reset that tells of a cut may be lost: nobody sends it again.
     fn may_lose_its_end(&self, exchange: &Exchange) -> bool {
         exchange.origin_cut.is_some() && self.play.scenario.network.loses_of_origins()
+    }
+
+    /// Who has waited in vain resets the connection: a close could mean that the client still reads.
+    fn reset_behind(&self, exchange: &Exchange) {
+        if self.may_lose_its_end(exchange) {
+            self.play.tally.borrow_mut().resets += 1;
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Whether nobody may send the request again when the origin's connection has ended: it is not idempotent, or the kernel
@@ -312,6 +323,7 @@ impl Client<'_> {
                 return Next::Over;
             }
             Ending::Broken(_) if exchange.origin_cut.is_some() => {
+                self.reset_behind(exchange);
                 self.play.tally.borrow_mut().cut_by_origin += 1;
                 return Next::Over;
             }

@@ -21,6 +21,8 @@ const UNEVENNESS: f64 = 10.0;
 const CONVERSATION_SECONDS: f64 = 2.5;
 /// A network that is as fast as this may have an object of the most bytes.
 const FAST_BYTES_PER_SECOND: f64 = 8e6;
+/// A response's head is shorter, unless it is made long.
+const HEAD_BYTES: usize = 1_000;
 /// Most bytes of a request's body.
 const UPLOAD_BYTES_MAX: f64 = 300e3;
 
@@ -308,16 +310,17 @@ impl Writer<'_> {
         if !pipelines && chance.happens(0.05) {
             exchange.padding_bytes = 200 + chance.below(3_000) as usize;
         }
-        // Where the end cannot be told, the connection's is it: then it has been told.
-        let is_told = !exchange.has_interim
-            && exchange.padding_bytes == 0
-            && exchange.framing != (Framing::Chunked { has_trailer: true });
-        exchange.closes_silently = is_told && self.has_silent_closes && chance.happens(0.2);
         if chance.happens(0.2) {
             // A body in small pieces takes a call for each.
             let least = (exchange.object_bytes as f64 / 2_000.0).max(1.0);
             exchange.origin_piece_bytes = log_uniform(chance, least, 64e3) as usize;
         }
+        // Where the end cannot be told, the connection's is it: then it has been told.
+        let is_told = !exchange.has_interim
+            && exchange.padding_bytes == 0
+            && exchange.origin_piece_bytes >= HEAD_BYTES
+            && exchange.framing != (Framing::Chunked { has_trailer: true });
+        exchange.closes_silently = is_told && self.has_silent_closes && chance.happens(0.2);
     }
 
     fn milliseconds(&mut self, from: u64, to: u64) -> Duration {
