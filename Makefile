@@ -20,6 +20,8 @@ NEEDED_TO_TORTURE = $(NEEDED_TO_BUILD) ip=iproute2 ss=iproute2 taskset=util-linu
 	socat=socat bpftool=bpftool /usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # Seeds for each engine in the splice library's part of the torture.
 SEEDS ?= 3000
+# Seeds of the torture of HTTP.
+HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
@@ -59,11 +61,13 @@ lab: build
 	@scripts/need $(NEEDED_TO_LAB)
 	$(RELEASE) lab run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(RELEASE) lab report $(LAB_RESULTS) && exit $$ended
 
-# What breaks relays that are not careful: the splice library with thousands of seeds, then carrick with each engine and its
-# peers, every case in full, in about fifteen minutes. Needs root. For example: make torture TORTURE="--relay carrick --seed 7"
+# What breaks relays that are not careful: the splice library with thousands of seeds, then HTTP through carrick as a switch
+# with some hundreds, then carrick with each engine and its peers, every case in full. About half an hour. Needs root. For
+# example: make torture TORTURE="--relay carrick --seed 7" HTTP_RUNS=20
 torture: build
 	@scripts/need $(NEEDED_TO_TORTURE)
 	CARRICK_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --locked -p carrick-splice --test splice torture
+	$(RELEASE) lab torture --http --runs $(HTTP_RUNS)
 	$(RELEASE) lab torture $(TORTURE)
 
 man: build

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::bench::runner::default_carrick;
 use crate::peers::{Family, Peer, by_name};
 use crate::torture::cases::{Case, Scale};
+use crate::torture::http::{self, Way};
 use crate::torture::run::{Plan, run as run_plan};
 use crate::torture::{RELAYS, table};
 
@@ -35,6 +36,18 @@ pub struct Torture {
     /// Connections that the case `many` holds at one time [default: 9000; smoke: 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=9_900))]
     connections: Option<u64>,
+    /// Torture HTTP instead: carrick as a switch, between clients and an origin, a seed for each run
+    #[arg(long, conflicts_with_all = ["relay", "case", "connections", "configurations", "list"])]
+    http: bool,
+    /// Runs of --http, with SEED and those that follow [default: 200; smoke: 8]
+    #[arg(long, value_name = "N", requires = "http")]
+    runs: Option<u64>,
+    /// How carrick moves responses in all runs of --http: auto, unread, bodies, judged; routed is without carrick [default: the seed decides]
+    #[arg(long, value_name = "NAME", requires = "http")]
+    way: Option<String>,
+    /// Keep carrick's log of each run of --http with complaints here
+    #[arg(long, value_name = "FOLDER", requires = "http")]
+    logs: Option<PathBuf>,
     /// carrick's program
     #[arg(long, default_value = default_carrick().as_os_str(), value_name = "FILE")]
     carrick: PathBuf,
@@ -62,6 +75,9 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
     } else {
         Scale::Full
     };
+    if arguments.http {
+        return torture_http(arguments, scale);
+    }
     let plan = Plan {
         relays: choose_relays(&arguments.relay)?,
         cases: choose_cases(&arguments.case)?,
@@ -94,6 +110,46 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
+    let way = arguments.way.as_deref().map(|name| {
+        Way::by_name(name).with_context(|| {
+            let names = Way::ALL.map(Way::name).join(", ");
+            format!("there is no way `{name}`: {names}")
+        })
+    });
+    let plan = http::run::Plan {
+        seed: arguments.seed,
+        runs: arguments.runs.unwrap_or(scale.of(8, 200)),
+        way: way.transpose()?,
+        carrick: arguments.carrick,
+        logs: arguments.logs,
+    };
+    let results = super::runtime()?.block_on(async {
+        let tell = |run: &_| {
+            // With standard error gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "{}", http::report::line(run));
+        };
+        // Dropping the run removes the namespaces and everything inside.
+        tokio::select! {
+            biased;
+            name = super::interruption() => bail!("ended by {}", name?),
+            results = http::run::run(&plan, tell) => results,
+        }
+    })?;
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&results).context("cannot write the results as JSON")?
+    } else {
+        http::report::markdown(&results)
+    };
+    writeln!(std::io::stdout(), "{text}").context("cannot print the results")?;
+    let is_good = results.runs.iter().all(http::run::Run::is_good);
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not carrick's own parser on purpose: who judges does not share the mistakes of whom it judges.
 
-mod chunks;
+pub(crate) mod chunks;
 
 use std::mem::MaybeUninit;
 

@@ -5,6 +5,7 @@
 //! thread. It knows nothing of namespaces or processes, so that bad relays can be put in a relay's place by tests.
 
 pub mod cases;
+pub mod http;
 pub mod run;
 pub mod stage;
 pub mod stream;

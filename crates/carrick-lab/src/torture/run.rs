@@ -425,7 +425,7 @@ impl Act {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
+pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
         .context("cannot create a socket")?;
     socket

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use carrick_lab::testbed::command::find;
 use carrick_lab::torture::cases::Case;
+use carrick_lab::torture::http::run::Results as HttpResults;
 use carrick_lab::torture::run::{Outcome, Played, Results};
 
 const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
@@ -85,16 +86,7 @@ fn socket_stands_it() {
     let Some(all) = torture("socket") else {
         return;
     };
-    let doctor = Command::new(CARRICK)
-        .arg("doctor")
-        .output()
-        .expect("carrick");
-    let table = String::from_utf8_lossy(&doctor.stdout);
-    let is_usable = table.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        (words.next(), words.next(), words.next()) == (Some("engine"), Some("socket"), Some("yes"))
-    });
-    if !is_usable {
+    if !is_usable("socket") {
         eprintln!("SKIPPED the kernel's share: the engine is not usable here");
         return;
     }
@@ -104,6 +96,68 @@ fn socket_stands_it() {
         let share = found.and_then(|(_, played)| played.kernel_share());
         assert!(share > Some(0.2), "{wanted:?}: {share:?}");
     }
+}
+
+/// Whether `carrick doctor` says that the engine can be used.
+fn is_usable(engine: &str) -> bool {
+    let doctor = Command::new(CARRICK)
+        .arg("doctor")
+        .output()
+        .expect("carrick");
+    let table = String::from_utf8_lossy(&doctor.stdout);
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        (words.next(), words.next(), words.next()) == (Some("engine"), Some(engine), Some("yes"))
+    })
+}
+
+/// HTTP with one way of carrick, two seeds. Responses that nobody has cut must be
+/// whole, nothing may be left, and where packets are forwarded, some must have been.
+fn torture_http(way: &str, seed: &str) {
+    if let Some(reason) = why_skipped() {
+        eprintln!("SKIPPED torture of HTTP, {way}: {reason}");
+        return;
+    }
+    let output = Command::new(CARRICK)
+        .args(["lab", "torture", "--http", "--json", "--runs", "2"])
+        .args(["--way", way, "--seed", seed, "--carrick", CARRICK])
+        .output()
+        .expect("carrick");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let results: HttpResults = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("no results ({error}): {said}"));
+    assert_eq!(results.runs.len(), 2, "{said}");
+    for run in &results.runs {
+        assert_eq!(run.tally.complaints, Vec::<String>::new(), "{said}");
+        assert!(run.tally.whole > 0, "{said}");
+    }
+    assert!(output.status.success(), "{said}");
+    if way == "auto" || !is_usable("packet") {
+        eprintln!("SKIPPED the kernel's share of {way}: there is none here");
+        return;
+    }
+    let forwarded: u64 = results.runs.iter().map(|run| run.forwarded_bytes).sum();
+    assert!(forwarded > 0, "{said}");
+}
+
+#[test]
+fn responses_by_packet_stand_it() {
+    torture_http("unread", "3000");
+}
+
+#[test]
+fn bodies_by_packet_stand_it() {
+    torture_http("bodies", "2000");
+}
+
+#[test]
+fn requests_by_packet_stand_it() {
+    torture_http("judged", "3000");
+}
+
+#[test]
+fn responses_through_the_process_stand_it() {
+    torture_http("auto", "3000");
 }
 
 #[test]
@@ -118,6 +172,7 @@ fn names_that_do_not_exist_are_told_from_those_that_do() {
             "there is no case `fire`: slow-reader, end-with-backlog",
         ),
         (["--connections", "0"], "invalid value '0'"),
+        (["--runs", "3"], "--http"),
     ] {
         let output = Command::new(CARRICK)
             .args(["lab", "torture"])

@@ -6,7 +6,7 @@ use super::HEAD_BYTES_MAX;
 
 /// Where in the coding the input is.
 #[derive(Debug, Default)]
-pub(super) struct Chunks {
+pub(crate) struct Chunks {
     place: Place,
     /// Of the chunk whose size is being read, or that is being received: what is missing.
     bytes: u64,
@@ -34,7 +34,7 @@ enum Place {
 
 impl Chunks {
     /// Takes `input`, gives the pieces of the body to `body`, and says how much of the input belonged to the coding.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         input: &[u8],
         mut body: impl FnMut(&[u8]) -> Result<(), Fault>,
@@ -58,7 +58,7 @@ impl Chunks {
         Ok(at)
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.place == Place::Done
     }
 

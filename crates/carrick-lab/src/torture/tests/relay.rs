@@ -52,8 +52,13 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts it in front of this server.
+    /// Starts it in front of this server. Up, the connection's number is left as it is.
     pub fn start(manner: Manner, server: SocketAddr) -> Self {
+        Self::start_behind(manner, server, [8, 0])
+    }
+
+    /// Likewise; so many bytes up and down are left as they are.
+    pub fn start_behind(manner: Manner, server: SocketAddr, before: [u64; 2]) -> Self {
         let (alive, ended) = oneshot::channel();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
@@ -63,7 +68,7 @@ impl Relay {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 tokio::select! {
-                    () = serve(listener, manner, server) => {}
+                    () = serve(listener, manner, server, before) => {}
                     _ = ended => {}
                 }
             });
@@ -79,7 +84,7 @@ impl Relay {
     }
 }
 
-async fn serve(listener: TcpListener, manner: Manner, server: SocketAddr) {
+async fn serve(listener: TcpListener, manner: Manner, server: SocketAddr, before: [u64; 2]) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
         if manner == Manner::ClosesAtOnce {
@@ -87,20 +92,25 @@ async fn serve(listener: TcpListener, manner: Manner, server: SocketAddr) {
         }
         tokio::task::spawn_local(async move {
             let server = TcpStream::connect(server).await.unwrap();
-            relay(client, server, manner).await;
+            relay(client, server, manner, before).await;
         });
     }
 }
 
 /// Both directions, to their ends; a failure of one resets both connections.
-async fn relay(mut client: TcpStream, mut server: TcpStream, manner: Manner) {
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    manner: Manner,
+    [before_up, before_down]: [u64; 2],
+) {
     for stream in [&client, &server] {
         stream.set_nodelay(true).unwrap();
     }
     let (client_reader, client_writer) = client.split();
     let (server_reader, server_writer) = server.split();
-    let up = pump(client_reader, server_writer, manner, 8);
-    let down = pump(server_reader, client_writer, manner, 0);
+    let up = pump(client_reader, server_writer, manner, before_up);
+    let down = pump(server_reader, client_writer, manner, before_down);
     let done = match manner {
         Manner::ClosesBoth => tokio::select! {
             done = up => done.map(drop),
@@ -136,7 +146,7 @@ async fn pump<'a>(
     manner: Manner,
     before: u64,
 ) -> io::Result<WriteHalf<'a>> {
-    let place = before + PLACE;
+    let place = before.saturating_add(PLACE);
     let mut buffer = vec![0; 64 << 10];
     let mut hoard = Vec::new();
     let mut passed: u64 = 0;

@@ -55,6 +55,32 @@ fn a_server_that_closes_between_two_requests_is_replaced() {
 }
 
 #[test]
+fn a_server_that_closes_while_a_request_comes_in_is_replaced() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    for closes_first in [false, true] {
+        let (mut client, mut upstream) = play.pair(&server);
+        answer(&mut client, &mut upstream, "/s/third", b"third");
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+        if closes_first {
+            drop(upstream);
+            pause();
+            client.send("GET /s/fourth HTTP/1.1\r\nHo");
+        } else {
+            client.send("GET /s/fourth HTTP/1.1\r\nHo");
+            pause();
+            drop(upstream);
+        }
+        pause();
+        client.send("st: a\r\n\r\n");
+        let mut upstream = server.accept();
+        assert!(upstream.read_head().contains("/s/fourth"));
+        upstream.send(ok(b"fourth"));
+        assert_eq!(client.read_response("GET").body, b"fourth");
+    }
+}
+
+#[test]
 fn a_request_that_is_not_answered_goes_to_another_connection() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
