@@ -154,8 +154,9 @@ impl ResponseSplice {
         if self.has_bad_leg() {
             return self.refused(Reason::PacketBadLeg);
         }
+        let before = self.begin_record();
         let answer = self.splice.arm_responses(&self.record, judging);
-        let arming = self.armed(&answer);
+        let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_fresh = true;
             self.splicer.counters().packet_splices.add(1);
@@ -184,8 +185,9 @@ impl ResponseSplice {
         if !self.splice.is_armed() && self.has_bad_leg() {
             return self.refused(Reason::PacketBadLeg);
         }
+        let before = self.begin_record();
         let answer = self.splice.arm_body(&self.record, held_bytes, rest_bytes);
-        let arming = self.armed(&answer);
+        let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_body = true;
             if rest_bytes > 0 {
@@ -229,14 +231,19 @@ impl ResponseSplice {
         self.is_body
     }
 
-    /// What the answer to an attempt to arm means.
-    fn armed(&mut self, answer: &io::Result<Answer>) -> Arming {
-        // The record begins anew, at what others may have left in it.
-        self.counted_bytes = self.record.acked_bytes();
+    /// The record is about to begin anew; what it says was sent and acknowledged, which others may have left in it.
+    fn begin_record(&self) -> (u64, u64) {
+        self.record.clear();
+        (self.record.sent_bytes(), self.record.acked_bytes())
+    }
+
+    /// What the answer to an attempt to arm means. `before` is what [`begin_record`](Self::begin_record) said: by the time the answer is here,
+    /// another processor may have forwarded the first packets of a body.
+    fn armed(&mut self, answer: &io::Result<Answer>, before: (u64, u64)) -> Arming {
         match answer {
             Ok(Answer::Done) => {
+                (self.begun_at, self.counted_bytes) = before;
                 self.judged = self.record.judged();
-                self.expect_response();
                 Arming::Armed
             }
             Ok(Answer::Busy | Answer::Unseen) => Arming::NotYet,

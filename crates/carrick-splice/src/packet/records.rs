@@ -179,7 +179,7 @@ impl Record {
 
     /// What another splice has left is of no meaning, and a request has been read that is not passed on yet. Only while no program knows
     /// the record.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for field in [
             offset_of!(packet_response, head_bytes),
             offset_of!(packet_response, has_end),

@@ -106,7 +106,6 @@ impl PacketSplice {
         record: &Record,
         judging: Option<Judging>,
     ) -> io::Result<Answer> {
-        record.clear();
         let answer = self.ask(Command::ArmResponses {
             record: record.number(),
             judging,
@@ -126,7 +125,6 @@ impl PacketSplice {
         held_bytes: u32,
         rest_bytes: u64,
     ) -> io::Result<Answer> {
-        record.clear();
         let answer = self.ask(Command::ArmBody {
             record: record.number(),
             held_bytes,

@@ -2,7 +2,7 @@
 //!
 //! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
 use super::arrival::Client;
-use super::bound::{self, Lost, Offered, Waited};
+use super::bound::{self, Lost, Offered, Unsettled, Waited};
 use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
@@ -406,7 +406,15 @@ async fn refuse_head(
     no_head: NoHead,
 ) -> Next {
     let parted = match no_head {
-        NoHead::Closed { is_reset, .. } => bound::serve_to_end(client, is_reset).await,
+        NoHead::Closed { is_reset, .. } => match bound::serve_to_end(client, is_reset).await {
+            Ok(()) => Ok(()),
+            Err(Unsettled::End(next)) => Err(next),
+            // It was the client's last request: nothing has to wait for it.
+            Err(Unsettled::Lost(lost)) => match Box::pin(serve_lost(client, lost)).await.0 {
+                Next::Request => Ok(()),
+                next => Err(next),
+            },
+        },
         NoHead::TimedOut | NoHead::Refused(_) => bound::leave(client).await,
     };
     if let Err(next) = parted {

@@ -20,7 +20,7 @@ mod wait;
 
 pub use body::{arm as arm_body, begin as begin_body, hold as hold_body};
 pub use send::{Offered, bind, is_eligible, keep, offer, start};
-pub use settle::{leave, serve_to_end};
+pub use settle::{Unsettled, leave, serve_to_end};
 pub use wait::{Lost, Waited, wait};
 
 use super::arrival::Client;

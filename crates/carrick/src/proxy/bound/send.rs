@@ -156,7 +156,7 @@ pub async fn offer(
             match Box::pin(settle(client, bound, unclear)).await {
                 Ok(Some(bound)) => bound,
                 Ok(None) => return Offered::Relay(None),
-                Err(next) => return Offered::End(next),
+                Err(unsettled) => return Offered::End(unsettled.give_up(client)),
             }
         }
     };

@@ -2,7 +2,7 @@
 use super::Bound;
 use super::body::PassedOn;
 use super::response::Look;
-use super::wait::{Ears, Event, Gone, Pace, client_gone, next_event, server_gone, stuck};
+use super::wait::{Ears, Event, Gone, Lost, Pace, client_gone, next_event, server_gone, stuck};
 use crate::proxy::arrival::Client;
 use crate::proxy::session::Next;
 use rustix::net::{Shutdown, shutdown};
@@ -39,12 +39,40 @@ impl Unclear {
     }
 }
 
-/// Waits until the response under way is over. `None`: the server's connection is gone. `Err`: the client's has to end.
+/// Why a response did not come to its end.
+pub enum Unsettled {
+    /// The client's connection has to end so.
+    End(Next),
+    /// The server has gone without a byte of it.
+    Lost(Box<Lost>),
+}
+
+impl Unsettled {
+    /// Where the request cannot be served once more: what the client has sent since would have to wait for that.
+    pub fn give_up(self, client: &Client) -> Next {
+        match self {
+            Self::End(next) => next,
+            Self::Lost(mut lost) => {
+                lost.trace.ended = "upstream_closed";
+                lost.trace.finish(client, &lost.request, None);
+                Next::Reset
+            }
+        }
+    }
+}
+
+impl From<Next> for Unsettled {
+    fn from(next: Next) -> Self {
+        Self::End(next)
+    }
+}
+
+/// Waits until the response under way is over. `None`: the server's connection is gone.
 pub async fn settle(
     client: &mut Client,
     mut bound: Box<Bound>,
     unclear: Unclear,
-) -> Result<Option<Box<Bound>>, Next> {
+) -> Result<Option<Box<Bound>>, Unsettled> {
     let ears = Ears {
         client: false,
         dismissal: false,
@@ -73,13 +101,13 @@ pub async fn settle(
             _ => {}
         }
         if let Some(ended) = pace.judge(client, &bound) {
-            return Err(stuck(client, bound, look, ended));
+            return Err(stuck(client, bound, look, ended).into());
         }
         if !matches!(client.stream.take_error(), Ok(None)) {
             bound.conclude(client, "client_reset");
             bound.reset_server();
             bound.disarm_to_part(client);
-            return Err(Next::Reset);
+            return Err(Next::Reset.into());
         }
         let event = match next_event(client, &bound, ears, look_again).await {
             Event::Body => match bound.pass_on(client).await {
@@ -89,7 +117,9 @@ pub async fn settle(
                 }
                 PassedOn::Nothing => Event::Tick,
                 PassedOn::ServerGone { is_reset } => Event::Server { is_reset },
-                PassedOn::ClientGone(ended) => return Err(client_gone(client, bound, ended)),
+                PassedOn::ClientGone(ended) => {
+                    return Err(client_gone(client, bound, ended).into());
+                }
             },
             event => event,
         };
@@ -97,13 +127,8 @@ pub async fn settle(
             Event::Server { is_reset } => {
                 return match server_gone(client, bound, is_reset).await {
                     Gone::Over => Ok(None),
-                    Gone::End(next) => Err(next),
-                    // What the client has sent since would have to wait for that.
-                    Gone::Lost(mut lost) => {
-                        lost.trace.ended = "upstream_closed";
-                        lost.trace.finish(client, &lost.request, None);
-                        Err(Next::Reset)
-                    }
+                    Gone::End(next) => Err(next.into()),
+                    Gone::Lost(lost) => Err(Unsettled::Lost(lost)),
                 };
             }
             Event::Client | Event::Body | Event::Dismissed | Event::Tick => {}
@@ -127,20 +152,21 @@ pub async fn leave(client: &mut Client) -> Result<(), Next> {
         return Ok(());
     };
     let unclear = Unclear::before_others(client);
-    match settle(client, bound, unclear).await? {
-        Some(bound) => part(client, bound),
-        None => Ok(()),
+    match settle(client, bound, unclear).await {
+        Ok(Some(bound)) => part(client, bound),
+        Ok(None) => Ok(()),
+        Err(unsettled) => Err(unsettled.give_up(client)),
     }
 }
 
 /// The client has ended its stream, or was reset; in the former case it still gets its response (RFC 9112 section 9.6).
-pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Next> {
+pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Unsettled> {
     let Some(mut bound) = client.binding.bound.take() else {
         return Ok(());
     };
     if !is_reset {
         return match settle(client, bound, Unclear::MustEnd).await? {
-            Some(bound) => part(client, bound),
+            Some(bound) => Ok(part(client, bound)?),
             None => Ok(()),
         };
     }

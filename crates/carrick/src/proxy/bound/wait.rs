@@ -1,7 +1,7 @@
 //! Between two requests of a bound client: it may ask, its server may end, and the time of a response may be over.
 use super::body::PassedOn;
 use super::response::Look;
-use super::settle::{Unclear, part, settle};
+use super::settle::{Unclear, Unsettled, part, settle};
 use super::{BOUND_IDLE_MAX, Bound, TICK};
 use crate::proxy::arrival::Client;
 use crate::proxy::relay::Failure;
@@ -161,11 +161,14 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             }
             Event::Dismissed => {
                 let settled = Box::pin(settle(client, bound, Unclear::MustEnd)).await;
-                return Waited::End(match settled {
-                    Ok(Some(bound)) => part(client, bound).err().unwrap_or(Next::Close),
-                    Ok(None) => Next::Close,
-                    Err(next) => next,
-                });
+                return match settled {
+                    Ok(Some(bound)) => {
+                        Waited::End(part(client, bound).err().unwrap_or(Next::Close))
+                    }
+                    Ok(None) => Waited::End(Next::Close),
+                    Err(Unsettled::End(next)) => Waited::End(next),
+                    Err(Unsettled::Lost(lost)) => Waited::Lost(lost),
+                };
             }
             Event::Tick if bound.pending.is_none() => {
                 return match part(client, bound) {

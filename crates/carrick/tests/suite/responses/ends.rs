@@ -101,6 +101,23 @@ fn a_request_that_is_not_answered_goes_to_another_connection() {
 }
 
 #[test]
+fn a_last_request_that_is_not_answered_goes_to_another_connection_too() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    answer(&mut client, &mut upstream, "/s/third", b"third");
+    client.send(get("/s/fourth"));
+    client.half_close();
+    upstream.read_head();
+    drop(upstream);
+    let mut upstream = server.accept();
+    assert!(upstream.read_head().contains("/s/fourth"));
+    upstream.send(ok(b"fourth"));
+    assert_eq!(client.read_response("GET").body, b"fourth");
+    client.expect_end();
+}
+
+#[test]
 fn a_response_that_breaks_off_is_never_taken_for_whole() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
