@@ -182,11 +182,11 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
 }
 
-/* Whether this is a request that was forwarded, and that the server has not acknowledged. */
+/* Whether this is a request that was forwarded, and that the server has not acknowledged. There may be an end behind it. */
 static __always_inline int is_request_again(const struct packet_splice *splice, const struct packet *packet)
 {
 	return is_before(splice->legs[0].received, splice->judged_end) && !is_before(packet->seq, splice->judged_start) &&
-	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & (FLAG_FIN | FLAG_RST));
+	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & FLAG_RST);
 }
 
 /* Takes note of what comes to the client's local socket. */
@@ -234,6 +234,8 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 	}
 	if (is_believed && packet->payload_bytes && is_request_again(splice, packet)) {
 		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+		/* The end is for the local socket. The client sends it once more when its request is acknowledged. */
+		plan->rewriting.is_open = 1;
 		return;
 	}
 	plan->rewriting.seq = -client->receive_offset;

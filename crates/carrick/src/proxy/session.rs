@@ -4,7 +4,7 @@
 use super::arrival::Client;
 use super::bound::{self, Lost, Offered, Unsettled, Waited};
 use super::cached::{self, Asking, Begun, Source};
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Destination, decide};
 use super::head::{self, NoHead};
 use super::relay::{Failure, Outcome, relay};
 use super::reply::{self, Asked, Reply};
@@ -252,10 +252,10 @@ async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>
 /// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
 async fn answer_decided(
     client: &mut Client,
-    mut scratch: Lent,
+    scratch: Lent,
     trace: &mut Trace,
     decision: &Decision,
-    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+    (at_hand, binds): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let next = match decision {
         Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, trace, reply)).await,
@@ -272,81 +272,92 @@ async fn answer_decided(
             );
         }
         Decision::Relay(destination) => {
-            let begun = if destination.cache.is_some() {
-                // Boxed: what is not cached should not make every session larger.
-                Box::pin(cached::begin(client, &mut scratch, destination, trace)).await
-            } else {
-                Begun::PassBy
-            };
-            let mut asking = match begun {
-                Begun::PassBy => None,
-                Begun::Ask(asking) => Some(asking),
-                Begun::Answered { passed, keep_alive } => {
-                    let next = after_response(client, &scratch, passed, keep_alive);
-                    return over(client, scratch, trace, next);
-                }
-                Begun::Reply(reply) => {
-                    let next = Box::pin(send_reply(client, &scratch, trace, &reply)).await;
-                    return over(client, scratch, trace, next);
-                }
-            };
-            loop {
-                let relayed = relay(
-                    client,
-                    &mut scratch,
-                    destination,
-                    trace,
-                    at_hand.take(),
-                    binds,
-                    &mut asking,
-                );
-                break match relayed.await {
-                    Outcome::Bound(checkout) => {
-                        let place = &destination.place;
-                        match bound::start(client, &mut scratch, checkout, place, trace).await {
-                            Offered::Sent => return sent(scratch),
-                            Offered::Relay(_) => binds = false,
-                            Offered::End(next) => return (next, None),
-                        }
-                        continue;
-                    }
-                    Outcome::Left => return sent(scratch),
-                    Outcome::Tunnel(checkout) => {
-                        return (
-                            Box::pin(tunnel::run_upgraded(
-                                client,
-                                scratch,
-                                checkout,
-                                destination.engine,
-                                trace.hand_over(),
-                            ))
-                            .await,
-                            None,
-                        );
-                    }
-                    Outcome::Answered { passed, keep_alive } => {
-                        after_response(client, &scratch, passed, keep_alive)
-                    }
-                    Outcome::Kept | Outcome::AskAgain => Next::Reset,
-                    Outcome::Failed(failure) => {
-                        let stale = (asking.as_deref())
-                            .and_then(|asking| cached::stale(client, &scratch, asking));
-                        match (stale, asking.as_deref()) {
-                            (Some((object, reuse)), Some(asking)) => {
-                                Box::pin(send_stale(
-                                    client,
-                                    &mut scratch,
-                                    (asking, &object, reuse),
-                                    trace,
-                                ))
-                                .await
-                            }
-                            _ => Box::pin(failed(client, &scratch, trace, failure)).await,
-                        }
-                    }
-                };
-            }
+            return relay_decided(client, scratch, trace, destination, (at_hand, binds)).await;
         }
+    };
+    over(client, scratch, trace, next)
+}
+
+/// Answers from the cache, or passes the request on.
+async fn relay_decided(
+    client: &mut Client,
+    mut scratch: Lent,
+    trace: &mut Trace,
+    destination: &Destination,
+    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+) -> (Next, Option<Lent>) {
+    let mut asking = None;
+    if destination.cache.is_some() {
+        // Boxed: what is not cached should not make every session larger.
+        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, trace)).await
+        {
+            Begun::PassBy => None,
+            Begun::Ask(ask) => {
+                asking = Some(ask);
+                None
+            }
+            Begun::Answered { passed, keep_alive } => {
+                Some(after_response(client, &scratch, passed, keep_alive))
+            }
+            Begun::Reply(reply) => {
+                Some(Box::pin(send_reply(client, &scratch, trace, &reply)).await)
+            }
+        };
+        if let Some(next) = answered {
+            if let Some(checkout) = at_hand {
+                checkout.give_back(client, &destination.place);
+            }
+            return over(client, scratch, trace, next);
+        }
+    }
+    let next = loop {
+        let relayed = relay(
+            client,
+            &mut scratch,
+            destination,
+            trace,
+            at_hand.take(),
+            binds,
+            &mut asking,
+        );
+        break match relayed.await {
+            Outcome::Bound(checkout) => {
+                let place = &destination.place;
+                match bound::start(client, &mut scratch, checkout, place, trace).await {
+                    Offered::Sent => return sent(scratch),
+                    Offered::Relay(_) => binds = false,
+                    Offered::End(next) => return (next, None),
+                }
+                continue;
+            }
+            Outcome::Left => return sent(scratch),
+            Outcome::Tunnel(checkout) => {
+                let tunnel = tunnel::run_upgraded(
+                    client,
+                    scratch,
+                    checkout,
+                    destination.engine,
+                    trace.hand_over(),
+                );
+                return (Box::pin(tunnel).await, None);
+            }
+            Outcome::Answered { passed, keep_alive } => {
+                after_response(client, &scratch, passed, keep_alive)
+            }
+            // Only who asks for the store alone gets these.
+            Outcome::Kept | Outcome::AskAgain => Next::Reset,
+            Outcome::Failed(failure) => {
+                let stale = (asking.as_deref())
+                    .and_then(|asking| Some((asking, cached::stale(client, &scratch, asking)?)));
+                match stale {
+                    Some((asking, (object, reuse))) => {
+                        let stored = (asking, &object, reuse);
+                        Box::pin(send_stale(client, &mut scratch, stored, trace)).await
+                    }
+                    None => Box::pin(failed(client, &scratch, trace, failure)).await,
+                }
+            }
+        };
     };
     over(client, scratch, trace, next)
 }

@@ -2,7 +2,7 @@
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
-use super::super::wire::{ACK, PSH, Packet, RST, sack, timestamps};
+use super::super::wire::{ACK, FIN, PSH, Packet, RST, sack, timestamps};
 use super::endpoint::{START, Settings, Tcp};
 use super::frame::{options, parse};
 use super::programs::{Programs, Verdict};
@@ -159,6 +159,38 @@ fn the_connections_do_not_come_back_before_a_request_has_arrived() {
         programs.set(&before, lab.addresses);
         let answer = programs.ask(Command::Disarm { is_forced });
         assert_eq!((answer, programs.splice().state), wanted, "{received}");
+    }
+}
+
+#[test]
+fn a_request_that_is_sent_again_with_an_end_reaches_the_server_without_it() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    for (flags, bytes, wanted) in [
+        (ACK | PSH, 50, Verdict::Forward),
+        (ACK | PSH | FIN, 50, Verdict::Forward),
+        (ACK | PSH | FIN, 20, Verdict::Forward),
+        // What is behind it is the process'.
+        (ACK | PSH | FIN, 51, Verdict::Pass),
+        (ACK | RST, 50, Verdict::Pass),
+    ] {
+        let mut before = asked(&lab);
+        before.ways[CLIENT].end = C + 50;
+        before.ways[CLIENT].window_end = C + 100;
+        programs.set(&before, lab.addresses);
+        show(&lab, &programs, &before);
+        let (packet, forwarded) = up(&lab, |packet| {
+            packet.payload = vec![7; bytes];
+            packet.flags = flags;
+        });
+        let outcome = programs.arriving(&packet.bytes());
+        assert_eq!(outcome.verdict, wanted, "{flags} {bytes}");
+        if wanted == Verdict::Forward {
+            let seen = parse(&outcome.frame);
+            assert_eq!((seen.seq, seen.flags), (forwarded.seq, flags & !FIN));
+            assert_eq!(seen.payload.len(), bytes);
+        }
     }
 }
 
