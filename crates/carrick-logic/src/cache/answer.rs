@@ -74,12 +74,19 @@ pub fn belongs_in_304(name: &[u8]) -> bool {
     !about_the_body.into_iter().any(is)
 }
 
-/// Appends the stored field lines that `answer` has, and `Age`. What depends on the body of the answer
+/// Appends the stored field lines that `answer` has, and `Age`, if there is one: what is used without having been validated
+/// must have it, and it says that the origin has neither made nor validated the answer for this request (RFC 9111 sections 4 and
+/// 5.1). What depends on the body of the answer
 /// (`Content-Length`, `Content-Range`, and `Content-Type` of several ranges) is for the caller to write; so are
 /// `Connection`, `Via` and `Cache-Status`.
 ///
 /// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare.
-pub fn write_answer_fields(out: &mut Vec<u8>, stored: Fields<'_>, answer: &Answer, age_s: u32) {
+pub fn write_answer_fields(
+    out: &mut Vec<u8>,
+    stored: Fields<'_>,
+    answer: &Answer,
+    age_s: Option<u32>,
+) {
     let has_tag = stored.has(b"etag");
     for (name, value) in stored {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
@@ -95,7 +102,9 @@ pub fn write_answer_fields(out: &mut Vec<u8>, stored: Fields<'_>, answer: &Answe
             write_line(out, name, value);
         }
     }
-    write_line(out, b"Age", age_s.to_string().as_bytes());
+    if let Some(age_s) = age_s {
+        write_line(out, b"Age", age_s.to_string().as_bytes());
+    }
 }
 
 #[cfg(test)]

@@ -375,6 +375,7 @@ async fn send_stale(
         object,
         reuse,
         status: asking.status(),
+        is_aged: asking.is_aged(),
         says_status: asking.says_status(),
         now: client.worker.clock.now(),
     };

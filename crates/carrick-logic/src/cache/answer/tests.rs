@@ -114,7 +114,7 @@ fn rfc_9110_15_4_5_fields_of_each_answer() {
             &mut out,
             Fields::of_text(lines(stored).as_bytes()),
             &answer,
-            7,
+            Some(7),
         );
         assert_eq!(
             String::from_utf8(out).unwrap(),

@@ -139,7 +139,7 @@ fn use_stored(
 fn send(stored: &Stored<'_>, request: &Request<'_>, now: UnixTime, policy: &Policy) {
     let answer = plan_answer(request, stored, BODY_BYTES, now, policy);
     let mut out = Vec::new();
-    write_answer_fields(&mut out, stored.fields, &answer, 7);
+    write_answer_fields(&mut out, stored.fields, &answer, Some(7));
     assert!(out.ends_with(b"Age: 7\r\n"));
     match answer {
         Answer::Range(range) => assert!(range.start < range.end && range.end <= BODY_BYTES),

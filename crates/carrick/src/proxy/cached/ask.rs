@@ -30,6 +30,8 @@ pub struct Asking {
     pub(super) asked_at: UnixTime,
     /// What `Cache-Status` will say.
     pub(super) status: CacheStatus<'static>,
+    /// Whether a cache nearer to the origin had the answer for a while.
+    pub(super) is_aged: bool,
     /// Whether the answer says what the cache did.
     pub(super) says_status: bool,
     /// Others wait for the answer.
@@ -90,6 +92,11 @@ impl Asking {
     /// Whether the answer says what the cache did.
     pub fn says_status(&self) -> bool {
         self.says_status
+    }
+
+    /// Whether a cache nearer to the origin had the answer for a while.
+    pub fn is_aged(&self) -> bool {
+        self.is_aged
     }
 
     /// Whether nobody waits for the answer.

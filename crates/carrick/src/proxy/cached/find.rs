@@ -76,6 +76,7 @@ pub async fn begin(
                     object: &object,
                     reuse,
                     status,
+                    is_aged: false,
                     says_status,
                     now,
                 };
@@ -94,6 +95,7 @@ pub async fn begin(
                         conditions: NO_CONDITIONS,
                         asked_at: now,
                         status,
+                        is_aged: false,
                         says_status,
                         lead: Some(lead),
                         is_errand: true,
@@ -105,6 +107,7 @@ pub async fn begin(
                     object: &object,
                     reuse,
                     status,
+                    is_aged: false,
                     says_status,
                     now,
                 };
@@ -148,6 +151,7 @@ pub async fn begin(
                     conditions: NO_CONDITIONS,
                     asked_at: now,
                     status,
+                    is_aged: false,
                     says_status,
                     lead,
                     is_errand: false,

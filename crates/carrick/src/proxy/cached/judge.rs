@@ -63,6 +63,7 @@ pub fn judge(
             response: now,
         },
     };
+    asking.is_aged = exchange.response.age_s.is_some();
     match head.method {
         Method::Get => {}
         Method::Head => {

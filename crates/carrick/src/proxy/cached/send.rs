@@ -35,6 +35,8 @@ pub struct Source<'a> {
     pub reuse: Reuse,
     /// How it came to be sent.
     pub status: CacheStatus<'static>,
+    /// Whether a cache nearer to the origin had it for a while, if the origin was asked.
+    pub is_aged: bool,
     /// Whether the answer says so.
     pub says_status: bool,
     /// The present time.
@@ -42,6 +44,12 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// The value of `Age`. What the origin has just made or validated has none.
+    fn age_s(&self) -> Option<u32> {
+        let is_new = matches!(self.result(), CacheResult::Miss | CacheResult::Revalidated);
+        (!is_new || self.is_aged).then_some(self.reuse.age_s)
+    }
+
     /// How it came to be sent.
     #[must_use]
     pub fn result(&self) -> CacheResult {
@@ -133,7 +141,7 @@ fn write_head(
         "HTTP/1.1 {status} {}\r\n",
         reason_phrase(status)
     ));
-    write_answer_fields(out, stored.fields, &answer, source.reuse.age_s);
+    write_answer_fields(out, stored.fields, &answer, source.age_s());
     let mut put = |text: std::fmt::Arguments<'_>| {
         let _ = io::Write::write_fmt(out, text);
     };

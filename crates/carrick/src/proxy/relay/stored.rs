@@ -118,6 +118,7 @@ impl Attempt<'_> {
             object: &object,
             reuse,
             status: asking.status(),
+            is_aged: asking.is_aged(),
             says_status: asking.says_status(),
             now: self.client.worker.clock.now(),
         };

@@ -1,4 +1,4 @@
-//! What is told of the cache. Nothing, if there is none.
+//! What is told of the cache; zeros, if there is none.
 use super::writer::Writer;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::metrics::CacheResult;
@@ -7,9 +7,6 @@ use std::fmt;
 impl Writer<'_, '_> {
     pub(super) fn cache(&mut self) -> fmt::Result {
         let state = self.state;
-        let Some(cache) = &state.cache else {
-            return Ok(());
-        };
         let requests = CacheResult::ALL.map(|result| {
             let sum = state.sum(|worker| worker.cache.requests(result).get());
             ([("result", result.name())], sum)
@@ -35,7 +32,8 @@ impl Writer<'_, '_> {
         self.counter(&declared::CACHE_GIVEN_UP, |worker| {
             &worker.cache.fills_given_up
         })?;
-        let stats = cache.store.stats();
+        let cache = state.cache.as_ref();
+        let stats = cache.map(|cache| cache.store.stats()).unwrap_or_default();
         self.gauge(&declared::CACHE_OBJECTS, stats.objects)?;
         self.gauges(
             &declared::CACHE_BYTES,

@@ -15,6 +15,7 @@ fn what_is_fresh_is_not_asked_for_again() {
         "{}",
         first.head
     );
+    assert_eq!(first.field("age"), None, "the server has just made it");
     let second = play.find("/a");
     assert_eq!((second.status, second.text()), (200, "hello".into()));
     assert_eq!(second.field("x-is").as_deref(), Some("kept"));

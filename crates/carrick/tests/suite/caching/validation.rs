@@ -24,6 +24,7 @@ fn a_304_makes_what_is_stored_fresh() {
         "{}",
         again.head
     );
+    assert_eq!(again.field("age"), None, "the server has just validated it");
     let found = play.find("/a");
     assert_eq!(
         (found.text(), found.field("x-is").as_deref()),
