@@ -168,18 +168,7 @@ fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
         .map_err(|error| Failed::Because(format!("admin's answer is not understood: {error}")))
 }
 
-/// Percent-encoded, but for what is safe in a query.
+/// As a value in a query.
 fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
-                out.push(byte.into());
-            }
-            _ => {
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

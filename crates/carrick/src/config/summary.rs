@@ -10,6 +10,10 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|listener| self::listener(listener))
         .collect();
+    if let Some(cache) = &plan.cache {
+        let size = super::values::show_size(cache.memory_bytes);
+        lines.push(format!("cache of {} in memory", size.trim_matches('"')));
+    }
     lines.push(match plan.admin {
         Some(address) => format!("admin on {address}"),
         None => "admin is off".to_owned(),

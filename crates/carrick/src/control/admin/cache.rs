@@ -140,13 +140,8 @@ impl Parameters {
     fn of<B>(request: &Request<B>) -> Self {
         let query = request.uri().query().unwrap_or_default();
         Self(
-            query
-                .split('&')
-                .filter(|pair| !pair.is_empty())
-                .map(|pair| {
-                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decoded(name), decoded(value))
-                })
+            form_urlencoded::parse(query.as_bytes())
+                .into_owned()
                 .collect(),
         )
     }
@@ -172,40 +167,6 @@ impl Parameters {
             (Some(only), true) => Ok(only),
             (None, _) if without_is_all => Ok(Chosen::All),
             _ => Err(Wrong),
-        }
-    }
-}
-
-/// Percent-decoded; what is no such code stays as it is.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let code = (byte == b'%')
-            .then(|| bytes.get(at + 1..at + 3))
-            .flatten()
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        out.push(code.unwrap_or(byte));
-        at += if code.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decoded;
-
-    #[test]
-    fn values_are_percent_decoded() {
-        for (text, expected) in [
-            ("http%3A%2F%2Fh%2Fa%3Fb", "http://h/a?b"),
-            ("100%", "100%"),
-            ("%zz%4", "%zz%4"),
-            ("a+b", "a+b"),
-        ] {
-            assert_eq!(decoded(text), expected);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Asking {
     pub(super) says_status: bool,
     /// Others wait for the answer.
     pub(super) lead: Option<Lead>,
+    /// Whatever the answer is, the store has nothing to do with it.
+    pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
     pub(super) is_errand: bool,
 }

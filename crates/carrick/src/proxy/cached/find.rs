@@ -4,7 +4,7 @@ use super::refresh;
 use super::send::{Source, send};
 use crate::cache::Cache;
 use crate::cache::flights::{Flight, Follow};
-use crate::cache::store::{self, Key, Object};
+use crate::cache::store::{self, Object};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Destination;
@@ -14,8 +14,8 @@ use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::CacheResult;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
-    CacheStatus, Fields, Found, Lookup, NotFilled, Request, UnixTime, look_up, may_fill,
-    target_uri, write_key,
+    CacheStatus, Fields, Forward, Found, Lookup, NotFilled, Request, Reuse, UnixTime, look_up,
+    may_fill, target_uri, write_key,
 };
 use carrick_logic::http1::{BodyLength, Method};
 use std::pin::pin;
@@ -42,6 +42,15 @@ pub enum Begun {
     Reply(Reply),
 }
 
+/// A request for which the cache is asked.
+struct Wanted {
+    cache: Arc<Cache>,
+    route: Arc<RouteCache>,
+    key: Box<[u8]>,
+    not_filled: Option<NotFilled>,
+    says_status: bool,
+}
+
 /// Answers the request in `scratch` from the store, if it can be, or says what the origin is to be asked.
 pub async fn begin(
     client: &mut Client,
@@ -56,109 +65,98 @@ pub async fn begin(
     if scratch.request_head.wants_upgrade {
         return Begun::PassBy;
     }
-    let Some((key, not_filled)) = name(client, scratch, destination, &route) else {
-        trace.cache = Some(CacheResult::Bypass);
-        return Begun::PassBy;
+    let named = name(client, scratch, destination, &route);
+    let is_bypassed = named.is_none();
+    let (key, not_filled) = named.unwrap_or_default();
+    let plan = client.live.plan().cache.as_ref();
+    let wanted = Wanted {
+        cache,
+        route,
+        key,
+        not_filled,
+        says_status: plan.is_some_and(|plan| plan.status),
     };
-    let says_status = (client.live.plan().cache.as_ref()).is_some_and(|cache| cache.status);
+    if is_bypassed {
+        trace.cache = Some(CacheResult::Bypass);
+        let status = CacheStatus {
+            forward: Some(Forward::Bypass),
+            ..CacheStatus::default()
+        };
+        let mut asking = wanted.ask(None, status, client.worker.clock.now());
+        asking.is_bypassed = true;
+        return Begun::Ask(Box::new(asking));
+    }
     let mut waits = true;
     loop {
         let now = client.worker.clock.now();
-        let stored_key = cache.store.key(&key);
-        let hash = stored_key.hash();
-        let (found, lookup) = find(&cache, &route, stored_key, scratch, now);
+        let (stored, lookup) = wanted.find(scratch, now);
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
-        match (lookup, found) {
-            (Lookup::Fresh(reuse) | Lookup::Stale(reuse), Some(object)) => {
-                let source = Source {
-                    route: &route,
-                    object: &object,
-                    reuse,
-                    status,
-                    is_aged: false,
-                    says_status,
-                    now,
-                };
-                trace.cache = Some(source.result());
-                let (passed, keep_alive) = send(client, scratch, &source, trace).await;
-                return Begun::Answered { passed, keep_alive };
+        if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
+            if matches!(lookup, Lookup::StaleWhileRevalidate(_))
+                && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
+            {
+                let stored = Some(Arc::clone(object));
+                let mut asking = wanted.ask(stored, status, now);
+                (asking.lead, asking.is_errand) = (Some(lead), true);
+                refresh::begin(client, scratch, destination, asking);
             }
-            (Lookup::StaleWhileRevalidate(reuse), Some(object)) => {
-                if let Flight::Lead(lead) = cache.flights.board(&key) {
-                    let asking = Asking {
-                        cache: Arc::clone(&cache),
-                        route: Arc::clone(&route),
-                        key,
-                        not_filled,
-                        stored: Some(Arc::clone(&object)),
-                        conditions: NO_CONDITIONS,
-                        asked_at: now,
-                        status,
-                        is_aged: false,
-                        says_status,
-                        lead: Some(lead),
-                        is_errand: true,
-                    };
-                    refresh::begin(client, scratch, destination, asking);
+            let source = Source {
+                route: &wanted.route,
+                object,
+                reuse,
+                status,
+                is_aged: false,
+                says_status: wanted.says_status,
+                now,
+            };
+            trace.cache = Some(source.result());
+            let (passed, keep_alive) = send(client, scratch, &source, trace).await;
+            return Begun::Answered { passed, keep_alive };
+        }
+        if lookup == Lookup::GatewayTimeout {
+            trace.cache = Some(CacheResult::Refused);
+            return Begun::Reply(Reply::new(
+                504,
+                "only_if_cached",
+                "Nothing that may be sent is stored, and the request wants nothing else (only-if-cached).",
+            ));
+        }
+        let mut lead = None;
+        if waits && wanted.may_wait(scratch, now) {
+            match wanted.cache.flights.board(&wanted.key) {
+                Flight::Lead(mine) => lead = Some(mine),
+                Flight::Follow(follow) => {
+                    waits = false;
+                    wait(client, follow).await;
+                    continue;
                 }
-                let source = Source {
-                    route: &route,
-                    object: &object,
-                    reuse,
-                    status,
-                    is_aged: false,
-                    says_status,
-                    now,
-                };
-                trace.cache = Some(CacheResult::Stale);
-                let (passed, keep_alive) = send(client, scratch, &source, trace).await;
-                return Begun::Answered { passed, keep_alive };
-            }
-            (Lookup::GatewayTimeout, _) => {
-                trace.cache = Some(CacheResult::Refused);
-                return Begun::Reply(Reply::new(
-                    504,
-                    "only_if_cached",
-                    "Nothing that may be sent is stored, and the request wants nothing else (only-if-cached).",
-                ));
-            }
-            (_, stored) => {
-                let may_wait = waits && not_filled.is_none() && may_wait(scratch);
-                let lead = if may_wait && !cache.passes.has(hash, now) {
-                    match cache.flights.board(&key) {
-                        Flight::Lead(lead) => Some(lead),
-                        Flight::Follow(follow) => {
-                            waits = false;
-                            wait(client, follow).await;
-                            continue;
-                        }
-                    }
-                } else {
-                    None
-                };
-                // Others are not for caches to answer.
-                if matches!(scratch.request_head.method, Method::Get | Method::Head) {
-                    trace.cache = Some(CacheResult::Miss);
-                }
-                let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
-                return Begun::Ask(Box::new(Asking {
-                    cache,
-                    route,
-                    key,
-                    not_filled,
-                    stored,
-                    conditions: NO_CONDITIONS,
-                    asked_at: now,
-                    status,
-                    is_aged: false,
-                    says_status,
-                    lead,
-                    is_errand: false,
-                }));
             }
         }
+        // Others are not for caches to answer.
+        if is_answerable(scratch.request_head.method) {
+            trace.cache = Some(CacheResult::Miss);
+        }
+        let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
+        let mut asking = wanted.ask(stored, status, now);
+        asking.lead = lead;
+        return Begun::Ask(Box::new(asking));
     }
+}
+
+/// How what is stored is sent, if it is.
+fn reuse(lookup: Lookup) -> Option<Reuse> {
+    match lookup {
+        Lookup::Fresh(reuse) | Lookup::Stale(reuse) | Lookup::StaleWhileRevalidate(reuse) => {
+            Some(reuse)
+        }
+        Lookup::Revalidate(_) | Lookup::Miss(_) | Lookup::GatewayTimeout => None,
+    }
+}
+
+/// Whether a cache can answer requests with this method at all. What answers to others do to it is another matter.
+fn is_answerable(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
 }
 
 /// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
@@ -169,7 +167,8 @@ fn name(
     route: &RouteCache,
 ) -> Option<(Box<[u8]>, Option<NotFilled>)> {
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
-    if route.is_bypassed(bytes, head) {
+    // Whoever changes something changes it for all, however he has come.
+    if is_answerable(head.method) && route.is_bypassed(bytes, head) {
         return None;
     }
     let uri = target_uri(head, bytes).ok()?;
@@ -186,40 +185,67 @@ fn name(
     Some((key.into(), not_filled))
 }
 
-/// What is stored for the request in `scratch`, and what is to be done with it.
-fn find(
-    cache: &Cache,
-    route: &RouteCache,
-    key: Key<'_>,
-    scratch: &Scratch,
-    now: UnixTime,
-) -> (Option<Arc<Object>>, Lookup) {
-    let request = Request::of_head(&scratch.request_head, &scratch.request);
-    let found = match request.method {
-        Method::Get | Method::Head => cache.store.find(key, request.fields),
-        _ => store::Found::Nothing,
-    };
-    let (object, known) = match &found {
-        store::Found::Nothing => (None, Found::Nothing),
-        store::Found::OtherVariant => (None, Found::OtherVariant),
-        store::Found::Object(object) => (Some(Arc::clone(object)), Found::Stored(object.meta())),
-    };
-    (object, look_up(&request, known, now, &route.policy))
-}
-
-/// Whether the request is like those that others send: then one answer may do for all.
-fn may_wait(scratch: &Scratch) -> bool {
-    let head = &scratch.request_head;
-    if head.method != Method::Get || head.body != BodyLength::None {
-        return false;
+impl Wanted {
+    /// What is stored for the request in `scratch`, and what is to be done with it.
+    fn find(&self, scratch: &Scratch, now: UnixTime) -> (Option<Arc<Object>>, Lookup) {
+        let request = Request::of_head(&scratch.request_head, &scratch.request);
+        let found = if is_answerable(request.method) {
+            let store = &self.cache.store;
+            store.find(store.key(&self.key), request.fields)
+        } else {
+            store::Found::Nothing
+        };
+        let (object, known) = match &found {
+            store::Found::Nothing => (None, Found::Nothing),
+            store::Found::OtherVariant => (None, Found::OtherVariant),
+            store::Found::Object(object) => {
+                (Some(Arc::clone(object)), Found::Stored(object.meta()))
+            }
+        };
+        (object, look_up(&request, known, now, &self.route.policy))
     }
-    let request = Request::of_head(head, &scratch.request);
-    request.range.is_none()
-        && !request.has_if_none_match
-        && request.if_modified_since.is_none()
-        && !request.has_origin_condition
-        && !request.has_authorization
-        && !request.directives.no_store
+
+    /// Whether the request in `scratch` is like those that others send, so that one answer may do for all.
+    fn may_wait(&self, scratch: &Scratch, now: UnixTime) -> bool {
+        let head = &scratch.request_head;
+        if head.method != Method::Get || head.body != BodyLength::None || self.not_filled.is_some()
+        {
+            return false;
+        }
+        let request = Request::of_head(head, &scratch.request);
+        let is_usual = request.range.is_none()
+            && !request.has_if_none_match
+            && request.if_modified_since.is_none()
+            && !request.has_origin_condition
+            && !request.has_authorization
+            && !request.directives.no_store;
+        let hash = self.cache.store.key(&self.key).hash();
+        is_usual && !self.cache.passes.has(hash, now)
+    }
+
+    /// What the origin is to be asked.
+    fn ask(
+        &self,
+        stored: Option<Arc<Object>>,
+        status: CacheStatus<'static>,
+        now: UnixTime,
+    ) -> Asking {
+        Asking {
+            cache: Arc::clone(&self.cache),
+            route: Arc::clone(&self.route),
+            key: self.key.clone(),
+            not_filled: self.not_filled,
+            stored,
+            conditions: NO_CONDITIONS,
+            asked_at: now,
+            status,
+            is_aged: false,
+            says_status: self.says_status,
+            lead: None,
+            is_errand: false,
+            is_bypassed: false,
+        }
+    }
 }
 
 async fn wait(client: &mut Client, mut follow: Follow) {

@@ -42,6 +42,9 @@ pub fn judge(
     destination: &Destination,
     asking: &mut Asking,
 ) -> Verdict {
+    if asking.is_bypassed {
+        return Verdict::PassOn;
+    }
     let now = client.worker.clock.now();
     let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
     // Without one there would be no key.
@@ -64,21 +67,15 @@ pub fn judge(
         },
     };
     asking.is_aged = exchange.response.age_s.is_some();
-    match head.method {
-        Method::Get => {}
-        Method::Head => {
-            note_head(&exchange, asking);
-            return Verdict::PassOn;
+    if !matches!(head.method, Method::Get | Method::Head) {
+        let status = exchange.response.status;
+        if invalidates(head.method, head.method_text.of(bytes), status) {
+            invalidate(client, destination, &exchange, asking);
         }
-        method => {
-            if invalidates(method, head.method_text.of(bytes), exchange.response.status) {
-                invalidate(client, destination, &exchange, asking);
-            }
-            return Verdict::PassOn;
-        }
+        return Verdict::PassOn;
     }
     let Some(stored) = asking.stored.clone() else {
-        return store(client, scratch, &exchange, asking);
+        return replace(client, scratch, &exchange, asking);
     };
     let meaning = after_validation(
         &exchange.request,
@@ -96,8 +93,22 @@ pub fn judge(
             Verdict::Use(stored, reuse)
         }
         Validated::AskAgain => Verdict::AskAgain,
-        Validated::Replace => store(client, scratch, &exchange, asking),
+        Validated::Replace => replace(client, scratch, &exchange, asking),
     }
+}
+
+/// Not a word on what is stored, but an answer of its own.
+fn replace(
+    client: &Client,
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Verdict {
+    if exchange.request.method == Method::Head {
+        note_head(exchange, asking);
+        return Verdict::PassOn;
+    }
+    store(client, scratch, exchange, asking)
 }
 
 /// A 304: what is stored is as good as new.

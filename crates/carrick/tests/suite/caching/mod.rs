@@ -19,11 +19,16 @@ struct Play {
 impl Play {
     /// With further lines of `[cache]`.
     fn begin(cache: &str) -> Self {
+        Self::begin_with(cache, "")
+    }
+
+    /// The same, and with further lines of the route.
+    fn begin_with(cache: &str, route: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
         let text = switch_text(&[server.address()]).replace(
             "upstream = \"u\"\n[upstream",
-            "upstream = \"u\"\ncache = true\n[upstream",
+            &format!("upstream = \"u\"\ncache = true\n{route}\n[upstream"),
         );
         let carrick = Carrick::start(&place, &format!("[cache]\n{cache}\n{text}"));
         Self {

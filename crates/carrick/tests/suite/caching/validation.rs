@@ -1,7 +1,7 @@
 //! Answers that are out of date: the server says whether they are still right, or cannot be asked.
 use super::{Play, get, ok, status};
 use crate::support::message::field;
-use crate::support::wait_for;
+use crate::support::{Response, wait_for};
 
 const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\nX-Is: new\r\n\r\n";
 
@@ -157,25 +157,70 @@ fn unsafe_methods_make_what_is_stored_invalid() {
     }
 }
 
+/// A HEAD that insists on the server's word, which is this.
+fn head(play: &Play, answer: &str) -> (Response, String) {
+    let mut client = play.carrick.connect();
+    client.send("HEAD /a HTTP/1.1\r\nHost: a.example\r\nCache-Control: no-cache\r\n\r\n");
+    let mut upstream = play.server.accept();
+    let asked = upstream.read_head();
+    upstream.send(answer);
+    (client.read_response("HEAD"), asked)
+}
+
 #[test]
 fn head_tells_that_what_is_stored_is_out_of_date() {
     let play = Play::begin("");
     play.fetch(
         "/a",
-        &ok(
-            "Cache-Control: max-age=60, no-cache\r\nETag: \"v\"\r\n",
-            "old",
-        ),
+        &ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "old"),
     );
-    let mut client = play.carrick.connect();
-    client.send("HEAD /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
-    let mut upstream = play.server.accept();
-    upstream.read_head();
-    upstream
-        .send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: \"w\"\r\nConnection: close\r\n\r\n");
-    let head = client.read_response("HEAD");
+    let said = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: \"w\"\r\nConnection: close\r\n\r\n";
+    let (answer, _) = head(&play, said);
     assert_eq!(
-        (head.status, head.field("etag").as_deref()),
+        (answer.status, answer.field("etag").as_deref()),
         (200, Some("\"w\""))
     );
+    let new = ok("Cache-Control: max-age=60\r\nETag: \"w\"\r\n", "new");
+    assert_eq!(play.fetch("/a", &new).text(), "new");
+}
+
+#[test]
+fn head_is_answered_from_what_is_still_right() {
+    let play = Play::begin("");
+    play.fetch(
+        "/a",
+        &ok("Cache-Control: max-age=60\r\nETag: \"v\"\r\n", "body"),
+    );
+    let (answer, asked) = head(&play, NOT_MODIFIED);
+    assert_eq!(field(&asked, "if-none-match").as_deref(), Some("\"v\""));
+    // Its client has asked for no 304.
+    assert_eq!(
+        (answer.status, answer.field("content-length").as_deref()),
+        (200, Some("4"))
+    );
+    assert_eq!(play.find("/a").field("x-is").as_deref(), Some("new"));
+}
+
+#[test]
+fn who_passes_the_cache_by_changes_what_is_stored_nevertheless() {
+    let play = Play::begin_with("", "cache_bypass = { cookie = \"session\" }");
+    let fresh = ok("Cache-Control: max-age=60\r\n", "old");
+    play.fetch("/a", &fresh);
+    let (own, _) = play.fetch_with(
+        "/a",
+        "Cookie: session=1\r\n",
+        &ok("Cache-Control: max-age=60\r\n", "own"),
+    );
+    assert_eq!(
+        (own.text(), status(&own)),
+        ("own".into(), "carrick; fwd=bypass".into())
+    );
+    assert_eq!(play.find("/a").text(), "old");
+    let mut client = play.carrick.connect();
+    client.send("DELETE /a HTTP/1.1\r\nHost: a.example\r\nCookie: session=1\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.read_response("DELETE").status, 204);
+    assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
 }
