@@ -1,10 +1,8 @@
 //! Looking through the store and taking things out of it, by hand.
+use super::index::Items;
 use super::object::Object;
 use super::{NotTaken, Store};
 use std::sync::Arc;
-
-/// Objects that are looked at while one lock is held.
-const BATCH: usize = 32;
 
 /// Which objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,41 +65,18 @@ impl Store {
 
     /// All objects, in no order. No lock is held between two; what comes and goes meanwhile may be seen or not.
     pub fn objects(&self) -> Objects<'_> {
-        Objects {
-            store: self,
-            batch: Vec::new(),
-            next: Some((0, 0)),
-        }
+        Objects(self.index.items())
     }
 }
 
 /// See [`Store::objects`].
 #[derive(Debug)]
-pub struct Objects<'s> {
-    store: &'s Store,
-    batch: Vec<Arc<Object>>,
-    /// Shard and place.
-    next: Option<(usize, u32)>,
-}
+pub struct Objects<'s>(Items<'s, Object>);
 
 impl Iterator for Objects<'_> {
     type Item = Arc<Object>;
 
     fn next(&mut self) -> Option<Arc<Object>> {
-        loop {
-            if let Some(object) = self.batch.pop() {
-                return Some(object);
-            }
-            let (shard, place) = self.next?;
-            self.batch.reserve(BATCH);
-            let next = self
-                .store
-                .shard(shard)?
-                .some_from(place, BATCH, &mut self.batch);
-            self.next = Some(match next {
-                Some(place) => (shard, place),
-                None => (shard + 1, 0),
-            });
-        }
+        self.0.next()
     }
 }

@@ -28,24 +28,15 @@ pub use stats::Stats;
 
 use arena::Arena;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
-use index::{Shard, Step};
+use index::Index;
 use memory::Memory;
-use stats::{Counters, count};
+use stats::count;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Most shards of the index.
-const SHARDS_MAX: u64 = 64;
-
-/// Objects that a shard should have place for: with few, its queues say little.
-const SHARD_OBJECTS_MIN: u64 = 1024;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What an object takes that is not large, to guess how many there will be.
 const OBJECT_BYTES_GUESS: u64 = 4096;
-
-/// Objects that are looked at for eviction while one lock is held.
-const STEPS_MAX: usize = 16;
 
 /// Why something is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -93,9 +84,7 @@ pub enum Found {
 pub struct Store {
     memory: Arc<Memory>,
     seed: RandomState,
-    shards: Box<[(Mutex<Shard>, Counters)]>,
-    /// Which shard is the next to evict from.
-    hand: AtomicUsize,
+    index: Index<Object>,
 }
 
 impl Store {
@@ -114,15 +103,10 @@ impl Store {
 
     fn with_arena(limits: Limits, arena: Result<Arena, String>) -> Self {
         let objects = limits.objects.min(limits.bytes / OBJECT_BYTES_GUESS);
-        let shards = (objects / SHARD_OBJECTS_MIN).clamp(1, SHARDS_MAX);
-        let shards = 1_usize << shards.ilog2();
         Self {
             memory: Arc::new(Memory::new(limits, arena)),
             seed: RandomState::new(),
-            shards: (0..shards)
-                .map(|_| (Mutex::new(Shard::new()), Counters::default()))
-                .collect(),
-            hand: AtomicUsize::new(0),
+            index: Index::new(objects),
         }
     }
 
@@ -147,7 +131,7 @@ impl Store {
     /// The object for a request with these fields.
     #[must_use]
     pub fn find(&self, key: Key<'_>, request: Fields<'_>) -> Found {
-        let mut variants = self.lock(key.hash()).find(key);
+        let mut variants = self.index.lock(key.hash()).find(key);
         let mut count_found = 0;
         for place in 0..variants.len() {
             let is_broken = |object: &Arc<Object>| object.body().have().state == State::Broken;
@@ -166,7 +150,7 @@ impl Store {
             request,
         )
         .and_then(|chosen| variants.get_mut(chosen)?.take());
-        let counters = self.counters(key.hash());
+        let counters = self.index.counters(key.hash());
         if let Some(object) = chosen {
             object.note_hit();
             count(&counters.hits);
@@ -183,7 +167,7 @@ impl Store {
     /// All variants under a key, the one that came last first. Counts as no hit.
     #[must_use]
     pub fn variants(&self, key: Key<'_>) -> Vec<Arc<Object>> {
-        let variants = self.lock(key.hash()).find(key);
+        let variants = self.index.lock(key.hash()).find(key);
         variants.into_iter().flatten().collect()
     }
 
@@ -218,8 +202,8 @@ impl Store {
                 return Err(error);
             }
         };
-        let [replaced, left] = self.lock(key.hash()).put(Arc::clone(&object));
-        let counters = self.counters(key.hash());
+        let [replaced, left] = self.index.lock(key.hash()).put(Arc::clone(&object));
+        let counters = self.index.counters(key.hash());
         count(&counters.puts);
         if let Some(replaced) = replaced {
             count(&counters.replaced);
@@ -286,7 +270,7 @@ impl Store {
         };
         new.set_hits(old.hits());
         let new = Arc::new(new);
-        let replaced = self.lock(key.hash()).replace(old, &new);
+        let replaced = self.index.lock(key.hash()).replace(old, &new);
         let Some(replaced) = replaced else {
             return Err(NotTaken::Gone);
         };
@@ -301,10 +285,10 @@ impl Store {
     /// Takes an object out; `false` if it is not there any more. Who reads it can go on.
     pub fn remove(&self, object: &Arc<Object>) -> bool {
         let hash = object.key().hash();
-        let removed = self.lock(hash).remove(object);
+        let removed = self.index.lock(hash).remove(object);
         let is_removed = removed.is_some();
         if let Some(removed) = removed {
-            count(&self.counters(hash).removed);
+            count(&self.index.counters(hash).removed);
             self.let_go(removed);
         }
         is_removed
@@ -322,7 +306,7 @@ impl Store {
             broken: self.memory.broken.load(Relaxed),
             ..Stats::default()
         };
-        for (_, counters) in &self.shards {
+        for counters in self.index.all_counters() {
             stats.add(counters);
         }
         stats
@@ -356,35 +340,12 @@ impl Store {
 
     /// Evicts one object; `false` if all that there is, is being filled.
     fn evict_one(&self) -> bool {
-        // Each object is looked at four times before it leaves, at most: after its first and its three further chances.
-        let looks = 5 * self.memory.ledger.objects() / STEPS_MAX as u64;
-        // Where bodies that are being filled make up a queue, the other one has to give.
-        let mut other = false;
-        for _ in 0..looks + 4 * self.shards.len() as u64 {
-            let number = self.hand.fetch_add(1, Relaxed) & (self.shards.len() - 1);
-            let (shard, counters) = &self.shards[number];
-            let mut shard = locked(shard);
-            let mut under_way = 0;
-            for _ in 0..STEPS_MAX {
-                match shard.evict(other) {
-                    Step::Evicted(object, from_main) => {
-                        drop(shard);
-                        count(if from_main {
-                            &counters.evicted_main
-                        } else {
-                            &counters.evicted_small
-                        });
-                        self.let_go(object);
-                        return true;
-                    }
-                    Step::Stays => {}
-                    Step::UnderWay => under_way += 1,
-                    Step::Empty => break,
-                }
-            }
-            other ^= under_way > 0;
+        let evicted = self.index.evict_one(self.memory.ledger.objects());
+        let is_evicted = evicted.is_some();
+        if let Some(object) = evicted {
+            self.let_go(object);
         }
-        false
+        is_evicted
     }
 
     /// The object was taken out of the index. Called without a lock: what it had goes back to the kernel.
@@ -395,27 +356,6 @@ impl Store {
     }
 
     fn weigh_again(&self, object: &Arc<Object>) {
-        self.lock(object.key().hash()).weigh_again(object);
+        self.index.lock(object.key().hash()).weigh_again(object);
     }
-
-    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        locked(&self.shards[self.number(hash)].0)
-    }
-
-    fn counters(&self, hash: u64) -> &Counters {
-        &self.shards[self.number(hash)].1
-    }
-
-    /// By other bits of the hash than those that the tables use.
-    fn number(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.shards.len() - 1)
-    }
-
-    fn shard(&self, number: usize) -> Option<MutexGuard<'_, Shard>> {
-        self.shards.get(number).map(|(shard, _)| locked(shard))
-    }
-}
-
-fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

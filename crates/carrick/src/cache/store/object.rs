@@ -1,5 +1,6 @@
 //! A stored response.
-use super::body::Body;
+use super::body::{Body, State};
+use super::index::Item;
 use super::key::Key;
 use super::ledger::Charge;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
@@ -130,14 +131,6 @@ impl Object {
             .store(self.hits.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    pub(super) fn frequency(&self) -> u8 {
-        self.frequency.load(Relaxed)
-    }
-
-    pub(super) fn set_frequency(&self, frequency: u8) {
-        self.frequency.store(frequency, Relaxed);
-    }
-
     /// Bytes that it takes, with its body.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
@@ -151,6 +144,32 @@ impl Object {
         if with_body {
             self.body.loosen();
         }
+    }
+}
+
+impl Item for Object {
+    fn key(&self) -> Key<'_> {
+        self.key()
+    }
+
+    fn variant(&self) -> &Variant {
+        self.variant()
+    }
+
+    fn charged_bytes(&self) -> u64 {
+        self.stored_bytes()
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.body.have().state == State::Filling
+    }
+
+    fn frequency(&self) -> u8 {
+        self.frequency.load(Relaxed)
+    }
+
+    fn set_frequency(&self, frequency: u8) {
+        self.frequency.store(frequency, Relaxed);
     }
 }
 

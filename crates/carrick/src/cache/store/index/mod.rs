@@ -2,20 +2,22 @@
 //! for nanoseconds: no system call, no object is dropped, no field of a request is read under it.
 mod nodes;
 mod queues;
+mod shards;
 #[cfg(test)]
 mod tests;
 
 use super::ghost::{Ghost, MOMENTS};
 use super::key::Key;
-use super::object::Object;
+use carrick_logic::cache::Variant;
 use hashbrown::HashTable;
 use nodes::{NONE, Nodes};
 use queues::Queue;
+pub(in crate::cache) use shards::{Index, Items};
 use std::sync::Arc;
 
 /// What an object's place takes.
 #[cfg(test)]
-pub(super) const NODE_BYTES: usize = size_of::<nodes::Node>();
+pub(super) const NODE_BYTES: usize = size_of::<nodes::Node<super::Object>>();
 
 /// Most variants of one key; the oldest makes room.
 pub const VARIANTS_MAX: usize = 16;
@@ -33,13 +35,13 @@ const JUST_MISSED: u16 = MOMENTS / 8;
 const LOOKS_FOR_MAIN: u8 = 1;
 
 /// The variants of a key, the one that came last first.
-pub(super) type Variants = [Option<Arc<Object>>; VARIANTS_MAX];
+pub(in crate::cache) type Variants<T> = [Option<Arc<T>>; VARIANTS_MAX];
 
 /// What one step of eviction did.
 #[derive(Debug)]
-pub(super) enum Step {
+enum Step<T> {
     /// An object was taken out of the small queue (`false`) or the main queue (`true`).
-    Evicted(Arc<Object>, bool),
+    Evicted(Arc<T>, bool),
     /// An object was asked for, and stays for another round.
     Stays,
     /// An object is being filled: memory that who fills it holds anyway, to evict it would give nothing back.
@@ -48,11 +50,24 @@ pub(super) enum Step {
     Empty,
 }
 
+/// What an index has: something under a key, of which there may be several variants.
+pub(in crate::cache) trait Item {
+    fn key(&self) -> Key<'_>;
+    fn variant(&self) -> &Variant;
+    /// Bytes that it takes of what is limited.
+    fn charged_bytes(&self) -> u64;
+    /// Whether it cannot be evicted yet, as that would give nothing back.
+    fn is_under_way(&self) -> bool;
+    /// How often it was asked for since it was looked at last, a few at most.
+    fn frequency(&self) -> u8;
+    fn set_frequency(&self, frequency: u8);
+}
+
 /// The shard.
 #[derive(Debug)]
-pub(super) struct Shard {
+pub(in crate::cache) struct Shard<T> {
     table: HashTable<u32>,
-    nodes: Nodes,
+    nodes: Nodes<T>,
     small: Queue,
     main: Queue,
     /// Who left the small queue.
@@ -62,8 +77,8 @@ pub(super) struct Shard {
     small_share: u64,
 }
 
-impl Shard {
-    pub(super) fn new() -> Self {
+impl<T: Item> Shard<T> {
+    fn new() -> Self {
         Self {
             table: HashTable::new(),
             nodes: Nodes::new(),
@@ -76,7 +91,7 @@ impl Shard {
     }
 
     /// The objects under a key.
-    pub(super) fn find(&self, key: Key<'_>) -> Variants {
+    pub(in crate::cache) fn find(&self, key: Key<'_>) -> Variants<T> {
         let mut found = [const { None }; VARIANTS_MAX];
         let mut place = self.first(key);
         for slot in &mut found {
@@ -91,7 +106,7 @@ impl Shard {
 
     /// Takes an object in. What has to leave for it: the same variant, and one above [`VARIANTS_MAX`]. If there is no place
     /// for it, it is handed back itself.
-    pub(super) fn put(&mut self, object: Arc<Object>) -> [Option<Arc<Object>>; 2] {
+    pub(in crate::cache) fn put(&mut self, object: Arc<T>) -> [Option<Arc<T>>; 2] {
         let mut same = NONE;
         let mut last = NONE;
         let mut count = 0;
@@ -113,7 +128,7 @@ impl Shard {
             .then(|| self.take_out(last))
             .flatten();
         let remembered = self.remembers(object.key().hash());
-        let (hash, bytes) = (object.key().hash(), object.stored_bytes());
+        let (hash, bytes) = (object.key().hash(), object.charged_bytes());
         // What replaces another has shown already that it is asked for again.
         let to_main = remembered
             || replaced
@@ -135,7 +150,7 @@ impl Shard {
     }
 
     /// Puts an object in the place of another, if that is still there; returns that.
-    pub(super) fn replace(&mut self, old: &Arc<Object>, new: &Arc<Object>) -> Option<Arc<Object>> {
+    pub(in crate::cache) fn replace(&mut self, old: &Arc<T>, new: &Arc<T>) -> Option<Arc<T>> {
         let place = self.place_of(old)?;
         new.set_frequency(old.frequency());
         let replaced = self.nodes.get_mut(place).swap(Arc::clone(new));
@@ -144,30 +159,25 @@ impl Shard {
     }
 
     /// The object has become longer or shorter.
-    pub(super) fn weigh_again(&mut self, object: &Arc<Object>) {
+    pub(in crate::cache) fn weigh_again(&mut self, object: &Arc<T>) {
         if let Some(place) = self.place_of(object) {
             self.weigh_at(place, object);
         }
     }
 
     /// Takes an object out, if it is there.
-    pub(super) fn remove(&mut self, object: &Arc<Object>) -> Option<Arc<Object>> {
+    pub(in crate::cache) fn remove(&mut self, object: &Arc<T>) -> Option<Arc<T>> {
         let place = self.place_of(object)?;
         self.take_out(place)
     }
 
     /// Up to `count` objects from a place on, and the place that comes next.
-    pub(super) fn some_from(
-        &self,
-        place: u32,
-        count: usize,
-        found: &mut Vec<Arc<Object>>,
-    ) -> Option<u32> {
+    fn some_from(&self, place: u32, count: usize, found: &mut Vec<Arc<T>>) -> Option<u32> {
         self.nodes.some_from(place, count, found)
     }
 
     /// Looks at one object and evicts it, or lets it go on. `other`: of the queue whose turn it would not be.
-    pub(super) fn evict(&mut self, other: bool) -> Step {
+    fn evict(&mut self, other: bool) -> Step<T> {
         let all = self.small.bytes() + self.main.bytes();
         let small_is_full = self.small.bytes() * 65_536 > all * self.small_share;
         let (first, second) = if small_is_full != other {
@@ -184,7 +194,7 @@ impl Shard {
             return Step::Empty;
         };
         let frequency = object.frequency();
-        let is_under_way = object.body().have().state == super::State::Filling;
+        let is_under_way = object.is_under_way();
         let stays = is_under_way || frequency >= if is_main { 1 } else { LOOKS_FOR_MAIN };
         if !stays {
             self.take_out(place);
@@ -208,7 +218,7 @@ impl Shard {
         } else {
             0
         });
-        let bytes = object.stored_bytes();
+        let bytes = object.charged_bytes();
         let queue = if to_main {
             &mut self.main
         } else {
@@ -238,8 +248,8 @@ impl Shard {
         from_small.is_some() || from_main.is_some()
     }
 
-    fn weigh_at(&mut self, place: u32, object: &Object) {
-        let bytes = object.stored_bytes();
+    fn weigh_at(&mut self, place: u32, object: &T) {
+        let bytes = object.charged_bytes();
         let queue = if self.nodes.get(place).is_main() {
             &mut self.main
         } else {
@@ -276,7 +286,7 @@ impl Shard {
         }
     }
 
-    fn place_of(&self, object: &Arc<Object>) -> Option<u32> {
+    fn place_of(&self, object: &Arc<T>) -> Option<u32> {
         let mut place = self.first(object.key());
         while place != NONE {
             let node = self.nodes.get(place);
@@ -289,7 +299,7 @@ impl Shard {
     }
 
     /// Takes the object at a place out of everything.
-    fn take_out(&mut self, place: u32) -> Option<Arc<Object>> {
+    fn take_out(&mut self, place: u32) -> Option<Arc<T>> {
         let (hash, first) = {
             let key = self.nodes.object(place)?.key();
             (key.hash(), self.first(key))

@@ -1,5 +1,4 @@
 //! The places of a shard's objects: 24 bytes each, in pieces that never move.
-use super::super::object::Object;
 use std::sync::Arc;
 
 /// No place.
@@ -15,8 +14,8 @@ const IS_MAIN: u32 = 1 << 31;
 
 /// An object's place in its queue and among the variants of its key.
 #[derive(Debug)]
-pub(super) struct Node {
-    object: Option<Arc<Object>>,
+pub(super) struct Node<T> {
+    object: Option<Arc<T>>,
     pub(super) newer: u32,
     /// Also the next free place, of a free one.
     pub(super) older: u32,
@@ -25,7 +24,7 @@ pub(super) struct Node {
     weight: u32,
 }
 
-impl Node {
+impl<T> Node<T> {
     pub(super) fn set_weight(&mut self, bytes: u64, is_main: bool) {
         let units = bytes.div_ceil(WEIGHT_UNIT_BYTES);
         let units = u32::try_from(units).unwrap_or(u32::MAX) & !IS_MAIN;
@@ -41,23 +40,23 @@ impl Node {
         self.weight & IS_MAIN != 0
     }
 
-    pub(super) fn object(&self) -> Option<&Arc<Object>> {
+    pub(super) fn object(&self) -> Option<&Arc<T>> {
         self.object.as_ref()
     }
 
-    pub(super) fn swap(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+    pub(super) fn swap(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         self.object.replace(object)
     }
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Nodes {
-    pieces: Vec<Vec<Node>>,
+pub(super) struct Nodes<T> {
+    pieces: Vec<Vec<Node<T>>>,
     free: u32,
 }
 
-impl Nodes {
+impl<T> Nodes<T> {
     pub(super) fn new() -> Self {
         Self {
             pieces: Vec::new(),
@@ -65,21 +64,21 @@ impl Nodes {
         }
     }
 
-    pub(super) fn get(&self, place: u32) -> &Node {
+    pub(super) fn get(&self, place: u32) -> &Node<T> {
         &self.pieces[place as usize / PIECE][place as usize % PIECE]
     }
 
-    pub(super) fn get_mut(&mut self, place: u32) -> &mut Node {
+    pub(super) fn get_mut(&mut self, place: u32) -> &mut Node<T> {
         &mut self.pieces[place as usize / PIECE][place as usize % PIECE]
     }
 
     /// The object at a place that is in use.
-    pub(super) fn object(&self, place: u32) -> Option<&Arc<Object>> {
+    pub(super) fn object(&self, place: u32) -> Option<&Arc<T>> {
         self.get(place).object.as_ref()
     }
 
     /// Gives an object a place; `None` if there are four thousand millions.
-    pub(super) fn insert(&mut self, object: Arc<Object>) -> Option<u32> {
+    pub(super) fn insert(&mut self, object: Arc<T>) -> Option<u32> {
         let node = Node {
             object: Some(object),
             newer: NONE,
@@ -107,7 +106,7 @@ impl Nodes {
     }
 
     /// Takes an object away; its place is free.
-    pub(super) fn remove(&mut self, place: u32) -> Option<Arc<Object>> {
+    pub(super) fn remove(&mut self, place: u32) -> Option<Arc<T>> {
         let free = self.free;
         let node = self.get_mut(place);
         let object = node.object.take();
@@ -121,7 +120,7 @@ impl Nodes {
         &self,
         place: u32,
         count: usize,
-        found: &mut Vec<Arc<Object>>,
+        found: &mut Vec<Arc<T>>,
     ) -> Option<u32> {
         let end = self.pieces.len().checked_sub(1).map_or(0, |full| {
             full * PIECE + self.pieces.last().map_or(0, Vec::len)

@@ -34,7 +34,7 @@ impl Queue {
         (self.tail != NONE).then_some(self.tail)
     }
 
-    pub(super) fn push(&mut self, nodes: &mut Nodes, place: u32, bytes: u64) {
+    pub(super) fn push<T>(&mut self, nodes: &mut Nodes<T>, place: u32, bytes: u64) {
         let head = self.head;
         let node = nodes.get_mut(place);
         node.newer = NONE;
@@ -48,7 +48,7 @@ impl Queue {
         self.head = place;
     }
 
-    pub(super) fn remove(&mut self, nodes: &mut Nodes, place: u32) {
+    pub(super) fn remove<T>(&mut self, nodes: &mut Nodes<T>, place: u32) {
         let node = nodes.get(place);
         let (newer, older) = (node.newer, node.older);
         self.bytes -= node.weight();
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// The object weighs something else now.
-    pub(super) fn weigh_again(&mut self, nodes: &mut Nodes, place: u32, bytes: u64) {
+    pub(super) fn weigh_again<T>(&mut self, nodes: &mut Nodes<T>, place: u32, bytes: u64) {
         let node = nodes.get_mut(place);
         self.bytes -= node.weight();
         node.set_weight(bytes, self.is_main);
