@@ -3,6 +3,7 @@
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
 use crate::cache::Cache;
+use crate::cache::disk::Disk;
 use crate::config;
 use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
@@ -68,6 +69,7 @@ struct Opened {
     listeners: Vec<Bound>,
     rules: Option<Rules>,
     given_up: GivenUp,
+    disk: Option<Disk>,
 }
 
 impl Opened {
@@ -82,6 +84,8 @@ impl Opened {
         let listeners = worker::bind_all(plan)?;
         let rules = Rules::install(plan)?;
         let given_up = privileges::give_up(plan)?;
+        // As who it will be used.
+        let disk = open_disk(plan)?;
         Ok(Self {
             descriptors,
             engines,
@@ -90,8 +94,17 @@ impl Opened {
             listeners,
             rules,
             given_up,
+            disk,
         })
     }
+}
+
+fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
+    let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
+    disk.map(|plan| {
+        Disk::open(plan).map_err(|why| io::Error::other(format!("`disk` of [cache]: {why}")))
+    })
+    .transpose()
 }
 
 /// Runs until a signal ends it.
@@ -125,6 +138,7 @@ impl Program {
             listeners,
             rules,
             given_up,
+            disk,
         } = Opened::open(&plan)?;
         // From here on everything is as it will be at a reload.
         engines.start_waking();
@@ -146,7 +160,11 @@ impl Program {
         };
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
         let statuses = features.iter().map(engine_status).collect();
-        let cache = plan.cache.as_ref().map(|plan| Arc::new(Cache::new(plan)));
+        let disk = disk.map(Arc::new);
+        if let Some(disk) = &disk {
+            disk.start()?;
+        }
+        let cache = (plan.cache.as_ref()).map(|plan| Arc::new(Cache::new(plan, disk)));
         let state = Arc::new(ControlState::new(
             running,
             cache.clone(),
@@ -264,7 +282,7 @@ impl Program {
         }
         if plan.keep_store(&before.plan) {
             tracing::warn!(
-                "[cache] memory, objects and object_max, and whether there is a cache, change only with a restart"
+                "[cache] memory, objects, object_max and disk, and whether there is a cache, change only with a restart"
             );
         }
         transparent::check_reload(&before.plan, &plan)?;
@@ -348,6 +366,10 @@ impl Program {
         }
         // Connections that stand need the rules to their end.
         drop(self.rules.take());
+        let cache = self.state.cache.as_ref();
+        if let Some(disk) = cache.and_then(|cache| cache.store.disk()) {
+            disk.end();
+        }
         self.control.shutdown();
         self.engines.leave();
         self.log.stop();

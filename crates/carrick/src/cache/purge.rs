@@ -1,6 +1,7 @@
 //! Which objects of the store are meant by a URL, the beginning of one, or a tag.
-use super::store::{Object, Purge, Store, Which};
-use std::sync::Arc;
+use super::disk::{Disk, Pattern};
+use super::store::{Object, Purge, Store};
+use tokio::sync::oneshot;
 
 /// What is no URL, or not said clearly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,24 +9,15 @@ pub struct Wrong;
 
 /// Objects that are chosen, whoever's answers they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Chosen {
-    /// Those for this URL: all variants, and for all values of fields that are in the key.
-    Url(Box<[u8]>),
-    /// Those whose URLs begin so.
-    Prefix(Box<[u8]>),
-    /// Those with this tag.
-    Tag(Box<[u8]>),
-    /// All.
-    All,
-}
+pub struct Chosen(Pattern);
 
 impl Chosen {
-    /// By URL.
+    /// By URL: all variants, and for all values of fields that are in the key.
     ///
     /// # Errors
     /// It is none of `http`.
     pub fn url(text: &str) -> Result<Self, Wrong> {
-        Ok(Self::Url(normal(text)?))
+        Ok(Self(Pattern::Url(normal(text)?)))
     }
 
     /// By the beginning of URLs. It has a whole host: `http://exam` is none for `http://example.org`.
@@ -33,34 +25,32 @@ impl Chosen {
     /// # Errors
     /// It is none of a URL of `http`.
     pub fn prefix(text: &str) -> Result<Self, Wrong> {
-        Ok(Self::Prefix(normal(text)?))
+        Ok(Self(Pattern::UrlPrefix(normal(text)?)))
+    }
+
+    /// By tag.
+    #[must_use]
+    pub fn tag(text: &str) -> Self {
+        Self(Pattern::Tag(text.as_bytes().into()))
+    }
+
+    /// All.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(Pattern::All)
     }
 
     /// Whether this object is one of them.
     #[must_use]
     pub fn has(&self, object: &Object) -> bool {
-        match self {
-            Self::Url(url) => url_of(object.key().bytes()) == Some(url),
-            Self::Prefix(prefix) => {
-                url_of(object.key().bytes()).is_some_and(|url| url.starts_with(prefix))
-            }
-            Self::Tag(tag) => object.has_tag(tag),
-            Self::All => true,
-        }
+        self.0.has(object.key().bytes(), |tag| object.has_tag(tag))
     }
 
-    /// Takes them out, or has them validated; returns how many.
-    pub fn purge(&self, store: &Store, how: Purge) -> u64 {
-        let purge = |object: Arc<Object>| u64::from(store.purge_one(&object, how));
-        match self {
-            Self::Tag(tag) => store.purge(Which::Tag(tag), how),
-            Self::All => store.purge(Which::All, how),
-            Self::Url(_) | Self::Prefix(_) => store
-                .objects()
-                .filter(|object| self.has(object))
-                .map(purge)
-                .sum(),
-        }
+    /// Takes them out, or has them validated; returns how many. With a disk, it has been done there, too, when `over` has come.
+    pub fn purge(&self, store: &Store, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
+        let (ticket, over) = store.disk().map(Disk::ticket).unzip();
+        let count = store.purge_with(&self.0, how, ticket.as_ref());
+        (count, over)
     }
 }
 
@@ -90,7 +80,7 @@ fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
 }
 
 /// The URL in a key: between the realm and the fields.
-fn url_of(key: &[u8]) -> Option<&[u8]> {
+pub(super) fn url_of(key: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b'\n', key).unwrap_or(key.len());
     let start = memchr::memmem::find(key, b" http://")? + 1;
     key.get(start..end)

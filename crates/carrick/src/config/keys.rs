@@ -5,7 +5,7 @@ mod listener;
 mod markdown;
 mod upstream;
 
-pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, QUICK_ABORT};
+pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, DISK, QUICK_ABORT};
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
@@ -442,6 +442,7 @@ pub static TABLES: &[&Table] = &[
     &TIMEOUTS,
     &LOG,
     &CACHE,
+    &DISK,
     &QUICK_ABORT,
     &LISTENER,
     &INTERCEPT,

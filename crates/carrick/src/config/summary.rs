@@ -12,7 +12,14 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         .collect();
     if let Some(cache) = &plan.cache {
         let size = super::values::show_size(cache.memory_bytes);
-        lines.push(format!("cache of {} in memory", size.trim_matches('"')));
+        let disk = cache.disk.as_ref().map_or_else(String::new, |disk| {
+            let size = super::values::show_size(disk.bytes);
+            format!(", {} in {}", size.trim_matches('"'), disk.path.display())
+        });
+        lines.push(format!(
+            "cache of {} in memory{disk}",
+            size.trim_matches('"')
+        ));
     }
     lines.push(match plan.admin {
         Some(address) => format!("admin on {address}"),

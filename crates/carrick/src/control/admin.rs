@@ -136,8 +136,13 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
 
 async fn serve(stream: TcpStream, state: Arc<ControlState>) {
     let service = service_fn(move |request| {
-        let response = respond(&request, &state);
-        async move { Ok::<_, Infallible>(response) }
+        let is_purge = request.method() == Method::DELETE && request.uri().path() == "/cache";
+        let (response, over) = if is_purge && host::is_ours(&request) {
+            cache::purge(&request, &state)
+        } else {
+            (respond(&request, &state), None)
+        };
+        async move { Ok::<_, Infallible>(cache::finished(response, over).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -155,9 +160,6 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
             StatusCode::MISDIRECTED_REQUEST,
             "Ask by address: admin answers to IP addresses and localhost only.\n",
         );
-    }
-    if request.method() == Method::DELETE && request.uri().path() == "/cache" {
-        return cache::purge(request, state);
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = text(

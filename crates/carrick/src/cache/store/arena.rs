@@ -78,16 +78,8 @@ impl Arena {
     ///
     /// # Errors
     /// Those of `pread(2)`.
-    pub(super) fn read_at(&self, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
-        while !buffer.is_empty() {
-            let read = retry_on_intr(|| pread(&self.file, &mut *buffer, at))?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            buffer = &mut buffer[read..];
-            at += read as u64;
-        }
-        Ok(())
+    pub(super) fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        read_at(&self.file, buffer, at)
     }
 
     /// Gives the memory of a range back, whose addresses nobody uses any more.
@@ -111,6 +103,19 @@ impl Arena {
         let status = rustix::fs::fstat(&self.file)?;
         Ok(u64::try_from(status.st_blocks).unwrap_or(0) * 512)
     }
+}
+
+/// Fills `buffer` from `at` of a file.
+pub(super) fn read_at(file: impl AsFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let read = retry_on_intr(|| pread(&file, &mut *buffer, at))?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = &mut buffer[read..];
+        at += read as u64;
+    }
+    Ok(())
 }
 
 /// What on this machine is in the way.

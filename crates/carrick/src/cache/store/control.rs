@@ -1,7 +1,8 @@
 //! Looking through the store and taking things out of it, by hand.
-use super::index::Items;
+use super::index::{Item, Items};
 use super::object::Object;
 use super::{NotTaken, Store};
+use crate::cache::disk::{Entry, Pattern, Ticket};
 use std::sync::Arc;
 
 /// Which objects.
@@ -15,6 +16,17 @@ pub enum Which<'a> {
     Tag(&'a [u8]),
     /// All.
     All,
+}
+
+impl Which<'_> {
+    fn pattern(self) -> Pattern {
+        match self {
+            Self::Key(key) => Pattern::Key(key.into()),
+            Self::Prefix(prefix) => Pattern::KeyPrefix(prefix.into()),
+            Self::Tag(tag) => Pattern::Tag(tag.into()),
+            Self::All => Pattern::All,
+        }
+    }
 }
 
 /// What is done with them.
@@ -32,21 +44,41 @@ impl Store {
     /// But for [`Which::Key`], it looks at all objects, a few under one lock: no worker waits for it, but it takes as long
     /// as it takes. Objects that come in meanwhile may be missed.
     pub fn purge(&self, which: Which<'_>, how: Purge) -> u64 {
-        let purge = |object: &Arc<Object>| u64::from(self.purge_one(object, how));
-        match which {
-            Which::Key(bytes) => self.variants(self.key(bytes)).iter().map(purge).sum(),
-            Which::Prefix(prefix) => self
-                .objects()
-                .filter(|object| object.key().bytes().starts_with(prefix))
-                .map(|object| purge(&object))
-                .sum(),
-            Which::Tag(tag) => self
-                .objects()
-                .filter(|object| object.has_tag(tag))
-                .map(|object| purge(&object))
-                .sum(),
-            Which::All => self.objects().map(|object| purge(&object)).sum(),
+        self.purge_with(&which.pattern(), how, None)
+    }
+
+    /// The same; `ticket` is held until all of it is done on the disk, too.
+    pub(in crate::cache) fn purge_with(
+        &self,
+        which: &Pattern,
+        how: Purge,
+        ticket: Option<&Arc<Ticket>>,
+    ) -> u64 {
+        let mut only_there = 0;
+        if let Some(disk) = &self.disk {
+            disk.purge(which, how, ticket, |entry| {
+                only_there += u64::from(!self.has(entry));
+            });
         }
+        let purge = |object: Arc<Object>| u64::from(self.purge_one(&object, how));
+        let here: u64 = match which {
+            Pattern::Key(bytes) => self.variants(self.key(bytes)).into_iter().map(purge).sum(),
+            _ => self
+                .objects()
+                .filter(|object| which.has(object.key().bytes(), |tag| object.has_tag(tag)))
+                .map(purge)
+                .sum(),
+        };
+        here + only_there
+    }
+
+    /// Whether what is on the disk is in memory, too.
+    fn has(&self, entry: &Arc<Entry>) -> bool {
+        let objects = self.index.lock(entry.key().hash()).find(entry.key());
+        objects.iter().flatten().any(|object| {
+            let kept = object.body().kept();
+            kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
+        })
     }
 
     /// Removes or outdates one; `false` if it is not there any more.

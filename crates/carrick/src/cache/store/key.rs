@@ -11,7 +11,7 @@ pub struct Key<'k> {
 }
 
 impl<'k> Key<'k> {
-    pub(super) fn of(seed: &RandomState, bytes: &'k [u8]) -> Self {
+    pub(in crate::cache) fn of(seed: &RandomState, bytes: &'k [u8]) -> Self {
         let mut hasher = seed.build_hasher();
         hasher.write(bytes);
         Self {
@@ -21,7 +21,7 @@ impl<'k> Key<'k> {
     }
 
     /// A name of which the hash is known.
-    pub(super) fn hashed(bytes: &'k [u8], hash: u64) -> Self {
+    pub(in crate::cache) fn hashed(bytes: &'k [u8], hash: u64) -> Self {
         Self { bytes, hash }
     }
 

@@ -15,7 +15,7 @@ pub struct Limits {
 /// Counts what is taken and given back. Never more than the limits, but for `loose`, which no limit can hold: it is what
 /// readers hold of objects that are not stored any more.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(in crate::cache) struct Ledger {
     bytes_max: AtomicU64,
     objects_max: AtomicU64,
     object_bytes_max: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(in crate::cache) fn new(limits: Limits) -> Self {
         let ledger = Self {
             bytes_max: AtomicU64::new(0),
             objects_max: AtomicU64::new(0),
@@ -52,11 +52,11 @@ impl Ledger {
     }
 
     /// The longest body that is taken.
-    pub(super) fn object_bytes_max(&self) -> u64 {
+    pub(in crate::cache) fn object_bytes_max(&self) -> u64 {
         self.object_bytes_max.load(Relaxed)
     }
 
-    pub(super) fn used(&self) -> u64 {
+    pub(in crate::cache) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
@@ -64,17 +64,17 @@ impl Ledger {
         self.loose.load(Relaxed)
     }
 
-    pub(super) fn objects(&self) -> u64 {
+    pub(in crate::cache) fn objects(&self) -> u64 {
         self.objects.load(Relaxed)
     }
 
     /// Whether there would be room for `bytes` if nothing else were there.
-    pub(super) fn could_take(&self, bytes: u64) -> bool {
+    pub(in crate::cache) fn could_take(&self, bytes: u64) -> bool {
         bytes <= self.bytes_max.load(Relaxed)
     }
 
     /// Takes `bytes` if there is room for them.
-    pub(super) fn try_take(&self, bytes: u64) -> bool {
+    pub(in crate::cache) fn try_take(&self, bytes: u64) -> bool {
         take(&self.used, bytes, self.bytes_max.load(Relaxed))
     }
 
@@ -84,17 +84,17 @@ impl Ledger {
     }
 
     /// Takes the place of one object.
-    pub(super) fn try_take_object(&self) -> bool {
+    pub(in crate::cache) fn try_take_object(&self) -> bool {
         take(&self.objects, 1, self.objects_max.load(Relaxed))
     }
 
     /// Gives back what was taken.
-    pub(super) fn give_back(&self, bytes: u64) {
+    pub(in crate::cache) fn give_back(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Relaxed);
         debug_assert!(before >= bytes, "gave back more than was taken");
     }
 
-    pub(super) fn give_back_object(&self) {
+    pub(in crate::cache) fn give_back_object(&self) {
         let before = self.objects.fetch_sub(1, Relaxed);
         debug_assert!(before >= 1, "gave back an object too many");
     }

@@ -6,6 +6,7 @@
 //!
 //! Nothing here waits: locks are held for nanoseconds, and what is evicted is given back to the kernel when none is held.
 mod arena;
+mod below;
 mod body;
 mod control;
 mod ghost;
@@ -21,14 +22,16 @@ mod tests;
 pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Reader, State};
 pub use control::{Objects, Purge, Which};
 pub use index::VARIANTS_MAX;
+pub(in crate::cache) use index::{Index, Item};
 pub use key::Key;
+pub(in crate::cache) use ledger::Ledger;
 pub use ledger::Limits;
 pub use object::{OVERHEAD_BYTES, Object};
 pub use stats::Stats;
 
+use super::disk::Disk;
 use arena::Arena;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
-use index::Index;
 use memory::Memory;
 use stats::count;
 use std::hash::RandomState;
@@ -85,6 +88,8 @@ pub struct Store {
     memory: Arc<Memory>,
     seed: RandomState,
     index: Index<Object>,
+    /// The second level.
+    disk: Option<Arc<Disk>>,
 }
 
 impl Store {
@@ -92,7 +97,20 @@ impl Store {
     /// size of files, all bodies are on the heap, and [`heap_only`](Self::heap_only) says why.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self::with_arena(limits, Arena::new().map_err(|error| error.to_string()))
+        Self::with_disk(limits, None)
+    }
+
+    /// One with a second level, which no other store has.
+    #[must_use]
+    pub fn with_disk(limits: Limits, disk: Option<Arc<Disk>>) -> Self {
+        let arena = Arena::new().map_err(|error| error.to_string());
+        Self {
+            seed: disk
+                .as_ref()
+                .map_or_else(RandomState::new, |disk| disk.seed().clone()),
+            disk,
+            ..Self::with_arena(limits, arena)
+        }
     }
 
     /// One that has all bodies on the heap, for the reason given.
@@ -107,6 +125,7 @@ impl Store {
             memory: Arc::new(Memory::new(limits, arena)),
             seed: RandomState::new(),
             index: Index::new(objects),
+            disk: None,
         }
     }
 
@@ -153,6 +172,9 @@ impl Store {
         let counters = self.index.counters(key.hash());
         if let Some(object) = chosen {
             object.note_hit();
+            if let Some(disk) = &self.disk {
+                disk.offer(&object, || self.is_current(&object));
+            }
             count(&counters.hits);
             return Found::Object(object);
         }
@@ -202,6 +224,10 @@ impl Store {
                 return Err(error);
             }
         };
+        // First there: what was loaded from there meanwhile is replaced here.
+        if let Some(disk) = &self.disk {
+            disk.supersede(key, variant);
+        }
         let [replaced, left] = self.index.lock(key.hash()).put(Arc::clone(&object));
         let counters = self.index.counters(key.hash());
         count(&counters.puts);
@@ -274,6 +300,9 @@ impl Store {
         let Some(replaced) = replaced else {
             return Err(NotTaken::Gone);
         };
+        if let (Some(disk), Some(entry)) = (&self.disk, &*new.body().kept()) {
+            disk.freshen(entry, &new);
+        }
         replaced.loosen(false);
         drop(replaced);
         if !new.body().belongs_to(&new) {
@@ -284,11 +313,21 @@ impl Store {
 
     /// Takes an object out; `false` if it is not there any more. Who reads it can go on.
     pub fn remove(&self, object: &Arc<Object>) -> bool {
-        let hash = object.key().hash();
-        let removed = self.index.lock(hash).remove(object);
+        let is_removed = self.take_out(object);
+        if is_removed {
+            count(&self.index.counters(object.key().hash()).removed);
+            if let (Some(disk), Some(entry)) = (&self.disk, &*object.body().kept()) {
+                disk.remove(entry);
+            }
+        }
+        is_removed
+    }
+
+    /// The same in memory alone.
+    fn take_out(&self, object: &Arc<Object>) -> bool {
+        let removed = self.index.lock(object.key().hash()).remove(object);
         let is_removed = removed.is_some();
         if let Some(removed) = removed {
-            count(&self.index.counters(hash).removed);
             self.let_go(removed);
         }
         is_removed

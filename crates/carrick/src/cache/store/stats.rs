@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(in crate::cache) struct Counters {
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) puts: AtomicU64,
-    pub(super) evicted_small: AtomicU64,
-    pub(super) evicted_main: AtomicU64,
+    pub(in crate::cache) evicted_small: AtomicU64,
+    pub(in crate::cache) evicted_main: AtomicU64,
     pub(super) replaced: AtomicU64,
     pub(super) pushed_out: AtomicU64,
     pub(super) removed: AtomicU64,

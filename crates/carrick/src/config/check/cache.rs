@@ -1,7 +1,7 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
 use super::narrow;
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
-use crate::config::plan::{CachePlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
+use crate::config::plan::{CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
 use crate::config::plan::{Requests, Responses};
 use crate::config::problem::Problems;
 use crate::config::values;
@@ -128,6 +128,10 @@ fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
             Some(size) => *size.get_ref(),
             None => object_bytes_most,
         },
+        disk: written
+            .disk
+            .given()
+            .and_then(|disk| self::disk(disk.get_ref(), problems)),
         policy: Policy {
             targeted,
             heuristic_percent: narrow(written.heuristic_percent, u32::MAX),
@@ -146,6 +150,36 @@ fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
         }),
         status: written.status,
     }
+}
+
+/// Whether it can be used is seen at the start, as the user that carrick becomes then.
+fn disk(written: &file::Disk, problems: &mut Problems) -> Option<DiskPlan> {
+    let path = written.path.given()?;
+    if !path.get_ref().starts_with('/') {
+        problems
+            .error(path.span(), "this is no absolute path", "")
+            .help("write where the folder is, such as \"/var/cache/carrick\"");
+    }
+    let bytes = *written.size.given()?.get_ref();
+    let object_bytes_most = bytes / OBJECT_SHARE;
+    let object_max = written.object_max.given();
+    if let Some(size) = object_max
+        && *size.get_ref() > object_bytes_most
+    {
+        problems
+            .error(
+                size.span(),
+                "one object could drive out all others",
+                format!("at most {}", values::show_size(object_bytes_most)),
+            )
+            .help("`object_max` is at most an eighth of `size`; make this smaller, or that larger");
+    }
+    Some(DiskPlan {
+        path: path.get_ref().into(),
+        bytes,
+        objects: written.objects,
+        object_bytes_max: object_max.map_or(object_bytes_most, |size| *size.get_ref()),
+    })
 }
 
 impl Caching {

@@ -1,6 +1,6 @@
 //! `[cache]` as it is written, and what listeners and routes say about it.
-use super::{Header, header, inline, one_text};
-use crate::config::keys::cache::{LIFETIME_MAX, OBJECT_BYTES_MIN};
+use super::{Header, header, inline, one_text, required_text};
+use crate::config::keys::cache::{DISK_BYTES_MAX, DISK_BYTES_MIN, LIFETIME_MAX, OBJECT_BYTES_MIN};
 use crate::config::keys::{self, Form};
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, wrong_kind};
@@ -19,6 +19,7 @@ pub struct Cache {
     pub memory: u64,
     pub objects: u64,
     pub object_max: Setting<u64>,
+    pub disk: Setting<Disk>,
     pub default_ttl: u32,
     pub negative_ttl: u32,
     pub heuristic_percent: u64,
@@ -31,6 +32,16 @@ pub struct Cache {
     pub ranges_max: u64,
     pub quick_abort: Setting<QuickAbort>,
     pub status: bool,
+}
+
+/// `disk = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Disk {
+    pub path: Setting<String>,
+    pub size: Setting<u64>,
+    pub objects: u64,
+    pub object_max: Setting<u64>,
 }
 
 /// `quick_abort = { … }`
@@ -107,6 +118,7 @@ impl Cache {
             memory: table.size("memory", problems),
             objects: table.number("objects", problems),
             object_max: table.size_within("object_max", OBJECT_BYTES_MIN, u64::MAX, problems),
+            disk: inline(table, "disk", &keys::DISK, problems, disk),
             heuristic_percent: table.number("heuristic_percent", problems),
             share_set_cookie: table.switch("share_set_cookie", problems),
             targeted: table.texts("targeted", problems),
@@ -148,6 +160,21 @@ impl CacheUse {
                 .into_iter()
                 .find_map(|key| Some((key, table.key_span(key)?))),
         }
+    }
+}
+
+fn disk(table: &Section<'_>, problems: &mut Problems) -> Disk {
+    let size = table.size_within("size", DISK_BYTES_MIN, DISK_BYTES_MAX, problems);
+    if size.is_absent() {
+        problems
+            .error(table.span(), "`size` is missing here", "")
+            .help("say how much of the disk may be used, such as `size = \"100 GB\"`");
+    }
+    Disk {
+        path: required_text(table, "path", problems),
+        size,
+        objects: table.number("objects", problems),
+        object_max: table.size_within("object_max", OBJECT_BYTES_MIN, u64::MAX, problems),
     }
 }
 

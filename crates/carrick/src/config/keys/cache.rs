@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Longest lifetime that a configuration can give: a year of 365.25 days.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(31_557_600);
 
+/// Smallest and largest `size` of `disk`.
+pub const DISK_BYTES_MIN: u64 = 16 * MIB;
+pub const DISK_BYTES_MAX: u64 = 1 << 50;
+
 /// Smallest `object_max`.
 pub const OBJECT_BYTES_MIN: u64 = KIB;
 
@@ -46,6 +50,14 @@ pub static CACHE: Table = Table {
                 default: "an eighth of `memory`",
             },
             about: "Largest body that is stored",
+        },
+        Key {
+            name: "disk",
+            form: Form::Other {
+                what: "`{ path, size, objects, object_max }`",
+                default: NONE,
+            },
+            about: "A second level that is larger and outlasts carrick; changes only with a restart",
         },
         Key {
             name: "default_ttl",
@@ -120,6 +132,46 @@ pub static CACHE: Table = Table {
             name: "status",
             form: Form::Switch { default: true },
             about: "Whether responses say in `Cache-Status` what the cache did (RFC 9211)",
+        },
+    ],
+};
+
+/// `disk = { … }`
+pub static DISK: Table = Table {
+    title: "disk = { }",
+    keys: &[
+        Key {
+            name: "path",
+            form: Form::Text {
+                what: "an absolute path",
+                default: super::REQUIRED,
+            },
+            about: "The folder. It belongs to one carrick alone, and can be written by its user; made if it is not there",
+        },
+        Key {
+            name: "size",
+            form: Form::Other {
+                what: "size, `\"16 MB\"` to `\"1 PB\"`",
+                default: super::REQUIRED,
+            },
+            about: "Most bytes of all files, in blocks of 4 KB. What folders and the file system itself take comes besides",
+        },
+        Key {
+            name: "objects",
+            form: Form::Number {
+                min: 1,
+                max: 1_000_000_000,
+                default: OBJECTS_DEFAULT,
+            },
+            about: "Most objects. Each takes some 300 bytes of memory and its key, beside `memory`",
+        },
+        Key {
+            name: "object_max",
+            form: Form::Other {
+                what: "size, `\"1 KB\"` to an eighth of `size`",
+                default: "an eighth of `size`",
+            },
+            about: "Largest body that is stored",
         },
     ],
 };
@@ -269,14 +321,7 @@ pub static CACHE_BYPASS: Table = Table {
 
 /// Keys of other programs and other versions, and what to write here.
 pub(super) static ADVICE: &[(&str, &str)] = &[
-    (
-        "disk",
-        "this version stores in memory only; `memory` says how much",
-    ),
-    (
-        "path",
-        "this version stores in memory only; `memory` says how much",
-    ),
+    ("path", "write `disk = { path = \"…\", size = \"…\" }`"),
     (
         "size",
         "`memory` is how much is stored, `object_max` the largest body",

@@ -3,6 +3,7 @@ use super::Plan;
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::{Forwarded, RequestHead};
 use carrick_logic::route::Conditions;
+use std::path::PathBuf;
 
 /// Bytes of memory when nothing says otherwise.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -22,6 +23,8 @@ pub struct CachePlan {
     pub objects: usize,
     /// Most bytes of an object's body, at most an eighth of `memory_bytes`.
     pub object_bytes_max: u64,
+    /// The second level, on disk.
+    pub disk: Option<DiskPlan>,
     /// For listeners and routes that say nothing of their own.
     pub policy: Policy,
     /// When a response is fetched to its end that no client waits for any more.
@@ -30,12 +33,26 @@ pub struct CachePlan {
     pub status: bool,
 }
 
+/// `disk = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskPlan {
+    /// The folder; an absolute path.
+    pub path: PathBuf,
+    /// Most bytes of all files, in pages of 4 KB.
+    pub bytes: u64,
+    /// Most objects.
+    pub objects: u64,
+    /// Most bytes of an object's body, at most an eighth of `bytes`.
+    pub object_bytes_max: u64,
+}
+
 impl Default for CachePlan {
     fn default() -> Self {
         Self {
             memory_bytes: MEMORY_BYTES_DEFAULT,
             objects: usize::try_from(OBJECTS_DEFAULT).unwrap_or(usize::MAX),
             object_bytes_max: MEMORY_BYTES_DEFAULT / OBJECT_SHARE,
+            disk: None,
             policy: Policy::default(),
             quick_abort: QuickAbort::default(),
             status: true,
@@ -45,8 +62,13 @@ impl Default for CachePlan {
 
 impl CachePlan {
     /// What the store is made with; it is the same as long as carrick runs.
-    fn store(&self) -> (u64, usize, u64) {
-        (self.memory_bytes, self.objects, self.object_bytes_max)
+    fn store(&self) -> (u64, usize, u64, &Option<DiskPlan>) {
+        (
+            self.memory_bytes,
+            self.objects,
+            self.object_bytes_max,
+            &self.disk,
+        )
     }
 }
 
@@ -115,6 +137,7 @@ impl Plan {
         cache.memory_bytes = before.memory_bytes;
         cache.objects = before.objects;
         cache.object_bytes_max = before.object_bytes_max;
+        cache.disk.clone_from(&before.disk);
         is_other
     }
 }

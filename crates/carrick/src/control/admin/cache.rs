@@ -8,9 +8,14 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Objects that are listed at most, unless `limit` says otherwise.
 const LISTED_MAX: usize = 1000;
+
+/// How long a purge waits for the disk.
+const DISK_WAIT: Duration = Duration::from_secs(30);
 
 /// The cache as a part of `/status`.
 #[derive(Debug, Serialize)]
@@ -103,23 +108,44 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
 
 /// `DELETE /cache`: takes out what is chosen, or says that it is out of date. A web page cannot make a browser send this: a method other than
 /// GET, HEAD and POST needs a permission that is never given (Fetch, CORS-preflight).
-pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Response<Full<Bytes>> {
+/// With a disk, it is done when the second part has come.
+pub(super) fn purge(
+    request: &Request<Incoming>,
+    state: &ControlState,
+) -> (Response<Full<Bytes>>, Option<oneshot::Receiver<()>>) {
     let Some(cache) = &state.cache else {
-        return none();
+        return (none(), None);
     };
     let parameters = Parameters::of(request);
     let how = match parameters.first("how") {
         None | Some("remove") => Purge::Remove,
         Some("outdate") => Purge::Outdate,
-        Some(_) => return text(StatusCode::BAD_REQUEST, USAGE),
+        Some(_) => return (text(StatusCode::BAD_REQUEST, USAGE), None),
     };
     match parameters.chosen(false) {
         Ok(chosen) => {
-            let count = chosen.purge(&cache.store, how);
+            let (count, over) = chosen.purge(&cache.store, how);
             tracing::info!("{count} objects of the cache were purged by admin");
-            answer(StatusCode::OK, TEXT, format!("{count}\n"))
+            (answer(StatusCode::OK, TEXT, format!("{count}\n")), over)
         }
-        Err(_) => text(StatusCode::BAD_REQUEST, USAGE),
+        Err(_) => (text(StatusCode::BAD_REQUEST, USAGE), None),
+    }
+}
+
+/// The response, when what it tells of is on the disk.
+pub(super) async fn finished(
+    response: Response<Full<Bytes>>,
+    over: Option<oneshot::Receiver<()>>,
+) -> Response<Full<Bytes>> {
+    let Some(over) = over else {
+        return response;
+    };
+    match tokio::time::timeout(DISK_WAIT, over).await {
+        Ok(_) => response,
+        Err(_) => text(
+            StatusCode::ACCEPTED,
+            "It is purged for all requests from now on; but the disk is slow, and it is not certain that it stays so after a restart.\n",
+        ),
     }
 }
 
@@ -157,15 +183,15 @@ impl Parameters {
             match name.as_str() {
                 "url" => chosen.push(Chosen::url(value)?),
                 "prefix" => chosen.push(Chosen::prefix(value)?),
-                "tag" => chosen.push(Chosen::Tag(value.as_bytes().into())),
-                "all" if value == "yes" => chosen.push(Chosen::All),
+                "tag" => chosen.push(Chosen::tag(value)),
+                "all" if value == "yes" => chosen.push(Chosen::all()),
                 "how" | "limit" => {}
                 _ => return Err(Wrong),
             }
         }
         match (chosen.pop(), chosen.is_empty()) {
             (Some(only), true) => Ok(only),
-            (None, _) if without_is_all => Ok(Chosen::All),
+            (None, _) if without_is_all => Ok(Chosen::all()),
             _ => Err(Wrong),
         }
     }

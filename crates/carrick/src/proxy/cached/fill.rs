@@ -5,6 +5,7 @@ use crate::proxy::decide::Place;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::read_at_most;
 use crate::worker::scratch::Scratch;
+use std::future::poll_fn;
 use std::sync::Arc;
 
 /// So much is read at once.
@@ -77,6 +78,10 @@ impl Fill {
                 return false;
             }
             left_bytes -= count as u64;
+            let room = poll_fn(|cx| self.filling.poll_room(cx));
+            if errand.timer.within(idle, room).await.is_err() {
+                return false;
+            }
             if !self.object.body().is_read() && self.is_too_far(errand, left_bytes) {
                 errand.worker.metrics.cache.fills_given_up.add(1);
                 return false;

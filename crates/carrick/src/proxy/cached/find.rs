@@ -20,7 +20,7 @@ use carrick_logic::cache::{
 use carrick_logic::http1::{BodyLength, Method};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So long a request waits for another one's answer at most. Then it asks, too.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -86,10 +86,17 @@ pub async fn begin(
         asking.is_bypassed = true;
         return Begun::Ask(Box::new(asking));
     }
-    let mut waits = true;
+    let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
     loop {
         let now = client.worker.clock.now();
         let (stored, lookup) = wanted.find(scratch, now);
+        if stored.is_none() && asks_disk {
+            asks_disk = false;
+            is_from_disk = wanted.bring(client, scratch).await;
+            if is_from_disk {
+                continue;
+            }
+        }
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
         if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
@@ -110,7 +117,10 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
             };
-            trace.cache = Some(source.result());
+            trace.cache = Some(match source.result() {
+                CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
+                result => result,
+            });
             let (passed, keep_alive) = send(client, scratch, &source, trace).await;
             return Begun::Answered { passed, keep_alive };
         }
@@ -129,6 +139,7 @@ pub async fn begin(
                 Flight::Follow(follow) => {
                     waits = false;
                     wait(client, follow).await;
+                    asks_disk = true;
                     continue;
                 }
             }
@@ -203,6 +214,33 @@ impl Wanted {
             }
         };
         (object, look_up(&request, known, now, &self.route.policy))
+    }
+
+    /// Brings what is on the disk into memory; `false`: there is nothing.
+    async fn bring(&self, client: &mut Client, scratch: &Scratch) -> bool {
+        let (head, store) = (&scratch.request_head, &self.cache.store);
+        if !is_answerable(head.method) || store.disk().is_none() {
+            return false;
+        }
+        let fields = Fields::of_request(head, &scratch.request);
+        let begun = Instant::now();
+        let bringing = pin!(store.bring(store.key(&self.key), fields));
+        let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
+        match client.timer.within(limit, bringing).await {
+            Ok(is_there) => {
+                if is_there {
+                    client
+                        .worker
+                        .metrics
+                        .cache
+                        .disk_seconds
+                        .observe(begun.elapsed());
+                }
+                is_there
+            }
+            // The disk is too slow: the origin is asked.
+            Err(_) => false,
+        }
     }
 
     /// Whether the request in `scratch` is like those that others send, so that one answer may do for all.

@@ -225,6 +225,9 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
 /// So much is given to the kernel with one call at most, so that others get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
+/// How a body ends of which the disk does not have what it had.
+const DISK_FAILED: &str = "cache_disk";
+
 /// Sends the head in `out`, and the parts.
 async fn send_parts(
     client: &mut Client,
@@ -258,9 +261,24 @@ async fn send_parts(
             };
             let begun = Instant::now();
             let bytes = (end - at).min(BURST_BYTES_MAX);
+            if let Some(fetched) = reader.body().fetch(at, bytes) {
+                match client.timer.within(timeouts.idle, fetched).await {
+                    Ok(Ok(true)) => {}
+                    Ok(_) => {
+                        reader.body().spoil();
+                        return cut_off(client, DISK_FAILED);
+                    }
+                    Err(_) => return cut_off(client, IDLE_TIMEOUT),
+                }
+            }
             let sending = send_burst(&client.stream, out, reader.body(), (at, bytes));
             match client.timer.within(timeouts.idle, pin!(sending)).await {
                 Ok(Ok(())) => {}
+                // The file has become shorter than it was.
+                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    reader.body().spoil();
+                    return cut_off(client, DISK_FAILED);
+                }
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
                 Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
             }

@@ -73,21 +73,20 @@ impl Tee {
 
     /// The body is whole: from now on others find it.
     pub fn end(mut self) {
-        let Some(filling) = self.filling.take() else {
+        let Some(mut filling) = self.filling.take() else {
             return;
         };
-        let body = Arc::clone(filling.body());
-        if filling.finish() {
-            let store = &self.cache.store;
-            // If there is no room, nothing has happened.
-            let _ = store.put(
-                store.key(&self.key),
-                &self.variant,
-                self.meta,
-                &self.head,
-                &body,
-            );
-        }
+        filling.announce_end();
+        let store = &self.cache.store;
+        // If there is no room, nothing has happened.
+        let _ = store.put(
+            store.key(&self.key),
+            &self.variant,
+            self.meta,
+            &self.head,
+            filling.body(),
+        );
+        filling.finish();
         self.lead = None;
     }
 

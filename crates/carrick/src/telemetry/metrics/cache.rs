@@ -1,12 +1,14 @@
 //! What a worker counts of the cache.
-use super::Counter;
+use super::{Counter, Histogram};
 
 /// What the cache did for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheResult {
     /// It was answered from the store, fresh.
     Hit,
-    /// The same, with the answer to somebody else's request, for which it had waited.
+    /// The same, from the disk: it was not in memory, or its body is not.
+    HitDisk,
+    /// As a hit, with the answer to somebody else's request, for which it had waited.
     Collapsed,
     /// It was answered from the store after the origin had said that this is still right.
     Revalidated,
@@ -22,8 +24,9 @@ pub enum CacheResult {
 
 impl CacheResult {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Hit,
+        Self::HitDisk,
         Self::Collapsed,
         Self::Revalidated,
         Self::Stale,
@@ -37,6 +40,7 @@ impl CacheResult {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hit => "hit",
+            Self::HitDisk => "hit-disk",
             Self::Collapsed => "collapsed",
             Self::Revalidated => "revalidated",
             Self::Stale => "stale",
@@ -51,7 +55,7 @@ impl CacheResult {
     pub const fn spares_origin(self) -> bool {
         matches!(
             self,
-            Self::Hit | Self::Collapsed | Self::Revalidated | Self::Stale
+            Self::Hit | Self::HitDisk | Self::Collapsed | Self::Revalidated | Self::Stale
         )
     }
 }
@@ -72,6 +76,8 @@ pub struct CacheMetrics {
     pub invalidated: Counter,
     /// Validations in the background.
     pub refreshes: Counter,
+    /// How long it took to bring something from the disk.
+    pub disk_seconds: Histogram,
     /// Bodies that were not fetched to their end because nobody waited for them.
     pub fills_given_up: Counter,
 }

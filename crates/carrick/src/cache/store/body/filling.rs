@@ -4,9 +4,11 @@ use super::super::object::Object;
 use super::super::{NotTaken, Store};
 use super::place::{Extents, Place, arena};
 use super::{Body, HEAP_BYTES_MAX, Have, State};
+use crate::cache::disk::Stream;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
 /// The first piece of heap of a body whose length is not known, in bytes.
 const HEAP_BYTES_MIN: u64 = 1024;
@@ -34,6 +36,8 @@ pub struct Filling {
     announced_bytes: Option<u64>,
     written_bytes: u64,
     ended: bool,
+    /// Where it goes if it is too long for memory.
+    stream: Option<Stream>,
 }
 
 impl Filling {
@@ -44,7 +48,15 @@ impl Filling {
     ) -> Result<Self, NotTaken> {
         let memory = Arc::clone(store.memory());
         if announced_bytes.is_some_and(|bytes| bytes > memory.ledger.object_bytes_max()) {
-            return Err(NotTaken::TooLarge);
+            let (stream, body) = stream_for(&store, announced_bytes).ok_or(NotTaken::TooLarge)?;
+            return Ok(Self {
+                store,
+                body,
+                announced_bytes,
+                written_bytes: 0,
+                ended: false,
+                stream: Some(stream),
+            });
         }
         let place = OnceLock::new();
         let mut heap = Vec::new();
@@ -74,6 +86,7 @@ impl Filling {
             announced_bytes,
             written_bytes: 0,
             ended: false,
+            stream: None,
         })
     }
 
@@ -101,11 +114,30 @@ impl Filling {
         match result {
             Ok(()) => {
                 self.written_bytes += bytes.len() as u64;
-                self.publish(State::Filling);
+                // What goes to the disk is made known when it is there.
+                if self.stream.is_none() {
+                    self.body.publish(self.written_bytes, State::Filling);
+                }
             }
             Err(_) => self.end(State::Broken),
         }
         result
+    }
+
+    /// Ready when more should be appended: a body that goes to the disk is not to be appended to faster than it is written.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.stream {
+            Some(stream) => stream.poll_room(cx),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// All bytes have been appended: its length is known from now on, though it is not finished.
+    pub fn announce_end(&mut self) {
+        if let Some(under_way) = self.body.under_way().as_mut() {
+            under_way.announced_bytes = Some(self.written_bytes);
+        }
+        self.announced_bytes = Some(self.written_bytes);
     }
 
     /// Ends the body; `false`, and it is broken, if another length was announced.
@@ -127,8 +159,13 @@ impl Filling {
     /// [`truncated`](carrick_logic::cache::truncated) makes.
     #[must_use]
     pub fn cut(mut self) -> Arc<Body> {
+        // What the disk has is not kept then.
+        let bytes = match self.stream {
+            Some(_) => 0,
+            None => self.written_bytes,
+        };
         self.end(State::Broken);
-        Arc::new(Body::beginning_of(&self.body))
+        Arc::new(Body::beginning_of(&self.body, bytes))
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), FillError> {
@@ -140,8 +177,11 @@ impl Filling {
         {
             return Err(FillError::TooLong);
         }
-        if end > self.store.memory().ledger.object_bytes_max() {
-            return Err(NotTaken::TooLarge.into());
+        if self.stream.is_none() && end > self.store.memory().ledger.object_bytes_max() {
+            self.leave_memory()?;
+        }
+        if let Some(stream) = &mut self.stream {
+            return stream.append(bytes).map_err(|()| NotTaken::Full.into());
         }
         match self.body.place.get() {
             Some(Place::Range(start)) => {
@@ -159,6 +199,20 @@ impl Filling {
             None => self.keep_on_heap(bytes, end)?,
         }
         Ok(())
+    }
+
+    /// Goes on on the disk, as it becomes more than is kept in memory. Nobody may have the body yet.
+    fn leave_memory(&mut self) -> Result<(), FillError> {
+        if self.announced_bytes.is_some() || self.body.object().is_some() {
+            return Err(NotTaken::TooLarge.into());
+        }
+        let (mut stream, body) = stream_for(&self.store, None).ok_or(NotTaken::TooLarge)?;
+        let begun = std::mem::replace(&mut self.body, body);
+        begun.publish(self.written_bytes, State::Broken);
+        self.store.memory().fill_ends(true);
+        let appended = stream.append_body(begun);
+        self.stream = Some(stream);
+        appended.map_err(|()| NotTaken::Full.into())
     }
 
     fn keep_on_heap(&mut self, bytes: &[u8], end: u64) -> Result<(), FillError> {
@@ -237,39 +291,15 @@ impl Filling {
         Ok(())
     }
 
-    /// Tells readers what there is. Returns the object that has the body, if that has ended.
-    fn publish(&self, state: State) -> Option<Arc<Object>> {
-        let have = Have {
-            bytes: self.written_bytes,
-            state,
-        };
-        let mut under_way = self.body.under_way();
-        if state != State::Filling && self.body.place.get().is_none() {
-            let heap = under_way
-                .as_mut()
-                .map(|under_way| std::mem::take(&mut under_way.heap))
-                .unwrap_or_default();
-            let _ = self.body.place.set(Place::Heap(heap.into_boxed_slice()));
-        }
-        self.body.have.store(have.word(), Ordering::Release);
-        let waiting = under_way.as_mut().map(|under_way| under_way.waiting.take());
-        let ended = match state {
-            State::Filling => None,
-            _ => under_way.take(),
-        };
-        drop(under_way);
-        for (_, waker) in waiting.into_iter().flatten() {
-            waker.wake();
-        }
-        ended.and_then(|under_way| under_way.object.upgrade())
-    }
-
     fn end(&mut self, state: State) {
         if self.ended {
             return;
         }
         self.ended = true;
-        let object = self.publish(state);
+        if let Some(stream) = self.stream.take() {
+            return stream.end(Arc::clone(&self.body), state == State::Whole);
+        }
+        let object = self.body.publish(self.written_bytes, state);
         self.give_rest_back();
         self.store.memory().fill_ends(state == State::Whole);
         if let Some(object) = object {
@@ -301,21 +331,52 @@ impl Drop for Filling {
     }
 }
 
+/// A body that goes to the disk at once, if that takes it.
+fn stream_for(store: &Arc<Store>, announced_bytes: Option<u64>) -> Option<(Stream, Arc<Body>)> {
+    Stream::begin(store.disk()?, store, announced_bytes, |file| {
+        let place = OnceLock::from(Place::File(file));
+        let memory = Arc::clone(store.memory());
+        Arc::new(Body::begin(memory, announced_bytes, 0, place, Vec::new()))
+    })
+}
+
 impl Body {
-    /// What came of a body that ended early.
-    fn beginning_of(of: &Arc<Body>) -> Self {
-        let place = OnceLock::new();
-        let _ = place.set(Place::Beginning(Arc::clone(of)));
-        let have = Have {
-            bytes: of.have().bytes,
-            state: State::Whole,
-        };
-        Self {
-            memory: Arc::clone(&of.memory),
-            have: have.word().into(),
-            charge: super::Charge::default(),
-            place,
-            under_way: None.into(),
+    /// Tells readers what there is. Returns the object that has the body, if that has ended.
+    pub(in crate::cache) fn publish(&self, bytes: u64, state: State) -> Option<Arc<Object>> {
+        let have = Have { bytes, state };
+        let mut under_way = self.under_way();
+        if state != State::Filling && self.place.get().is_none() {
+            let heap = under_way
+                .as_mut()
+                .map(|under_way| std::mem::take(&mut under_way.heap))
+                .unwrap_or_default();
+            let _ = self.place.set(Place::Heap(heap.into_boxed_slice()));
         }
+        self.have.store(have.word(), Ordering::Release);
+        let waiting = under_way.as_mut().map(|under_way| under_way.waiting.take());
+        let ended = match state {
+            State::Filling => None,
+            _ => under_way.take(),
+        };
+        drop(under_way);
+        for (_, waker) in waiting.into_iter().flatten() {
+            waker.wake();
+        }
+        ended.and_then(|under_way| under_way.object.upgrade())
+    }
+
+    /// The object that has it, if it is still being filled.
+    pub(in crate::cache) fn object(&self) -> Option<Arc<Object>> {
+        self.under_way().as_ref()?.object.upgrade()
+    }
+
+    /// What came of a body that ended early.
+    fn beginning_of(of: &Arc<Body>, bytes: u64) -> Self {
+        Self::loaded(
+            Arc::clone(&of.memory),
+            bytes,
+            0,
+            Place::Beginning(Arc::clone(of)),
+        )
     }
 }

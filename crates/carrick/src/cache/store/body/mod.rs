@@ -11,10 +11,13 @@ pub use reader::Reader;
 use super::ledger::{Charge, Ledger};
 use super::memory::Memory;
 use super::object::Object;
-use place::Place;
+use crate::cache::disk::Entry;
+use arc_swap::ArcSwapOption;
+pub(super) use place::Place;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use tokio::sync::oneshot;
 use waiting::Waiting;
 
 /// Bodies up to so many bytes are on the heap, in one allocation, and are sent by `send(2)`; longer ones are in the arena and
@@ -73,6 +76,8 @@ pub struct Body {
     charge: Charge,
     /// Where the bytes are. Unknown as long as they are in [`Under::heap`].
     place: OnceLock<Place>,
+    /// The same on the disk, or on its way there.
+    kept: ArcSwapOption<Entry>,
     /// What only a body that is being filled needs.
     under_way: Mutex<Option<Box<Under>>>,
 }
@@ -104,11 +109,28 @@ impl Body {
             have: AtomicU64::new(0),
             charge: Charge::new(charge),
             place,
+            kept: ArcSwapOption::empty(),
             under_way: Mutex::new(Some(Box::new(Under {
                 heap,
                 announced_bytes,
                 ..Under::default()
             }))),
+        }
+    }
+
+    /// One of this many bytes that is whole, and for which `charge` bytes were taken.
+    pub(super) fn loaded(memory: Arc<Memory>, bytes: u64, charge: u64, place: Place) -> Self {
+        let have = Have {
+            bytes,
+            state: State::Whole,
+        };
+        Self {
+            memory,
+            have: have.word().into(),
+            charge: Charge::new(charge),
+            place: OnceLock::from(place),
+            kept: ArcSwapOption::empty(),
+            under_way: None.into(),
         }
     }
 
@@ -166,6 +188,53 @@ impl Body {
             place.read_at(&self.memory, buffer, from)?;
         }
         Ok(bytes)
+    }
+
+    /// Where it is on the disk, or was.
+    pub(in crate::cache) fn kept(&self) -> arc_swap::Guard<Option<Arc<Entry>>> {
+        self.kept.load()
+    }
+
+    /// Notes where it is on the disk; `false` if somebody else has noted something since `before` was read.
+    pub(in crate::cache) fn set_kept(
+        &self,
+        before: &Option<Arc<Entry>>,
+        entry: &Arc<Entry>,
+    ) -> bool {
+        let found = self.kept.compare_and_swap(before, Some(Arc::clone(entry)));
+        match (&*found, before) {
+            (Some(found), Some(before)) => Arc::ptr_eq(found, before),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether its bytes are in a file of the disk's, and nowhere else.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        matches!(self.place.get(), Some(Place::File(_)))
+    }
+
+    /// Has these bytes read into memory by somebody else, if to send them could mean to wait for a disk; `None`: it does not. The
+    /// answer is `true` if they can be sent.
+    #[must_use]
+    pub fn fetch(&self, from: u64, bytes: u64) -> Option<oneshot::Receiver<bool>> {
+        match self.place.get() {
+            Some(Place::File(file)) if !file.is_resident(from, bytes) => {
+                Some(file.fetch(from, bytes))
+            }
+            Some(Place::Beginning(of)) => of.fetch(from, bytes),
+            _ => None,
+        }
+    }
+
+    /// What was thought to be there is not: it is sent to nobody any more.
+    pub fn spoil(&self) {
+        let have = Have {
+            bytes: self.have().bytes,
+            state: State::Broken,
+        };
+        self.have.store(have.word(), Ordering::Release);
     }
 
     /// Where the bytes are; if they are still in the buffer of who fills, `with` gets that instead.

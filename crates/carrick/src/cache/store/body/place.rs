@@ -1,8 +1,10 @@
 //! Where the bytes of a body are.
-use super::super::arena::{Arena, in_pages};
+use super::super::arena::{Arena, in_pages, read_at};
 use super::super::memory::Memory;
 use super::{Body, copy};
+use crate::cache::disk::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The first extent of a body whose length is not known, in bytes; each further one is twice as long.
@@ -13,20 +15,22 @@ const EXTENT_BYTES_MAX: u64 = 4 << 20;
 
 /// Where the bytes are.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(in super::super) enum Place {
     /// In an allocation of their own.
     Heap(Box<[u8]>),
     /// In the arena, in one range from here.
     Range(u64),
     /// In the arena, in several.
     Extents(Box<Extents>),
+    /// In a file of the disk's.
+    File(Arc<File>),
     /// In another body that ended early, of which this is what came.
     Beginning(Arc<Body>),
 }
 
 /// Ranges of the arena that were taken one by one.
 #[derive(Debug, Default)]
-pub(super) struct Extents(Mutex<Vec<u64>>);
+pub(in super::super) struct Extents(Mutex<Vec<u64>>);
 
 /// Bytes that are together: where they are in the arena, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +96,10 @@ impl Place {
     pub(super) fn run(&self, from: u64) -> Option<Run> {
         match self {
             Self::Heap(_) | Self::Beginning(_) => None,
+            Self::File(file) => Some(Run {
+                start: file.start() + from,
+                bytes: u64::MAX - from,
+            }),
             Self::Range(start) => Some(Run {
                 start: start + from,
                 bytes: u64::MAX - from,
@@ -113,6 +121,7 @@ impl Place {
                 let read = of.read_at(buffer, from)?;
                 debug_assert_eq!(read, buffer.len());
             }
+            Self::File(file) => read_at(file.file()?, buffer, file.start() + from)?,
             Self::Range(_) | Self::Extents(_) => {
                 let arena = arena(memory)?;
                 while !buffer.is_empty() {
@@ -127,6 +136,14 @@ impl Place {
             }
         }
         Ok(())
+    }
+
+    /// The file in which it is; the heap is in none.
+    pub(super) fn file<'p>(&'p self, memory: &'p Memory) -> io::Result<BorrowedFd<'p>> {
+        match self {
+            Self::File(file) => Ok(file.file()?.as_fd()),
+            _ => Ok(arena(memory)?.as_fd()),
+        }
     }
 
     /// Gives the memory of the arena back; `charged` bytes were taken for it.

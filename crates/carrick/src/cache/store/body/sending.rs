@@ -1,6 +1,6 @@
 //! Sending a body's bytes to a connection.
 use super::Body;
-use super::place::{Place, arena};
+use super::place::Place;
 use rustix::io::retry_on_intr;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::io::{self, ErrorKind, IoSlice};
@@ -48,7 +48,7 @@ impl Body {
         mut bytes: u64,
         prefix: &[u8],
     ) -> io::Result<usize> {
-        let arena = arena(&self.memory)?;
+        let file = place.file(&self.memory)?;
         let mut sent = 0;
         if !prefix.is_empty() {
             sent = send_copy(to, prefix, &[], true)?;
@@ -65,7 +65,7 @@ impl Body {
             let result = to.try_io(Interest::WRITABLE, || {
                 let mut at = run.start;
                 Ok(retry_on_intr(|| {
-                    rustix::fs::sendfile(to, arena, Some(&mut at), count)
+                    rustix::fs::sendfile(to, file, Some(&mut at), count)
                 })?)
             });
             match result {

@@ -149,6 +149,13 @@ impl<T: Item> Shard<T> {
         [replaced, pushed_out]
     }
 
+    /// Takes an object in if there is none of its variant. What has to leave for it; `None`: nothing was done.
+    pub(in crate::cache) fn put_new(&mut self, object: &Arc<T>) -> Option<[Option<Arc<T>>; 2]> {
+        let variants = self.find(object.key());
+        let is_there = |held: &Arc<T>| held.variant() == object.variant();
+        (!variants.iter().flatten().any(is_there)).then(|| self.put(Arc::clone(object)))
+    }
+
     /// Puts an object in the place of another, if that is still there; returns that.
     pub(in crate::cache) fn replace(&mut self, old: &Arc<T>, new: &Arc<T>) -> Option<Arc<T>> {
         let place = self.place_of(old)?;

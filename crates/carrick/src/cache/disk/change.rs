@@ -1,0 +1,88 @@
+//! Other heads for bodies that are on the disk: a 304, the answer to HEAD, a purge that leaves things to be validated.
+use super::Disk;
+use super::entry::{Change, Entry, Stage};
+use super::folder::Trouble;
+use super::format::{Head, body_start, place_bytes};
+use super::health::Doing;
+use super::purge::Ticket;
+use crate::cache::store::Object;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Disk {
+    /// The object has another head now.
+    pub(in crate::cache) fn freshen(self: &Arc<Self>, entry: &Arc<Entry>, object: &Arc<Object>) {
+        entry.changes().note(Some(object), false, None);
+        self.begin_change(entry);
+    }
+
+    /// The object is out of date. `ticket` is held until that is on the medium.
+    pub(super) fn outdate(self: &Arc<Self>, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
+        entry.changes().note(None, true, ticket);
+        self.begin_change(entry);
+    }
+
+    /// Has what is pending written, if somebody does not already. What is being written itself comes later.
+    pub(super) fn begin_change(self: &Arc<Self>, entry: &Arc<Entry>) {
+        if entry.stage() != Stage::There || !entry.changes().begin() {
+            return;
+        }
+        let (disk, entry) = (Arc::clone(self), Arc::clone(entry));
+        self.pool.chore(move || disk.change(&entry));
+    }
+
+    fn change(&self, entry: &Arc<Entry>) {
+        // No lock is held while it is written.
+        let next_of = |entry: &Entry| entry.changes().next();
+        while let Some(change) = next_of(entry) {
+            if entry.is_kept()
+                && let Err(trouble) = self.write_change(entry, &change)
+            {
+                // The old head must not be found any more.
+                self.remove(entry);
+                if let Some(trouble) = trouble {
+                    self.health.note(Doing::Writing, &trouble);
+                }
+            }
+            entry.changes().done(&change);
+        }
+    }
+
+    /// # Errors
+    /// With what the medium had against it; `None` if there is no room for the head, or the old one is damaged.
+    fn write_change(&self, entry: &Entry, change: &Change) -> Result<(), Option<Trouble>> {
+        let (name, class) = (&entry.name, entry.name.class);
+        let file = self.folder.open_file(name).map_err(Some)?;
+        let mut head = self.read_head(&file, entry)?.ok_or(None)?;
+        change.apply(&mut head);
+        head.revision += 1;
+        let bytes = head.encode();
+        if bytes.len() as u64 > place_bytes(class) {
+            return Err(None);
+        }
+        let at = Head::place(head.revision, class);
+        self.folder
+            .write_at(&file, name, &bytes, at)
+            .map_err(Some)?;
+        if change.is_outdated {
+            // Somebody was told, or will be, that it is not sent any more as it is.
+            self.folder.sync_file(&file, name).map_err(Some)?;
+        }
+        let (_, changed_ns) = self.folder.look_at(&file, name).map_err(Some)?;
+        entry.changed_ns.store(changed_ns, Relaxed);
+        Ok(())
+    }
+
+    /// The newest head in a file that is for this entry; `None` if there is none.
+    pub(super) fn read_head(
+        &self,
+        file: &std::os::fd::OwnedFd,
+        entry: &Entry,
+    ) -> Result<Option<Head>, Trouble> {
+        let class = entry.name.class;
+        let mut bytes = vec![0; usize::try_from(body_start(class)).unwrap_or(0)];
+        let read = self.folder.read_at(file, &entry.name, &mut bytes, 0)?;
+        let head = Head::newest(bytes.get(..read).unwrap_or_default(), class);
+        Ok(head.filter(|head| entry.is_of(head)))
+    }
+}

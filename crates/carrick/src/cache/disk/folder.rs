@@ -1,0 +1,390 @@
+//! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads.
+use super::name::{FOLDERS, Name};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fdatasync, flock, fstat,
+    fstatvfs, fsync, mkdirat, openat, renameat, unlinkat,
+};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Whose folder it is: whoever uses it holds a lock on this file.
+const MARK: &str = "carrick-cache";
+
+/// Where files are until they are whole.
+const UNFINISHED: &str = "unfinished";
+
+/// What is purged while the index is not whole.
+pub(super) const PURGES: &str = "purges";
+
+const FOLDER_MODE: Mode = Mode::RWXU;
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A call that failed, on what, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} of {on}: {error}")]
+pub(super) struct Trouble {
+    pub(super) call: &'static str,
+    pub(super) on: String,
+    pub(super) error: Errno,
+}
+
+/// The folder, which no other process uses.
+pub(super) struct Folder {
+    path: PathBuf,
+    root: OwnedFd,
+    /// The lock goes with it.
+    _mark: OwnedFd,
+    first_serial: u64,
+    #[cfg(test)]
+    pub(super) fuse: super::tests::Fuse,
+}
+
+impl Folder {
+    /// Takes the folder, and makes what is missing in it.
+    ///
+    /// # Errors
+    /// In words: it is none, cannot be written, or another process has it.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let failed = |call: &str, error: Errno| match error {
+            Errno::NOTDIR => format!("{shown} is not a folder"),
+            Errno::ACCESS | Errno::PERM => format!(
+                "{call}: {shown} cannot be written ({error}); give it to the user that carrick runs as (`chown`, or `CacheDirectory=` of systemd)"
+            ),
+            Errno::ROFS => format!("{shown} is on a file system that is mounted read-only"),
+            Errno::NOENT => {
+                format!("{shown} is not there, nor is the folder in which it would be made")
+            }
+            error => format!("{call} of {shown}: {error}"),
+        };
+        match rustix::fs::mkdir(path, FOLDER_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // It may be there nevertheless.
+            Err(error) if !path.exists() => return Err(failed("mkdir", error)),
+            Err(_) => {}
+        }
+        let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, folder_flags, Mode::empty())
+            .map_err(|error| failed("open", error))?;
+        let mark = openat(
+            &root,
+            MARK,
+            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            FILE_MODE,
+        )
+        .map_err(|error| failed("open", error))?;
+        match retry_on_intr(|| flock(&mark, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(format!(
+                    "another carrick uses {shown}; each needs a folder of its own"
+                ));
+            }
+            Err(error) => return Err(failed("flock", error)),
+        }
+        let start =
+            next_start(&mark).map_err(|error| failed("writing the start's number", error))?;
+        let folders = (0..FOLDERS).map(|number| format!("{number:02x}"));
+        for name in folders.chain([UNFINISHED.to_owned()]) {
+            match mkdirat(&root, &*name, FOLDER_MODE) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed("mkdir", error)),
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            root,
+            _mark: mark,
+            first_serial: start << 32,
+            #[cfg(test)]
+            fuse: super::tests::Fuse::default(),
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first number for files of this process.
+    pub(super) fn first_serial(&self) -> u64 {
+        self.first_serial
+    }
+
+    /// Begins a file that nobody finds yet.
+    pub(super) fn create(&self, serial: u64) -> Result<OwnedFd, Trouble> {
+        let name = unfinished(serial);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        self.call("open", &name, || {
+            openat(&self.root, &*name, flags, FILE_MODE)
+        })
+    }
+
+    /// Gives a file its name: from now on it is found.
+    pub(super) fn publish(&self, name: &Name) -> Result<(), Trouble> {
+        let (from, to) = (unfinished(name.serial), name.to_string());
+        self.call("rename", &to, || {
+            renameat(&self.root, &*from, &self.root, &*to)
+        })
+    }
+
+    /// Removes a file that was never given a name.
+    pub(super) fn discard(&self, serial: u64) {
+        let name = unfinished(serial);
+        // What stays is removed by the next start.
+        let _ = self.call("unlink", &name, || {
+            unlinkat(&self.root, &*name, AtFlags::empty())
+        });
+    }
+
+    pub(super) fn open_file(&self, name: &Name) -> Result<OwnedFd, Trouble> {
+        let name = name.to_string();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        self.call("open", &name, || {
+            openat(&self.root, &*name, flags, Mode::empty())
+        })
+    }
+
+    /// Removes a file; one that is not there is as good as removed.
+    pub(super) fn remove(&self, name: &Name) -> Result<(), Trouble> {
+        self.remove_text(&name.to_string())
+    }
+
+    /// The same for a file that is none of an object.
+    pub(super) fn remove_text(&self, name: &str) -> Result<(), Trouble> {
+        let removed = self.call("unlink", &name, || {
+            unlinkat(&self.root, name, AtFlags::empty())
+        });
+        match removed {
+            Err(trouble) if trouble.error == Errno::NOENT => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes sure that what was written to a file stays so after a loss of power.
+    pub(super) fn sync_file(&self, file: &OwnedFd, on: &dyn fmt::Display) -> Result<(), Trouble> {
+        self.call("fdatasync", on, || fdatasync(file))
+    }
+
+    /// Makes sure that what was removed and renamed in the folder with this number stays so after a loss of power.
+    pub(super) fn sync(&self, number: u8) -> Result<(), Trouble> {
+        let name = format!("{number:02x}");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = self.call("open", &name, || {
+            openat(&self.root, &*name, flags, Mode::empty())
+        })?;
+        self.call("fsync", &name, || fsync(&folder))
+    }
+
+    /// Reserves room, so that the disk is not full in the midst of a body. Where the file system cannot, nothing is done.
+    pub(super) fn reserve(
+        &self,
+        file: &OwnedFd,
+        on: u64,
+        from: u64,
+        bytes: u64,
+    ) -> Result<(), Trouble> {
+        let reserved = self.call("fallocate", &unfinished(on), || {
+            fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes)
+        });
+        match reserved {
+            Err(trouble) if matches!(trouble.error, Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Writes all of `bytes` at `at`.
+    pub(super) fn write_at(
+        &self,
+        file: impl AsFd,
+        on: &dyn fmt::Display,
+        mut bytes: &[u8],
+        mut at: u64,
+    ) -> Result<(), Trouble> {
+        let file = file.as_fd();
+        while !bytes.is_empty() {
+            #[cfg(test)]
+            let bytes_now = self.fuse.part_of(bytes);
+            #[cfg(not(test))]
+            let bytes_now = bytes;
+            let mut written = self.call("pwrite", on, || pwrite(file, bytes_now, at))?;
+            if written == 0 {
+                written = self.call("pwrite", on, || Err(Errno::IO))?;
+            }
+            bytes = bytes.get(written..).unwrap_or_default();
+            at += written as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads at `at` until `buffer` is full or the file ends; how much it was.
+    pub(super) fn read_at(
+        &self,
+        file: impl AsFd,
+        on: &dyn fmt::Display,
+        buffer: &mut [u8],
+        mut at: u64,
+    ) -> Result<usize, Trouble> {
+        let file = file.as_fd();
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.call("pread", on, || pread(file, &mut *rest, at))? {
+                0 => break,
+                read => {
+                    filled += read;
+                    at += read as u64;
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    /// How long a file is, and when it was changed last, in nanoseconds.
+    pub(super) fn look_at(
+        &self,
+        file: impl AsFd,
+        on: &dyn fmt::Display,
+    ) -> Result<(u64, u64), Trouble> {
+        let status = self.call("fstat", on, || fstat(&file))?;
+        let seconds = u64::try_from(status.st_mtime).unwrap_or(0);
+        let changed_ns = seconds
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(status.st_mtime_nsec);
+        Ok((u64::try_from(status.st_size).unwrap_or(0), changed_ns))
+    }
+
+    /// Bytes that a user without privileges can still write.
+    pub(super) fn free_bytes(&self) -> Result<u64, Trouble> {
+        let status = self.call("fstatvfs", &".", || fstatvfs(&self.root))?;
+        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+    }
+
+    /// The names in the folder with this number, and in the one above (`None`), but for those that belong there.
+    pub(super) fn list(&self, number: Option<u8>) -> Result<Vec<String>, Trouble> {
+        let name = number.map_or_else(|| ".".to_owned(), |number| format!("{number:02x}"));
+        let names = self.names_in(&name)?;
+        let is_ours = |name: &str| {
+            number.is_none()
+                && (matches!(name, MARK | UNFINISHED | PURGES)
+                    || u8::from_str_radix(name, 16)
+                        .is_ok_and(|number| format!("{number:02x}") == name))
+        };
+        Ok(names.into_iter().filter(|name| !is_ours(name)).collect())
+    }
+
+    /// Removes what earlier processes have begun and not finished; how many files it was.
+    pub(super) fn remove_unfinished(&self) -> Result<u64, Trouble> {
+        let mut removed = 0;
+        for name in self.names_in(UNFINISHED)? {
+            let serial = u64::from_str_radix(&name, 16);
+            if serial.is_ok_and(|serial| serial < self.first_serial) {
+                self.remove_text(&format!("{UNFINISHED}/{name}"))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Adds a line to the list of purges, and has it on the medium when this returns.
+    pub(super) fn note_purge(&self, line: &[u8]) -> Result<(), Trouble> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = self.call("open", &PURGES, || {
+            openat(&self.root, PURGES, flags, FILE_MODE)
+        })?;
+        let at = self.look_at(&file, &PURGES)?.0;
+        self.write_at(&file, &PURGES, line, at)?;
+        self.call("fsync", &PURGES, || fsync(&file))?;
+        self.call("fsync", &".", || fsync(&self.root))
+    }
+
+    /// The list of purges.
+    pub(super) fn purges(&self) -> Result<Vec<u8>, Trouble> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match self.call("open", &PURGES, || {
+            openat(&self.root, PURGES, flags, Mode::empty())
+        }) {
+            Err(trouble) if trouble.error == Errno::NOENT => return Ok(Vec::new()),
+            other => other?,
+        };
+        let bytes = self.look_at(&file, &PURGES)?.0;
+        let mut text = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        let read = self.read_at(&file, &PURGES, &mut text, 0)?;
+        text.truncate(read);
+        Ok(text)
+    }
+
+    fn names_in(&self, folder: &str) -> Result<Vec<String>, Trouble> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = self.call("open", &folder, || {
+            openat(&self.root, folder, flags, Mode::empty())
+        })?;
+        let listed = self.call("getdents", &folder, || rustix::fs::Dir::read_from(&opened))?;
+        let mut names = Vec::new();
+        for entry in listed {
+            let entry = entry.map_err(|error| Trouble {
+                call: "getdents",
+                on: folder.to_owned(),
+                error,
+            })?;
+            let name = entry.file_name().to_string_lossy();
+            if name != "." && name != ".." {
+                names.push(name.into_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn call<T>(
+        &self,
+        call: &'static str,
+        on: &dyn fmt::Display,
+        mut of: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Trouble> {
+        #[cfg(test)]
+        let burnt = self.fuse.burn(call);
+        #[cfg(not(test))]
+        let burnt = Ok(());
+        burnt
+            .and_then(|()| retry_on_intr(&mut of))
+            .map_err(|error| Trouble {
+                call,
+                on: self.path.join(on.to_string()).display().to_string(),
+                error,
+            })
+    }
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the folder {}", self.path.display())
+    }
+}
+
+fn unfinished(serial: u64) -> String {
+    format!("{UNFINISHED}/{serial:016x}")
+}
+
+/// Counts starts: the number of this one is larger than that of each before, also if the clock was set back. Where the file was
+/// lost, the clock helps.
+fn next_start(mark: &OwnedFd) -> Result<u64, Errno> {
+    let mut text = [0; 32];
+    let read = retry_on_intr(|| pread(mark, &mut text, 0))?;
+    let before = std::str::from_utf8(text.get(..read).unwrap_or_default())
+        .ok()
+        .and_then(|text| text.trim().parse::<u32>().ok())
+        .unwrap_or(0);
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let start = u64::from(before)
+        .saturating_add(1)
+        .max(seconds & 0xffff_ffff);
+    let line = format!("{start:<31}\n");
+    retry_on_intr(|| pwrite(mark, line.as_bytes(), 0))?;
+    retry_on_intr(|| fsync(mark))?;
+    Ok(start)
+}

@@ -1,0 +1,263 @@
+//! What a file of the disk store has: two places for a head, then the body.
+//!
+//! ```text
+//! 0                head, even revisions      each place is as long as the file's name says (512 bytes to 1 MB)
+//! place            head, odd revisions
+//! 2 * place        body, to the end of the file
+//! ```
+//!
+//! A head is written over the older of the two, so that one that was torn leaves the other. Numbers are little-endian.
+use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator, Variant};
+use std::fmt;
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
+
+/// The first bytes of a head; the last one is the version.
+const MAGIC: [u8; 8] = *b"carrick\x01";
+
+/// The smallest place of a head, in bytes.
+const PLACE_BYTES_MIN: u64 = 512;
+
+/// The largest class: places of 1 MB.
+pub(super) const CLASS_MAX: u8 = 11;
+
+/// Bytes of a head that do not depend on its texts, with the checksum at its end.
+const FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 4 * 4 + META_BYTES + SUM_BYTES;
+
+const META_BYTES: usize = 2 + 5 + 8 + 4 + 4 + 8 + 9 + 4 + 4;
+
+const SUM_BYTES: usize = 8;
+
+/// How long a place for heads is.
+pub(super) fn place_bytes(class: u8) -> u64 {
+    PLACE_BYTES_MIN << class.min(CLASS_MAX)
+}
+
+/// Where the body begins.
+pub(super) fn body_start(class: u8) -> u64 {
+    2 * place_bytes(class)
+}
+
+/// The class of places that have room for a head of so many bytes, and for some more; `None` if there is none.
+pub(super) fn class_for(head_bytes: usize) -> Option<u8> {
+    let wanted = head_bytes as u64 + head_bytes as u64 / 8;
+    (0..=CLASS_MAX).find(|&class| place_bytes(class) >= wanted)
+}
+
+/// A checksum of bytes that come in pieces: XXH3, 64 bits. It is to find what media and crashes do, not what people do: who
+/// can write to the folder can write what he likes.
+#[derive(Clone, Default)]
+pub(super) struct Sum(XxHash3_64);
+
+impl fmt::Debug for Sum {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:x}", self.value())
+    }
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.0.finish()
+    }
+
+    fn of(bytes: &[u8]) -> u64 {
+        XxHash3_64::oneshot(bytes)
+    }
+}
+
+/// What a file says of its object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Counts up with each head that is written for the same body.
+    pub(super) revision: u64,
+    pub(super) body_bytes: u64,
+    pub(super) body_sum: u64,
+    pub(super) meta: Meta,
+    pub(super) key: Box<[u8]>,
+    pub(super) variant: Variant,
+    /// The field lines.
+    pub(super) fields: Box<[u8]>,
+}
+
+impl Head {
+    /// How long it is when it is written.
+    pub(super) fn bytes_of(key: &[u8], variant: &Variant, fields: &[u8]) -> usize {
+        let (names, values) = variant.parts();
+        FIXED_BYTES + key.len() + names.len() + values.len() + fields.len()
+    }
+
+    /// Writes it. Parts (206) have no place here.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (names, values) = self.variant.parts();
+        let texts = [&self.key, names, values, &self.fields];
+        let mut out =
+            Vec::with_capacity(FIXED_BYTES + texts.iter().map(|text| text.len()).sum::<usize>());
+        out.extend_from_slice(&MAGIC);
+        for number in [self.revision, self.body_bytes, self.body_sum] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for text in texts {
+            // Longer ones fit into no place, and are refused before.
+            let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            out.extend_from_slice(&bytes.to_le_bytes());
+        }
+        encode_meta(&mut out, &self.meta);
+        for text in texts {
+            out.extend_from_slice(text);
+        }
+        let sum = Sum::of(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads one at the beginning of `bytes`; `None` if there is none that is whole.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes.strip_prefix(&MAGIC)?;
+        let [revision, body_bytes, body_sum] = take_numbers(&mut rest)?;
+        let mut lengths = [0; 4];
+        for length in &mut lengths {
+            *length = u32::from_le_bytes(take(&mut rest)?) as usize;
+        }
+        let meta = decode_meta(&mut rest)?;
+        let mut text = |length: usize| {
+            let (text, behind) = rest.split_at_checked(length)?;
+            rest = behind;
+            Some(text)
+        };
+        let [key, names, values, fields] = [
+            text(lengths[0])?,
+            text(lengths[1])?,
+            text(lengths[2])?,
+            text(lengths[3])?,
+        ];
+        let covered = bytes.len() - rest.len();
+        let sum = u64::from_le_bytes(take(&mut rest)?);
+        (sum == Sum::of(bytes.get(..covered)?)).then(|| Self {
+            revision,
+            body_bytes,
+            body_sum,
+            meta,
+            key: key.into(),
+            variant: Variant::from_parts(names, values),
+            fields: fields.into(),
+        })
+    }
+
+    /// The newer of the heads in the two places of `class`, as far as `bytes` has them.
+    pub(super) fn newest(bytes: &[u8], class: u8) -> Option<Self> {
+        let place = usize::try_from(place_bytes(class)).ok()?;
+        let first = Self::decode(bytes.get(..place).unwrap_or(bytes));
+        let second = bytes
+            .get(place..)
+            .and_then(|rest| Self::decode(rest.get(..place).unwrap_or(rest)));
+        match (first, second) {
+            (Some(first), Some(second)) if second.revision > first.revision => Some(second),
+            (Some(first), _) => Some(first),
+            (None, second) => second,
+        }
+    }
+
+    /// In which place of the file a head of this revision is.
+    pub(super) fn place(revision: u64, class: u8) -> u64 {
+        (revision % 2) * place_bytes(class)
+    }
+}
+
+fn encode_meta(out: &mut Vec<u8>, meta: &Meta) {
+    out.extend_from_slice(&meta.status.to_le_bytes());
+    let flags = [
+        meta.always_validate,
+        meta.client_may_take_stale,
+        meta.immutable,
+        meta.no_transform,
+        meta.last_modified.is_some(),
+    ];
+    let flags = (0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit);
+    out.push(flags.sum());
+    out.push(match meta.lifetime_from {
+        LifetimeFrom::SMaxage => 0,
+        LifetimeFrom::MaxAge => 1,
+        LifetimeFrom::Expires => 2,
+        LifetimeFrom::Heuristic => 3,
+        LifetimeFrom::Configuration => 4,
+        LifetimeFrom::Nothing => 5,
+    });
+    out.push(match meta.validator {
+        Validator::StrongTag => 0,
+        Validator::WeakTag => 1,
+        Validator::StrongDate => 2,
+        Validator::WeakDate => 3,
+        Validator::None => 4,
+    });
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&meta.response_time.0.to_le_bytes());
+    out.extend_from_slice(&meta.initial_age_s.to_le_bytes());
+    out.extend_from_slice(&meta.lifetime_s.to_le_bytes());
+    out.extend_from_slice(&meta.date.0.to_le_bytes());
+    out.push(0);
+    out.extend_from_slice(&meta.last_modified.map_or(0, |time| time.0).to_le_bytes());
+    out.extend_from_slice(&meta.stale_while_revalidate_s.to_le_bytes());
+    out.extend_from_slice(&meta.stale_if_error_s.to_le_bytes());
+}
+
+fn decode_meta(rest: &mut &[u8]) -> Option<Meta> {
+    let status = u16::from_le_bytes(take(rest)?);
+    let [flags, lifetime_from, validator, _, _] = take(rest)?;
+    let flag = |bit: u8| flags >> bit & 1 == 1;
+    let response_time = UnixTime(u64::from_le_bytes(take(rest)?));
+    let initial_age_s = u32::from_le_bytes(take(rest)?);
+    let lifetime_s = u32::from_le_bytes(take(rest)?);
+    let date = UnixTime(u64::from_le_bytes(take(rest)?));
+    let [_] = take(rest)?;
+    let last_modified = UnixTime(u64::from_le_bytes(take(rest)?));
+    Some(Meta {
+        status,
+        response_time,
+        initial_age_s,
+        lifetime_s,
+        lifetime_from: match lifetime_from {
+            0 => LifetimeFrom::SMaxage,
+            1 => LifetimeFrom::MaxAge,
+            2 => LifetimeFrom::Expires,
+            3 => LifetimeFrom::Heuristic,
+            4 => LifetimeFrom::Configuration,
+            5 => LifetimeFrom::Nothing,
+            _ => return None,
+        },
+        date,
+        last_modified: flag(4).then_some(last_modified),
+        validator: match validator {
+            0 => Validator::StrongTag,
+            1 => Validator::WeakTag,
+            2 => Validator::StrongDate,
+            3 => Validator::WeakDate,
+            4 => Validator::None,
+            _ => return None,
+        },
+        always_validate: flag(0),
+        client_may_take_stale: flag(1),
+        stale_while_revalidate_s: u32::from_le_bytes(take(rest)?),
+        stale_if_error_s: u32::from_le_bytes(take(rest)?),
+        immutable: flag(2),
+        no_transform: flag(3),
+        part: None,
+    })
+}
+
+fn take<const BYTES: usize>(rest: &mut &[u8]) -> Option<[u8; BYTES]> {
+    let (taken, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(*taken)
+}
+
+fn take_numbers<const COUNT: usize>(rest: &mut &[u8]) -> Option<[u64; COUNT]> {
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        *number = u64::from_le_bytes(take(rest)?);
+    }
+    Some(numbers)
+}

@@ -1,0 +1,174 @@
+//! What goes wrong on the disk: it is counted, told now and then, and writing rests for a while.
+use super::folder::Trouble;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long nothing is written after a failure; twice as long after each further one, up to the most.
+const REST_MIN: Duration = Duration::from_secs(5);
+const REST_MAX: Duration = Duration::from_secs(300);
+
+/// Between two messages of a kind.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Reading,
+    Writing,
+    Removing,
+}
+
+/// Kinds of messages: the three above, and damaged files.
+const KINDS: usize = 4;
+
+/// How the disk is.
+#[derive(Debug)]
+pub(super) struct Health {
+    path: PathBuf,
+    began: Instant,
+    /// Milliseconds since then until which nothing is written.
+    rests_until_ms: AtomicU64,
+    failures_in_a_row: AtomicU64,
+    pub(super) read_errors: AtomicU64,
+    pub(super) write_errors: AtomicU64,
+    pub(super) damaged: AtomicU64,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// When the last message of each kind was, and how many were left out since then.
+    last: [Option<(Instant, u64)>; KINDS],
+    /// What is wrong with writing.
+    fault: Option<String>,
+}
+
+impl Health {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            began: Instant::now(),
+            rests_until_ms: AtomicU64::new(0),
+            failures_in_a_row: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+            write_errors: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Whether nothing is to be written for the time being.
+    pub(super) fn is_resting(&self) -> bool {
+        let until = self.rests_until_ms.load(Relaxed);
+        until > 0 && self.passed_ms() < until
+    }
+
+    /// Something was written.
+    pub(super) fn note_written(&self) {
+        if self.failures_in_a_row.swap(0, Relaxed) > 0 {
+            self.rests_until_ms.store(0, Relaxed);
+            self.told().fault = None;
+            tracing::info!(
+                "the cache's disk {} can be written again",
+                self.path.display()
+            );
+        }
+    }
+
+    /// What is wrong with writing at present.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.told().fault.clone()
+    }
+
+    /// A call failed.
+    pub(super) fn note(&self, doing: Doing, trouble: &Trouble) {
+        let what = match doing {
+            Doing::Reading => {
+                self.read_errors.fetch_add(1, Relaxed);
+                "cannot be read"
+            }
+            Doing::Writing => {
+                self.write_errors.fetch_add(1, Relaxed);
+                self.rest();
+                self.told().fault = Some(trouble.to_string());
+                "cannot be written, and is not for a while"
+            }
+            Doing::Removing => {
+                self.write_errors.fetch_add(1, Relaxed);
+                "keeps what should be removed"
+            }
+        };
+        let advice = advice(trouble.error);
+        self.tell(doing as usize, || {
+            format!(
+                "the cache's disk {} {what}: {trouble}; {advice}",
+                self.path.display()
+            )
+        });
+    }
+
+    /// A file is not what it should be, and is removed.
+    pub(super) fn note_damage(&self, file: &dyn std::fmt::Display, what: &str) {
+        self.damaged.fetch_add(1, Relaxed);
+        self.tell(KINDS - 1, || {
+            format!(
+                "{}/{file} of the cache {what}: it is removed, and asked for anew; the medium may be failing, or somebody else writes there",
+                self.path.display()
+            )
+        });
+    }
+
+    fn rest(&self) {
+        let failures = self.failures_in_a_row.fetch_add(1, Relaxed).min(16);
+        let rest = REST_MIN.saturating_mul(1 << failures).min(REST_MAX);
+        let until = self.passed_ms() + u64::try_from(rest.as_millis()).unwrap_or(u64::MAX / 2);
+        self.rests_until_ms.fetch_max(until, Relaxed);
+    }
+
+    fn tell(&self, kind: usize, text: impl FnOnce() -> String) {
+        let now = Instant::now();
+        let left_out = {
+            let mut told = self.told();
+            let Some(last) = told.last.get_mut(kind) else {
+                return;
+            };
+            match last {
+                Some((at, left_out)) if now.duration_since(*at) < QUIET => {
+                    *left_out += 1;
+                    return;
+                }
+                _ => last.replace((now, 0)).map_or(0, |(_, left_out)| left_out),
+            }
+        };
+        let text = text();
+        if left_out > 0 {
+            tracing::warn!("{text} (and {left_out} more of the kind)");
+        } else {
+            tracing::warn!("{text}");
+        }
+    }
+
+    fn passed_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn advice(error: Errno) -> &'static str {
+    match error {
+        Errno::NOSPC => "make room on the file system, or `size` smaller",
+        Errno::DQUOT => "raise the quota of carrick's user, or make `size` smaller",
+        Errno::IO => "look into the kernel's log whether the medium fails",
+        Errno::ROFS => "it was mounted read-only; look into the kernel's log why",
+        Errno::ACCESS | Errno::PERM => "give the folder and what is in it to carrick's user",
+        Errno::MFILE | Errno::NFILE => "raise the limit of open files (`LimitNOFILE=`)",
+        Errno::NOENT => "somebody else removes files there",
+        _ => "carrick goes on with what is in memory",
+    }
+}

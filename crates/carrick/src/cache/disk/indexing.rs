@@ -1,0 +1,324 @@
+//! Reading what earlier processes have left, in the background: requests are served meanwhile, and what is not in the index yet is
+//! not found.
+use super::entry::{Described, Entry, Stage};
+use super::folder::{Folder, PURGES, Trouble};
+use super::format::{Head, body_start};
+use super::health::Doing;
+use super::name::Name;
+use super::purge::Pattern;
+use super::write::may_be_of_use;
+use super::{Disk, now};
+use crate::cache::store::{Item, Key, Purge};
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Purges that are remembered while the index is made. With more, all that is not in it yet is removed.
+const BANS_MAX: usize = 10_000;
+
+/// The same for keys that were stored anew.
+const TOUCHED_MAX: usize = 1_000_000;
+
+/// Foreign files that are named in the log.
+const NAMED_MAX: usize = 3;
+
+/// What has to be heeded for files that are not in the index yet.
+#[derive(Debug)]
+pub(super) struct Indexing {
+    bans: Vec<Ban>,
+    /// Hashes of keys of which there is something newer, or was.
+    touched: HashSet<u64>,
+}
+
+/// A purge.
+#[derive(Debug)]
+struct Ban {
+    which: Pattern,
+    how: Purge,
+    /// It is about files with smaller numbers.
+    before: u64,
+}
+
+impl Indexing {
+    /// With the purges that an earlier process did not bring to an end.
+    pub(super) fn begin(purges: &[u8], first_serial: u64) -> Self {
+        let mut indexing = Self {
+            bans: Vec::new(),
+            touched: HashSet::new(),
+        };
+        // A last line that was torn was never answered for.
+        for line in purges.split_inclusive(|byte| *byte == b'\n') {
+            if let Some(ban) = Ban::parse(line) {
+                indexing.add(ban, first_serial);
+            }
+        }
+        indexing
+    }
+
+    /// Remembers a purge; the line by which another process does.
+    pub(super) fn ban(&mut self, which: Pattern, how: Purge, serial: u64) -> Vec<u8> {
+        let ban = Ban {
+            which,
+            how,
+            before: serial,
+        };
+        let line = ban.line();
+        self.add(ban, serial);
+        line
+    }
+
+    /// Something was stored anew, or removed, under a key with this hash.
+    pub(super) fn touch(&mut self, hash: u64) {
+        if self.touched.len() < TOUCHED_MAX {
+            self.touched.insert(hash);
+        } else {
+            self.give_up(u64::MAX);
+        }
+    }
+
+    fn add(&mut self, ban: Ban, serial: u64) {
+        if self.bans.len() < BANS_MAX {
+            self.bans.push(ban);
+        } else {
+            self.give_up(serial);
+        }
+    }
+
+    fn give_up(&mut self, before: u64) {
+        self.bans.clear();
+        self.bans.push(Ban {
+            which: Pattern::All,
+            how: Purge::Remove,
+            before,
+        });
+    }
+
+    /// What becomes of a file: nothing, or how it was purged.
+    fn verdict(&self, entry: &Entry) -> Option<Purge> {
+        if self.touched.contains(&entry.key().hash()) {
+            return Some(Purge::Remove);
+        }
+        let mut verdict = None;
+        for ban in &self.bans {
+            if entry.name.serial < ban.before
+                && ban.which.has(entry.key().bytes(), |tag| entry.has_tag(tag))
+            {
+                if ban.how == Purge::Remove {
+                    return Some(Purge::Remove);
+                }
+                verdict = Some(Purge::Outdate);
+            }
+        }
+        verdict
+    }
+}
+
+impl Ban {
+    /// `letter how number text`, the text in hexadecimal digits.
+    fn line(&self) -> Vec<u8> {
+        let (letter, text) = self.which.parts();
+        let how = match self.how {
+            Purge::Remove => 'r',
+            Purge::Outdate => 'o',
+        };
+        let mut line = format!("{} {how} {:016x} ", char::from(letter), self.before);
+        for byte in text {
+            let _ = write!(line, "{byte:02x}");
+        }
+        line.push('\n');
+        line.into_bytes()
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+        let mut words = line.split(' ');
+        let letter = words.next()?.bytes().next()?;
+        let how = match words.next()? {
+            "r" => Purge::Remove,
+            "o" => Purge::Outdate,
+            _ => return None,
+        };
+        let before = u64::from_str_radix(words.next()?, 16).ok()?;
+        let digits = words.next()?;
+        let text: Option<Vec<u8>> = (0..digits.len() / 2)
+            .map(|place| u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok())
+            .collect();
+        Some(Self {
+            which: Pattern::of_parts(letter, &text?)?,
+            how,
+            before,
+        })
+    }
+}
+
+/// What the walk through the folders has met.
+#[derive(Default)]
+struct Walk {
+    foreign: Vec<String>,
+    /// Not all that is there was seen.
+    has_gaps: bool,
+}
+
+impl Disk {
+    /// Reads the head of each file that is there, by a thread of its own.
+    pub(super) fn index_all(self: &Arc<Self>) {
+        let begun = Instant::now();
+        let mut walk = Walk::default();
+        if let Err(trouble) = self.folder.remove_unfinished() {
+            self.health.note(Doing::Removing, &trouble);
+        }
+        self.walk_folder(None, &mut walk);
+        for number in 0..=u8::MAX {
+            self.walk_folder(Some(number), &mut walk);
+        }
+        {
+            let mut indexing = self.indexing();
+            *indexing = None;
+            self.is_indexed.store(true, Ordering::Release);
+        }
+        self.tell_of_walk(&walk, begun);
+        // What could not be seen may be seen by the next process.
+        if !walk.has_gaps
+            && let Err(trouble) = self.folder.remove_text(PURGES)
+        {
+            self.health.note(Doing::Removing, &trouble);
+        }
+    }
+
+    fn walk_folder(self: &Arc<Self>, number: Option<u8>, walk: &mut Walk) {
+        let names = match self.folder.list(number) {
+            Ok(names) => names,
+            Err(trouble) => {
+                self.health.note(Doing::Reading, &trouble);
+                walk.has_gaps = true;
+                return;
+            }
+        };
+        for text in names {
+            let Some(name) = number.and_then(|number| Name::parse(&text, number)) else {
+                self.counters.foreign.fetch_add(1, Ordering::Relaxed);
+                if walk.foreign.len() < NAMED_MAX {
+                    let folder = number.map_or_else(String::new, |number| format!("{number:02x}/"));
+                    walk.foreign.push(format!("{folder}{text}"));
+                }
+                continue;
+            };
+            // This process's own are in the index.
+            if name.serial >= self.folder.first_serial() {
+                continue;
+            }
+            self.counters.found.fetch_add(1, Ordering::Relaxed);
+            match self.index_file(name) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.counters.swept.fetch_add(1, Ordering::Relaxed);
+                    if let Err(trouble) = self.folder.remove(&name) {
+                        self.health.note(Doing::Removing, &trouble);
+                        walk.has_gaps = true;
+                    }
+                }
+                Err(trouble) => {
+                    self.health.note(Doing::Reading, &trouble);
+                    walk.has_gaps = true;
+                }
+            }
+        }
+    }
+
+    /// Whether the file is to stay.
+    fn index_file(self: &Arc<Self>, name: Name) -> Result<bool, Trouble> {
+        let Some(head) = read_head(&self.folder, &name)? else {
+            return Ok(false);
+        };
+        if !may_be_of_use(&head.meta, now()) {
+            return Ok(false);
+        }
+        let described = Described {
+            key: Key::of(&self.seed, &head.key),
+            variant: &head.variant,
+            fields: &head.fields,
+            date: head.meta.date,
+            body_bytes: head.body_bytes,
+        };
+        let entry = Arc::new(Entry::new(&described, name, Stage::There));
+        if entry.body_bytes > self.ledger.object_bytes_max() || !self.take(entry.charged_bytes()) {
+            return Ok(false);
+        }
+        // A purge looks through the index after it has told of itself here: it is seen here, or the entry is seen there.
+        let indexing = self.indexing();
+        let verdict = indexing
+            .as_ref()
+            .and_then(|indexing| indexing.verdict(&entry));
+        if verdict == Some(Purge::Remove) || !self.put_if_newest(&entry) {
+            self.ledger.give_back(entry.charged_bytes());
+            self.ledger.give_back_object();
+            return Ok(false);
+        }
+        drop(indexing);
+        if verdict == Some(Purge::Outdate) {
+            self.outdate(&entry, None);
+        }
+        Ok(true)
+    }
+
+    fn put_if_newest(&self, entry: &Arc<Entry>) -> bool {
+        let mut shard = self.index.lock(entry.key().hash());
+        let has_newer =
+            shard.find(entry.key()).iter().flatten().any(|held| {
+                held.variant() == entry.variant() && held.name.serial > entry.name.serial
+            });
+        if has_newer {
+            return false;
+        }
+        let left = shard.put(Arc::clone(entry));
+        drop(shard);
+        for left in left.into_iter().flatten() {
+            self.let_go(&left, None);
+        }
+        true
+    }
+
+    fn tell_of_walk(&self, walk: &Walk, begun: Instant) {
+        let stats = self.stats();
+        tracing::info!(
+            "the cache's disk {} is in the index after {:.1} s: {} objects; {} files were removed",
+            self.folder.path().display(),
+            begun.elapsed().as_secs_f64(),
+            stats.objects,
+            stats.swept
+        );
+        if stats.foreign > 0 {
+            tracing::warn!(
+                "{} files in {} are none of carrick's, and stay there uncounted: {}{}",
+                stats.foreign,
+                self.folder.path().display(),
+                walk.foreign.join(", "),
+                if stats.foreign > walk.foreign.len() as u64 {
+                    ", …"
+                } else {
+                    ""
+                }
+            );
+        }
+    }
+}
+
+/// The head of a file that is whole as far as that can be seen without its body; `None` if it is not.
+fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, Trouble> {
+    let file = match folder.open_file(name) {
+        // It was removed in this moment.
+        Err(trouble) if trouble.error == rustix::io::Errno::NOENT => return Ok(None),
+        other => other?,
+    };
+    let start = body_start(name.class);
+    let mut bytes = vec![0; usize::try_from(start).unwrap_or(0)];
+    let read = folder.read_at(&file, name, &mut bytes, 0)?;
+    let Some(head) = Head::newest(bytes.get(..read).unwrap_or_default(), name.class) else {
+        return Ok(None);
+    };
+    let (file_bytes, _) = folder.look_at(&file, name)?;
+    let is_whole = start.checked_add(head.body_bytes) == Some(file_bytes) && name.is_of(&head.key);
+    Ok(is_whole.then_some(head))
+}

@@ -1,0 +1,194 @@
+//! Bringing an object into memory: its head, and its body if that is short; a long one stays in its file.
+use super::Disk;
+use super::entry::{Entry, Stage};
+use super::file::File;
+use super::folder::Trouble;
+use super::format::{Head, Sum, body_start};
+use super::health::Doing;
+use super::write::PIECE_BYTES;
+use crate::cache::flights::{Flight, Lead};
+use crate::cache::store::{HEAP_BYTES_MAX, Item};
+use carrick_logic::cache::Meta;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::oneshot;
+
+/// What was read.
+#[derive(Debug)]
+pub(in crate::cache) struct Loaded {
+    pub(in crate::cache) meta: Meta,
+    /// The field lines.
+    pub(in crate::cache) fields: Box<[u8]>,
+    pub(in crate::cache) body: LoadedBody,
+    /// [`Entry::version`] before it was read.
+    pub(in crate::cache) version: u64,
+}
+
+/// Where its body is.
+#[derive(Debug)]
+pub(in crate::cache) enum LoadedBody {
+    Heap(Box<[u8]>),
+    File(File, u64),
+}
+
+/// Why nothing was.
+#[derive(Debug)]
+enum Lost {
+    /// It was taken out meanwhile.
+    Gone,
+    /// A call failed.
+    Trouble(Trouble),
+    /// The file is not what was written.
+    Damaged(&'static str),
+}
+
+impl From<Trouble> for Lost {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl Disk {
+    /// Reads the object in a thread of the pool, and checks it; `None`: it is not there any more, or somebody else has just loaded
+    /// something under the same key, which is in memory then. Others wait until the lead is dropped.
+    pub(in crate::cache) async fn load(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+    ) -> Option<(Loaded, Lead)> {
+        let lead = match self.loads.board(entry.key().bytes()) {
+            Flight::Lead(lead) => lead,
+            Flight::Follow(mut follow) => {
+                follow.over().await;
+                return None;
+            }
+        };
+        let (done, loaded) = oneshot::channel();
+        let (disk, job_entry) = (Arc::clone(self), Arc::clone(entry));
+        // If it is refused, the sender is dropped.
+        let _ = self.pool.read(move || {
+            let _ = done.send(disk.read(&job_entry));
+        });
+        let loaded = loaded.await.ok()??;
+        entry.note_hit();
+        Some((loaded, lead))
+    }
+
+    /// Something that was loaded is in memory.
+    pub(in crate::cache) fn count_load(&self) {
+        self.counters.loads.fetch_add(1, Relaxed);
+    }
+
+    /// By a thread of the pool.
+    fn read(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Loaded> {
+        match self.try_read(entry) {
+            Ok(loaded) => Some(loaded),
+            Err(Lost::Gone) => None,
+            Err(Lost::Damaged(what)) => {
+                self.health.note_damage(&entry.name, what);
+                self.remove(entry);
+                None
+            }
+            Err(Lost::Trouble(trouble)) => {
+                match trouble.error {
+                    // For want of descriptors or memory: it may be there the next time.
+                    Errno::MFILE | Errno::NFILE | Errno::NOMEM => {}
+                    _ => drop(self.remove(entry)),
+                }
+                if entry.is_kept() || trouble.error != Errno::NOENT {
+                    self.health.note(Doing::Reading, &trouble);
+                } else {
+                    self.health
+                        .note_damage(&entry.name, "is not there any more");
+                }
+                None
+            }
+        }
+    }
+
+    fn try_read(self: &Arc<Self>, entry: &Entry) -> Result<Loaded, Lost> {
+        if entry.stage() != Stage::There {
+            return Err(Lost::Gone);
+        }
+        let version = entry.version();
+        let (name, start) = (&entry.name, body_start(entry.name.class));
+        let file = self.folder.open_file(name).map_err(|trouble| {
+            // It may have been removed on purpose in this moment.
+            if entry.is_kept() {
+                Lost::Trouble(trouble)
+            } else {
+                Lost::Gone
+            }
+        })?;
+        let (bytes, changed_ns) = self.folder.look_at(&file, name)?;
+        if bytes != start.saturating_add(entry.body_bytes) {
+            return Err(Lost::Damaged("has another length than was written"));
+        }
+        let mut head = self
+            .read_head(&file, entry)?
+            .ok_or(Lost::Damaged("has no head that is right"))?;
+        if let Some(change) = entry.changes().pending() {
+            change.apply(&mut head);
+        }
+        let body = if entry.body_bytes <= HEAP_BYTES_MAX {
+            LoadedBody::Heap(self.read_short(&file, entry, &head)?)
+        } else {
+            let is_known =
+                entry.is_checked.load(Relaxed) && entry.changed_ns.load(Relaxed) == changed_ns;
+            if !is_known {
+                self.check_long(&file, entry, &head)?;
+                entry.changed_ns.store(changed_ns, Relaxed);
+                entry.is_checked.store(true, Relaxed);
+            }
+            let file = File::new(Arc::clone(self), Some(file), start, name.to_string());
+            LoadedBody::File(file, entry.body_bytes)
+        };
+        if entry.stage() != Stage::There {
+            return Err(Lost::Gone);
+        }
+        Ok(Loaded {
+            meta: head.meta,
+            fields: head.fields,
+            body,
+            version,
+        })
+    }
+
+    fn read_short(&self, file: &OwnedFd, entry: &Entry, head: &Head) -> Result<Box<[u8]>, Lost> {
+        let mut bytes = vec![0; usize::try_from(entry.body_bytes).unwrap_or(0)];
+        let start = body_start(entry.name.class);
+        let read = self.folder.read_at(file, &entry.name, &mut bytes, start)?;
+        let mut sum = Sum::default();
+        sum.add(&bytes);
+        if read != bytes.len() || sum.value() != head.body_sum {
+            return Err(WRONG_SUM);
+        }
+        Ok(bytes.into())
+    }
+
+    /// Reads a long body through.
+    fn check_long(&self, file: &OwnedFd, entry: &Entry, head: &Head) -> Result<(), Lost> {
+        let (mut at, end) = (0, entry.body_bytes);
+        let start = body_start(entry.name.class);
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut sum = Sum::default();
+        while at < end {
+            let count = usize::try_from(end - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            let buffer = piece.get_mut(..count).unwrap_or_default();
+            let read = self.folder.read_at(file, &entry.name, buffer, start + at)?;
+            if read != count || entry.stage() != Stage::There {
+                return Err(if read == count { Lost::Gone } else { WRONG_SUM });
+            }
+            sum.add(buffer);
+            at += count as u64;
+        }
+        if sum.value() == head.body_sum {
+            Ok(())
+        } else {
+            Err(WRONG_SUM)
+        }
+    }
+}
+
+const WRONG_SUM: Lost = Lost::Damaged("has a body with a wrong checksum");

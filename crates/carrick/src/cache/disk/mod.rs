@@ -1,0 +1,271 @@
+//! The cache's second level: objects in files, which outlast the process.
+//!
+//! [`Store`](super::store::Store) is the only one who uses it: what is asked for again is [`offer`](Disk::offer)ed, what is not in memory is
+//! looked for here and [`load`](Disk::load)ed, what is replaced, removed, freshened or purged there is so here.
+//! `docs/internals/cache-disk.md` says how it works.
+//!
+//! No worker waits for the medium: tables are looked at under locks that are held for nanoseconds, everything else is done by
+//! the [`pool`]'s threads.
+mod change;
+mod entry;
+mod file;
+mod folder;
+mod format;
+mod health;
+mod indexing;
+mod load;
+mod name;
+mod pool;
+mod purge;
+mod resident;
+mod stats;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use entry::Entry;
+pub use file::File;
+pub(super) use load::{Loaded, LoadedBody};
+pub use purge::Pattern;
+pub(super) use purge::Ticket;
+pub use stats::Stats;
+pub(super) use stream::Stream;
+
+use super::flights::Flights;
+use super::store::{Index, Item, Key, Ledger, Limits, Object};
+use crate::config::plan::DiskPlan;
+use carrick_logic::cache::{Fields, UnixTime, Variant};
+use entry::Stage;
+use folder::Folder;
+use health::{Doing, Health};
+use indexing::Indexing;
+use pool::Pool;
+use rustix::process::{Resource, getrlimit};
+use stats::Counters;
+use std::collections::VecDeque;
+use std::hash::RandomState;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long the end waits for what is still to be written.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have.
+const OPEN_MAX: u64 = 1024;
+
+/// Room that is left on the file system, in bytes.
+const ROOM_MIN: u64 = 16 << 20;
+
+/// The store.
+#[derive(Debug)]
+pub struct Disk {
+    folder: Arc<Folder>,
+    pool: Pool,
+    index: Index<Entry>,
+    ledger: Ledger,
+    limits: Limits,
+    seed: RandomState,
+    next_serial: AtomicU64,
+    health: Arc<Health>,
+    counters: Counters,
+    /// What is being loaded.
+    loads: Arc<Flights>,
+    /// What has to be heeded until all files are in the index.
+    indexing: Mutex<Option<Indexing>>,
+    is_indexed: AtomicBool,
+    /// Objects in memory whose bodies are open files, the one that was opened first at the front.
+    open: Mutex<VecDeque<Weak<Object>>>,
+    open_max: u64,
+    /// Long bodies on their way.
+    streams: AtomicU64,
+    /// What the file system had left when it was looked at last, in bytes.
+    free_bytes: AtomicU64,
+}
+
+impl Disk {
+    /// Takes the folder. Nothing is read but its list of purges: that is done when it is [`start`](Self::start)ed.
+    ///
+    /// # Errors
+    /// In words, with what to do.
+    pub fn open(plan: &DiskPlan) -> Result<Self, String> {
+        let folder = Folder::open(&plan.path)?;
+        let limits = Limits {
+            bytes: plan.bytes,
+            objects: plan.objects,
+            object_bytes_max: plan.object_bytes_max,
+        };
+        let purges = folder.purges().map_err(|trouble| trouble.to_string())?;
+        let free_bytes = folder.free_bytes().map_err(|trouble| trouble.to_string())?;
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Ok(Self {
+            pool: Pool::new(),
+            index: Index::new(plan.objects),
+            ledger: Ledger::new(limits),
+            limits,
+            seed: RandomState::new(),
+            next_serial: AtomicU64::new(folder.first_serial()),
+            health: Arc::new(Health::new(folder.path())),
+            counters: Counters::default(),
+            loads: Arc::default(),
+            indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
+            is_indexed: AtomicBool::new(false),
+            open: Mutex::default(),
+            open_max: OPEN_MAX.min(descriptors / 4),
+            streams: AtomicU64::new(0),
+            free_bytes: AtomicU64::new(free_bytes),
+            folder: Arc::new(folder),
+        })
+    }
+
+    /// Starts the threads, and reads what is there in the background.
+    ///
+    /// # Errors
+    /// The system has no threads left.
+    pub fn start(self: &Arc<Self>) -> io::Result<()> {
+        self.pool.start()?;
+        let disk = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("disk-index".to_owned())
+            .spawn(move || disk.index_all())?;
+        Ok(())
+    }
+
+    /// Waits, for a few seconds at most, until what was begun is written and removed.
+    pub fn end(&self) {
+        if !self.pool.finish(END_WAIT) {
+            tracing::warn!(
+                "the cache's disk {} is slow: what was still to be written or removed there is not",
+                self.folder.path().display()
+            );
+        }
+    }
+
+    /// Most of everything.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The seed of keys, which the store in memory has, too.
+    pub(super) fn seed(&self) -> &RandomState {
+        &self.seed
+    }
+
+    /// The object for a request with these fields, if there is one.
+    pub(super) fn find(&self, key: Key<'_>, request: Fields<'_>) -> Option<Arc<Entry>> {
+        let variants = self.index.lock(key.hash()).find(key);
+        variants
+            .into_iter()
+            .flatten()
+            .filter(|entry| entry.stage() == Stage::There && entry.variant().matches(request))
+            .max_by_key(|entry| (entry.date, entry.name.serial))
+    }
+
+    /// A new response for this key and variant comes: what is here is not the newest any more.
+    pub(super) fn supersede(&self, key: Key<'_>, variant: &Variant) {
+        if !self.is_indexed.load(Ordering::Acquire)
+            && let Some(indexing) = self.indexing().as_mut()
+        {
+            indexing.touch(key.hash());
+        }
+        let variants = self.index.lock(key.hash()).find(key);
+        for entry in variants.iter().flatten() {
+            if entry.variant() == variant {
+                self.remove(entry);
+            }
+        }
+    }
+
+    /// Takes an entry out, and its file away; `false` if it was not there any more.
+    pub(super) fn remove(&self, entry: &Arc<Entry>) -> bool {
+        let removed = self.index.lock(entry.key().hash()).remove(entry);
+        let is_removed = removed.is_some();
+        if let Some(entry) = removed {
+            self.let_go(&entry, None);
+        }
+        is_removed
+    }
+
+    /// Whether an object of so many bytes could be stored at this moment.
+    pub(super) fn could_take(&self, body_bytes: u64) -> bool {
+        body_bytes <= self.ledger.object_bytes_max()
+            && !self.health.is_resting()
+            && self.has_room(body_bytes)
+    }
+
+    /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
+    pub(super) fn note_open(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.push_back(Arc::downgrade(object));
+        while open.len() as u64 > self.open_max.max(1) {
+            // Those that are closed already make room by themselves.
+            if let Some(object) = open.pop_front().and_then(|object| object.upgrade()) {
+                return Some(object);
+            }
+        }
+        None
+    }
+
+    /// Takes room for an object, evicting as much as that needs.
+    fn take(&self, bytes: u64) -> bool {
+        self.take_bytes(bytes)
+            && (self.take_with(Ledger::try_take_object) || {
+                self.ledger.give_back(bytes);
+                false
+            })
+    }
+
+    /// Takes room for more of an object.
+    fn take_bytes(&self, bytes: u64) -> bool {
+        self.ledger.could_take(bytes) && self.take_with(|ledger| ledger.try_take(bytes))
+    }
+
+    fn take_with(&self, take: impl Fn(&Ledger) -> bool) -> bool {
+        while !take(&self.ledger) {
+            match self.index.evict_one(self.ledger.objects()) {
+                Some(evicted) => self.let_go(&evicted, None),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// An entry was taken out of the index. Its file is removed, unless who writes it does that.
+    fn let_go(&self, entry: &Arc<Entry>, ticket: Option<&Arc<Ticket>>) {
+        self.ledger.give_back(entry.charged_bytes());
+        self.ledger.give_back_object();
+        if entry.leave() == Stage::There {
+            self.remove_file(entry.name, ticket);
+        }
+    }
+
+    /// Whether the file system has room for so many bytes, as far as is known.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.free_bytes.load(Ordering::Relaxed) >= bytes.saturating_add(ROOM_MIN)
+    }
+
+    /// Looks how much room there is. By a thread of the pool.
+    fn look_for_room(&self) {
+        match self.folder.free_bytes() {
+            Ok(bytes) => self.free_bytes.store(bytes, Ordering::Relaxed),
+            Err(trouble) => self.health.note(Doing::Reading, &trouble),
+        }
+    }
+
+    fn next_serial(&self) -> u64 {
+        self.next_serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn indexing(&self) -> MutexGuard<'_, Option<Indexing>> {
+        self.indexing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The present time; what the pool's threads have instead of a worker's clock.
+fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    UnixTime(since.map_or(0, |since| since.as_secs()))
+}

@@ -1,0 +1,97 @@
+//! What the disk store counts.
+use super::Disk;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters that are not the index's.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) loads: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) refused: AtomicU64,
+    /// Files that were found when the index was made.
+    pub(super) found: AtomicU64,
+    /// Of those, which were removed.
+    pub(super) swept: AtomicU64,
+    /// Files that are none of carrick's.
+    pub(super) foreign: AtomicU64,
+}
+
+/// What the disk holds, and what was done since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Objects on it.
+    pub objects: u64,
+    /// Bytes of their files, in pages.
+    pub bytes: u64,
+    /// Bytes that wait to be written.
+    pub write_queue_bytes: u64,
+    /// Whether all files are in the index.
+    pub is_indexed: bool,
+    /// Files found while the index was made.
+    pub found: u64,
+    /// Of those, which were removed: torn, purged, or replaced.
+    pub swept: u64,
+    /// Files that are none of carrick's.
+    pub foreign: u64,
+    /// Objects that were brought into memory.
+    pub loads: u64,
+    /// Files that were written.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Objects that were not written because too much waited already.
+    pub refused: u64,
+    /// Objects that were evicted from the small queue.
+    pub evicted_small: u64,
+    /// Objects that were evicted from the main queue.
+    pub evicted_main: u64,
+    /// Calls that failed for reading.
+    pub read_errors: u64,
+    /// Calls that failed for writing and removing.
+    pub write_errors: u64,
+    /// Files that were not what they should have been.
+    pub damaged: u64,
+}
+
+impl Disk {
+    /// Cheap; the numbers are of about the same moment.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let mut stats = Stats {
+            objects: self.ledger.objects(),
+            bytes: self.ledger.used(),
+            write_queue_bytes: self.pool.write_bytes(),
+            is_indexed: self.is_indexed.load(Relaxed),
+            found: counters.found.load(Relaxed),
+            swept: counters.swept.load(Relaxed),
+            foreign: counters.foreign.load(Relaxed),
+            loads: counters.loads.load(Relaxed),
+            writes: counters.writes.load(Relaxed),
+            written_bytes: counters.written_bytes.load(Relaxed),
+            refused: counters.refused.load(Relaxed),
+            read_errors: self.health.read_errors.load(Relaxed),
+            write_errors: self.health.write_errors.load(Relaxed),
+            damaged: self.health.damaged.load(Relaxed),
+            ..Stats::default()
+        };
+        for counters in self.index.all_counters() {
+            stats.evicted_small += counters.evicted_small.load(Relaxed);
+            stats.evicted_main += counters.evicted_main.load(Relaxed);
+        }
+        stats
+    }
+
+    /// What is wrong with writing at present, if something is.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.health.fault()
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+}
