@@ -12,10 +12,11 @@ const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 18] = [
+const HEADERS: [&str; 19] = [
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",
+    "bpf/packet_beside.h",
     "bpf/packet_checksum.h",
     "bpf/packet_headers.h",
     "bpf/packet_icmp.h",

@@ -21,7 +21,10 @@ char _license[] SEC("license") = "GPL";
 
 // What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
 // another mark, and leave it alone.
-const volatile __u32 own_mark = 0x63617272;
+const volatile __u32 own_mark = 0x63617273;
+
+// Copies for local sockets have this one.
+#define COPY_MARK (own_mark ^ 1)
 
 // So that the generated types have these, too: their numbers stand in packet.h only.
 const volatile enum packet_state state_numbers = PACKET_FREE;
@@ -105,38 +108,7 @@ static __always_inline void tell(__u32 direction)
 	bpf_ringbuf_output(&packet_events, &direction, sizeof(direction), 0);
 }
 
-// Gives the local socket an acknowledgement for what it has sent, and nothing else: whatever the packet carries ends where the
-// socket expects more, so that it is old.
-static __always_inline int copy_to_local(struct __sk_buff *skb, struct packet *packet, const struct packet_leg *leg,
-					 const struct plan *plan)
-{
-	struct rewriting rewriting = {
-		.ack = plan->local_ack - packet->ack,
-		.tsecr = -leg->ts_offset,
-		.window = packet->window,
-	};
-	__u8 sack_blocks = packet->sack_blocks;
-	struct local local;
-
-	look_at(skb, leg, &local);
-	// One that has ended its stream still waits.
-	if (!local.is_whole)
-		return 1;
-	rewriting.seq = local.rcv_nxt - packet->payload_bytes - packet->seq;
-	// Of no use here: they are translated for the other peer.
-	packet->sack_blocks = 0;
-	rewrite_tcp(packet, &rewriting);
-	packet->sack_blocks = sack_blocks;
-	packet->headers->new[13] &= ~FLAG_FIN;
-	if (!write_tcp(skb, packet))
-		return 0;
-	skb->mark = own_mark;
-	bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
-	skb->mark = 0;
-	// The one that goes on is made from the one that came: the checksum in both headers is the one that it came with.
-	packet->headers->new[13] = packet->flags;
-	return 1;
-}
+#include "packet_beside.h"
 
 // Where the packet's connection belongs; 0 if it is in no splice.
 static __always_inline struct packet_splice *find(const struct flow *flow, __u32 *direction)
@@ -278,9 +250,9 @@ int carrick_arriving(struct __sk_buff *skb)
 	int is_judged = 0;
 	__u64 now;
 
-	if (skb->mark == own_mark) {
+	if (skb->mark == COPY_MARK) {
 		skb->mark = 0;
-		return TC_ACT_UNSPEC;
+		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
 	// What belongs to a VLAN comes in again at its own interface.
 	if (skb->vlan_present)

@@ -19,6 +19,7 @@
 #define FLAG_RST 0x04
 #define FLAG_PSH 0x08
 #define FLAG_ACK 0x10
+#define FLAG_URG 0x20
 #define FLAGS_OF_ECN 0xc0 /* CWR, ECE (RFC 3168) */
 
 /* Kinds of options (RFC 9293, 2018, 7323). */

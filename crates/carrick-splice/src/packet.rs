@@ -242,7 +242,7 @@ impl PacketEngine {
         let printed = libbpf_rs::set_print(None);
         let mut object = MaybeUninit::<OpenObject>::uninit();
         // Random enough: two processes at the same interfaces must not have the same.
-        let mark = RandomState::new().build_hasher().finish() as u32 | 1;
+        let mark = RandomState::new().build_hasher().finish() as u32 | 3;
         let loaded = PacketEngine::load_maps(&mut object, splices_max, mark)
             .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);

@@ -171,17 +171,41 @@ pub const GSO_SIZE: usize = 176;
 fn what_was_forwarded_is_not_looked_at_again() {
     let Some(lab) = Lab::v4() else { return };
     let frame = up(&lab, |packet| packet.payload = vec![1; 40]).0.bytes();
-    for hook in [Arriving, Leaving] {
-        let before = spliced(&lab);
-        lab.set(&before);
-        let ran = lab.run(hook, &frame, &context(&[(MARK, OWN_MARK)]));
-        assert_eq!((ran.verdict, ran.packet), (UNSPEC, frame.clone()));
-        assert_eq!(format!("{:?}", lab.splice()), format!("{before:?}"));
-    }
+    let before = spliced(&lab);
+    lab.set(&before);
+    let ran = lab.run(Leaving, &frame, &context(&[(MARK, OWN_MARK)]));
+    assert_eq!((ran.verdict, ran.packet), (UNSPEC, frame.clone()));
+    assert_eq!(format!("{:?}", lab.splice()), format!("{before:?}"));
     // Any other mark is somebody's who has nothing to do with this.
     lab.set(&spliced(&lab));
     let ran = lab.run(Arriving, &frame, &context(&[(MARK, 1)]));
     assert_eq!(ran.verdict, REDIRECT);
+}
+
+#[test]
+fn a_copy_for_a_local_socket_comes_in_without_its_payload() {
+    for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
+        for (ip_options, options, bytes) in [
+            (Vec::new(), Vec::new(), 0),
+            (Vec::new(), timestamps(7, 9), 1000),
+            (vec![1; 8], timestamps(7, 9), 33),
+        ] {
+            if lab.addresses[0].0.is_ipv6() && !ip_options.is_empty() {
+                continue;
+            }
+            let (packet, _) = up(&lab, |packet| {
+                packet.options.clone_from(&options);
+                packet.ip_options.clone_from(&ip_options);
+                packet.payload = vec![5; bytes];
+            });
+            lab.set(&spliced(&lab));
+            let ran = lab.run(Arriving, &packet.bytes(), &context(&[(MARK, COPY_MARK)]));
+            let mut wanted = packet.with(|packet| packet.payload.clear()).bytes();
+            // IP cuts off what is behind the length that it names.
+            wanted.extend(vec![5; bytes]);
+            assert_eq!((ran.verdict, ran.packet), (UNSPEC, wanted), "{bytes}");
+        }
+    }
 }
 
 /// Makes the checksum of an IPv4 header right.

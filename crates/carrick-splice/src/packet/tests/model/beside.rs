@@ -2,7 +2,7 @@
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, spliced, up};
-use super::super::wire::{ACK, FIN, PSH, Packet, timestamps};
+use super::super::wire::{ACK, FIN, PSH, Packet, URG, timestamps};
 use super::endpoint::{START, Settings, Tcp};
 use super::frame::parse;
 use super::programs::{Programs, Verdict};
@@ -43,7 +43,7 @@ fn the_frame_has_nothing_new_but_the_acknowledgement() {
             // It has passed an end on that had come in before, and waits for the acknowledgement nevertheless.
             socket.shut();
         }
-        for (flags, bytes) in [(ACK, 0), (ACK | PSH, 333), (ACK | FIN, 10)] {
+        for (flags, bytes) in [(ACK, 0), (ACK | PSH, 333), (ACK | FIN, 10), (ACK | URG, 1)] {
             programs.set(&before, lab.addresses);
             programs.show(&socket);
             let (packet, forwarded) = up(&lab, |packet: &mut Packet| {
@@ -56,8 +56,9 @@ fn the_frame_has_nothing_new_but_the_acknowledgement() {
             assert_eq!(parse(&outcome.frame).payload, forwarded.payload);
             let given = parse(&outcome.clone.expect("a frame for the local socket"));
             let wanted = packet.with(|packet| {
-                packet.flags = flags & !FIN;
-                packet.seq = C.wrapping_sub(bytes as u32);
+                packet.flags = ACK;
+                packet.payload = Vec::new();
+                packet.seq = C;
             });
             assert_eq!(given, wanted, "{has_ended}");
         }

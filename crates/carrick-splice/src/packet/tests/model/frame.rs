@@ -10,17 +10,27 @@ pub struct Options {
     pub blocks: Vec<(u32, u32)>,
 }
 
+/// Where IP says that a frame ends.
+pub fn end(frame: &[u8]) -> usize {
+    let u16_at = |at: usize| usize::from(u16::from_be_bytes(*frame[at..].first_chunk().unwrap()));
+    if u16_at(12) == 0x0800 {
+        14 + u16_at(16)
+    } else {
+        54 + u16_at(18)
+    }
+}
+
 /// Takes a frame apart. Written down again, it must be the same, checksums included.
 pub fn parse(frame: &[u8]) -> Packet {
     let u16_at = |at: usize| u16::from_be_bytes(*frame[at..].first_chunk().unwrap());
-    let (source, destination, tcp_at, end): (IpAddr, IpAddr, _, _) = if u16_at(12) == 0x0800 {
+    let (source, destination, tcp_at): (IpAddr, IpAddr, _) = if u16_at(12) == 0x0800 {
         let address = |at: usize| Ipv4Addr::from(*frame[at..].first_chunk::<4>().unwrap()).into();
-        (address(26), address(30), 34, 14 + usize::from(u16_at(16)))
+        (address(26), address(30), 34)
     } else {
         let address = |at: usize| Ipv6Addr::from(*frame[at..].first_chunk::<16>().unwrap()).into();
-        (address(22), address(38), 54, 54 + usize::from(u16_at(18)))
+        (address(22), address(38), 54)
     };
-    let tcp = &frame[tcp_at..end];
+    let tcp = &frame[tcp_at..end(frame)];
     let header_bytes = usize::from(tcp[12] >> 4) * 4;
     let packet = Packet {
         source: SocketAddr::new(source, u16_at(tcp_at)),

@@ -1,7 +1,8 @@
 //! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/packet_model.bpf.c).
 
-use super::super::lab::{as_bytes, from_bytes};
+use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
+use super::frame::end;
 use crate::packet::command::{Answer, Command, ask, run_on};
 use crate::packet::records::{Record, Records};
 use crate::packet::skeleton::types::packet_splice;
@@ -165,7 +166,21 @@ impl Programs {
         }
     }
 
+    /// What the local socket gets of a copy: the programs see it once more, when it comes in.
     fn clone_of(&self) -> Option<Vec<u8>> {
+        let frame = self.take_clone()?;
+        // struct __sk_buff: length, kind, mark.
+        let context: Vec<u8> = [0, 0, COPY_MARK]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        let mut ran = run_on(self.arriving.as_fd(), &frame, &context, 0).unwrap();
+        assert_eq!(ran.verdict, UNSPEC);
+        ran.packet.truncate(end(&ran.packet));
+        Some(ran.packet)
+    }
+
+    fn take_clone(&self) -> Option<Vec<u8>> {
         let zero = 0_u32.to_ne_bytes();
         let mut clone = self.clones.lookup(&zero, MapFlags::ANY).unwrap().unwrap();
         let bytes = u32::from_ne_bytes(*clone.first_chunk().unwrap()) as usize;
