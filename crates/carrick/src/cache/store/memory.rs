@@ -1,14 +1,11 @@
-//! Where bytes are kept and who counts them: what bodies and objects share with the store.
-use super::arena::Arena;
+//! Who counts what is kept: what bodies and objects share with the store.
 use super::ledger::{Ledger, Limits};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The books and the file.
+/// The books.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) ledger: Ledger,
-    /// The file, or why there is none.
-    arena: Result<Arena, String>,
     /// Bodies under way.
     pub(super) fills: AtomicU64,
     /// Bodies that broke off.
@@ -16,22 +13,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(limits: Limits, arena: Result<Arena, String>) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             ledger: Ledger::new(limits),
-            arena,
             fills: AtomicU64::new(0),
             broken: AtomicU64::new(0),
         }
-    }
-
-    pub(super) fn arena(&self) -> Option<&Arena> {
-        self.arena.as_ref().ok()
-    }
-
-    /// Why everything is on the heap; `None` if it is not.
-    pub(super) fn heap_only(&self) -> Option<&str> {
-        self.arena.as_ref().err().map(String::as_str)
     }
 
     pub(super) fn fill_begins(&self) {

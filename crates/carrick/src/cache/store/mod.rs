@@ -4,8 +4,7 @@
 //! [`Body::send`]. What is to be stored is announced by [`Store::fill`], made known by [`Store::put`] (before, while or
 //! after it is filled), and appended to the [`Filling`]. `docs/internals/cache-store.md` says how it works.
 //!
-//! Nothing here waits: locks are held for nanoseconds, and what is evicted is given back to the kernel when none is held.
-mod arena;
+//! Nothing here waits: locks are held for nanoseconds, and what is evicted is freed when none is held.
 mod below;
 mod body;
 mod control;
@@ -30,7 +29,6 @@ pub use object::{OVERHEAD_BYTES, Object};
 pub use stats::Stats;
 
 use super::disk::Disk;
-use arena::Arena;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
 use memory::Memory;
 use stats::count;
@@ -93,8 +91,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store, empty. Where the kernel has no `memfd_create(2)`, would put its pages together to huge ones, or limits the
-    /// size of files, all bodies are on the heap, and [`heap_only`](Self::heap_only) says why.
+    /// A store, empty.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self::with_disk(limits, None)
@@ -103,36 +100,15 @@ impl Store {
     /// One with a second level, which no other store has.
     #[must_use]
     pub fn with_disk(limits: Limits, disk: Option<Arc<Disk>>) -> Self {
-        let arena = Arena::new().map_err(|error| error.to_string());
+        let objects = limits.objects.min(limits.bytes / OBJECT_BYTES_GUESS);
         Self {
+            memory: Arc::new(Memory::new(limits)),
             seed: disk
                 .as_ref()
                 .map_or_else(RandomState::new, |disk| disk.seed().clone()),
-            disk,
-            ..Self::with_arena(limits, arena)
-        }
-    }
-
-    /// One that has all bodies on the heap, for the reason given.
-    #[must_use]
-    pub fn on_heap(limits: Limits, why: &str) -> Self {
-        Self::with_arena(limits, Err(why.to_owned()))
-    }
-
-    fn with_arena(limits: Limits, arena: Result<Arena, String>) -> Self {
-        let objects = limits.objects.min(limits.bytes / OBJECT_BYTES_GUESS);
-        Self {
-            memory: Arc::new(Memory::new(limits, arena)),
-            seed: RandomState::new(),
             index: Index::new(objects),
-            disk: None,
+            disk,
         }
-    }
-
-    /// Why everything is on the heap, and nothing is sent by `sendfile(2)`; `None` if that is not so.
-    #[must_use]
-    pub fn heap_only(&self) -> Option<&str> {
-        self.memory.heap_only()
     }
 
     /// Other limits from now on. Evicts what is above them.
@@ -349,15 +325,6 @@ impl Store {
             stats.add(counters);
         }
         stats
-    }
-
-    /// Bytes of memory that the arena has in the kernel; 0 if there is none.
-    #[must_use]
-    pub fn arena_bytes(&self) -> u64 {
-        self.memory
-            .arena()
-            .and_then(|arena| arena.memory_bytes().ok())
-            .unwrap_or(0)
     }
 
     fn memory(&self) -> &Arc<Memory> {

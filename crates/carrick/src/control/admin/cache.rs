@@ -29,8 +29,6 @@ pub(super) struct CacheStatus {
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
-    /// Why bodies are not sent by `sendfile(2)`, if they are not.
-    heap_only: Option<String>,
 }
 
 impl CacheStatus {
@@ -53,7 +51,6 @@ impl CacheStatus {
             evictions: stats.evicted_small + stats.evicted_main,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
-            heap_only: cache.store.heap_only().map(str::to_owned),
         })
     }
 }

@@ -3,13 +3,10 @@ use crate::cache::store::{Filling, Object};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
 use crate::proxy::upstream::checkout::Checkout;
-use crate::worker::io::read_at_most;
 use crate::worker::scratch::Scratch;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-
-/// So much is read at once.
-const BURST_BYTES: usize = 128 << 10;
 
 /// What is being filled, and from where.
 pub struct Fill {
@@ -63,20 +60,17 @@ impl Fill {
     /// Whether the body came whole.
     async fn run(&mut self, errand: &mut Client, mut left_bytes: u64) -> bool {
         let idle = errand.live.plan().timeouts.idle;
-        let mut buffer =
-            Vec::with_capacity(BURST_BYTES.min(usize::try_from(left_bytes).unwrap_or(BURST_BYTES)));
+        let mut buffer = Vec::new();
         while left_bytes > 0 {
-            buffer.clear();
-            let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
             let stream = &self.checkout.upstream.stream;
-            let reading = read_at_most(stream, &mut buffer, bytes_max);
-            let count = match errand.timer.within(idle, reading).await {
+            let received = {
+                let receiving = pin!(self.filling.receive(stream, &mut buffer));
+                errand.timer.within(idle, receiving).await
+            };
+            let count = match received {
                 Ok(Ok(count)) if count > 0 => count,
                 _ => return false,
             };
-            if self.filling.append(&buffer).is_err() {
-                return false;
-            }
             left_bytes -= count as u64;
             let room = poll_fn(|cx| self.filling.poll_room(cx));
             if errand.timer.within(idle, room).await.is_err() {

@@ -1,11 +1,12 @@
 //! Filling a body.
-use super::super::arena::in_pages;
 use super::super::object::Object;
 use super::super::{NotTaken, Store};
-use super::place::{Extents, Place, arena};
+use super::chunk::{self, CHUNK_BYTES, Writer};
+use super::place::Place;
 use super::{Body, HEAP_BYTES_MAX, Have, State};
 use crate::cache::disk::Stream;
 use std::io;
+use std::mem::take;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -22,9 +23,9 @@ pub enum FillError {
     /// The body is longer than those that are stored, or there is no room.
     #[error("the store takes no more of it: {0}")]
     NotTaken(#[from] NotTaken),
-    /// The kernel had no memory for it.
-    #[error("cannot keep it: {0}")]
-    Kernel(#[from] io::Error),
+    /// The connection that it comes from broke off.
+    #[error("it does not come: {0}")]
+    Connection(#[source] io::Error),
 }
 
 /// Who fills a body. Dropped before [`finish`](Self::finish), it leaves the body *broken*, and the object that has it is
@@ -32,12 +33,22 @@ pub enum FillError {
 #[derive(Debug)]
 pub struct Filling {
     store: Arc<Store>,
-    body: Arc<Body>,
-    announced_bytes: Option<u64>,
-    written_bytes: u64,
-    ended: bool,
+    pub(super) body: Arc<Body>,
+    pub(super) announced_bytes: Option<u64>,
+    pub(super) written_bytes: u64,
+    pub(super) ended: bool,
+    /// Where the next bytes go, but for short bodies, and for those whose length is not known and that are short as yet.
+    writer: Option<Writer>,
     /// Where it goes if it is too long for memory.
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
+}
+
+/// What a body of so many bytes takes.
+fn charge_of(bytes: u64) -> u64 {
+    if bytes <= HEAP_BYTES_MAX {
+        return bytes;
+    }
+    bytes + bytes.div_ceil(CHUNK_BYTES as u64) * chunk::OVERHEAD_BYTES
 }
 
 impl Filling {
@@ -55,37 +66,35 @@ impl Filling {
                 announced_bytes,
                 written_bytes: 0,
                 ended: false,
+                writer: None,
                 stream: Some(stream),
             });
         }
-        let place = OnceLock::new();
+        let charge = announced_bytes.map_or(0, charge_of);
+        store.take(charge)?;
         let mut heap = Vec::new();
-        let mut charge = 0;
-        match (announced_bytes, memory.arena()) {
-            (None, _) => {}
-            (Some(bytes), Some(arena)) if bytes > HEAP_BYTES_MAX => {
-                charge = in_pages(bytes);
-                store.take(charge)?;
-                let _ = place.set(Place::Range(arena.range(charge)));
-            }
-            (Some(bytes), _) => {
-                charge = bytes;
-                store.take(charge)?;
-                if heap
-                    .try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX))
-                    .is_err()
-                {
-                    memory.ledger.give_back(charge);
-                    return Err(NotTaken::Full);
-                }
-            }
+        let at_once = announced_bytes.filter(|bytes| *bytes <= HEAP_BYTES_MAX);
+        if let Some(bytes) = at_once
+            && heap
+                .try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX))
+                .is_err()
+        {
+            memory.ledger.give_back(charge);
+            return Err(NotTaken::Full);
         }
         Ok(Self {
-            body: Arc::new(Body::begin(memory, announced_bytes, charge, place, heap)),
+            body: Arc::new(Body::begin(
+                memory,
+                announced_bytes,
+                charge,
+                OnceLock::new(),
+                heap,
+            )),
             store,
             announced_bytes,
             written_bytes: 0,
             ended: false,
+            writer: None,
             stream: None,
         })
     }
@@ -183,22 +192,20 @@ impl Filling {
         if let Some(stream) = &mut self.stream {
             return stream.append(bytes).map_err(|()| NotTaken::Full.into());
         }
-        match self.body.place.get() {
-            Some(Place::Range(start)) => {
-                let at = start + self.written_bytes;
-                arena(self.store.memory())?.write_at(bytes, at)?;
-            }
-            Some(_) => self.keep_in_extents(bytes)?,
-            None if self.announced_bytes.is_none()
-                && end > HEAP_BYTES_MAX
-                && self.store.memory().arena().is_some() =>
-            {
-                self.leave_heap()?;
-                self.keep_in_extents(bytes)?;
-            }
-            None => self.keep_on_heap(bytes, end)?,
+        if self.is_in_chunks() {
+            self.keep_in_chunks(bytes)
+        } else if end > HEAP_BYTES_MAX {
+            self.leave_heap()?;
+            self.keep_in_chunks(bytes)
+        } else {
+            self.keep_on_heap(bytes, end)
         }
-        Ok(())
+    }
+
+    /// Whether the next bytes go to a chunk. A short body is in one piece, and so is what may become one.
+    pub(super) fn is_in_chunks(&self) -> bool {
+        let is_long = |announced| announced > HEAP_BYTES_MAX;
+        self.writer.is_some() || self.announced_bytes.is_some_and(is_long)
     }
 
     /// Goes on on the disk, as it becomes more than is kept in memory. Nobody may have the body yet.
@@ -233,55 +240,54 @@ impl Filling {
         Ok(())
     }
 
-    /// Moves what there is to the arena, as it becomes more than is kept on the heap.
+    /// Moves what there is to a chunk, as it becomes more than is kept in one piece.
     fn leave_heap(&mut self) -> Result<(), FillError> {
         let on_heap = self.body.charge.bytes();
-        let extents = Extents::default();
-        let bytes = extents.next_bytes();
-        self.take(bytes)?;
-        let arena = arena(self.store.memory())?;
-        let start = arena.range(bytes);
-        // Only who fills changes what is on the heap: a copy is right, and no lock is held during the call.
-        let copy = self
-            .body
-            .under_way()
-            .as_ref()
-            .map(|under_way| under_way.heap.clone());
-        if let Err(error) = arena.write_at(&copy.unwrap_or_default(), start) {
-            arena.punch(start, bytes);
-            return Err(error.into());
-        }
-        extents.push(start);
-        let mut under_way = self.body.under_way();
-        let _ = self.body.place.set(Place::Extents(Box::new(extents)));
-        if let Some(under_way) = under_way.as_mut() {
+        let mut writer = self.next_chunk(CHUNK_BYTES)?;
+        if let Some(under_way) = self.body.under_way().as_mut() {
+            writer.append(&under_way.heap);
             under_way.heap = Vec::new();
+            under_way.chunks.push(writer.chunk().clone());
         }
-        drop(under_way);
+        self.writer = Some(writer);
         self.body.charge.shrink(self.body.ledger(), on_heap);
         Ok(())
     }
 
-    fn keep_in_extents(&mut self, mut bytes: &[u8]) -> Result<(), FillError> {
-        let body = Arc::clone(&self.body);
-        let Some(Place::Extents(extents)) = body.place.get() else {
-            return Err(FillError::TooLong);
-        };
-        let mut at = self.written_bytes;
+    fn keep_in_chunks(&mut self, mut bytes: &[u8]) -> Result<(), FillError> {
+        let mut kept_bytes = self.written_bytes;
         while !bytes.is_empty() {
-            let arena = arena(&body.memory)?;
-            let Some(run) = extents.run(at) else {
-                let next_bytes = extents.next_bytes();
-                self.take(next_bytes)?;
-                extents.push(arena.range(next_bytes));
-                continue;
-            };
-            let count = usize::try_from(run.bytes).map_or(bytes.len(), |run| run.min(bytes.len()));
-            arena.write_at(&bytes[..count], run.start)?;
+            let count = self.writer(kept_bytes)?.append(bytes);
             bytes = &bytes[count..];
-            at += count as u64;
+            kept_bytes += count as u64;
         }
         Ok(())
+    }
+
+    /// The chunk that the next bytes go to, where there are `kept_bytes` already.
+    pub(super) fn writer(&mut self, kept_bytes: u64) -> Result<&mut Writer, FillError> {
+        if !self.has_room() {
+            let left = self.announced_bytes.map(|bytes| bytes - kept_bytes);
+            let left = left.and_then(|left| usize::try_from(left).ok());
+            let writer = self.next_chunk(left.map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES)))?;
+            if let Some(under_way) = self.body.under_way().as_mut() {
+                under_way.chunks.push(writer.chunk().clone());
+            }
+            self.writer = Some(writer);
+        }
+        self.writer.as_mut().ok_or(FillError::TooLong)
+    }
+
+    fn has_room(&self) -> bool {
+        (self.writer.as_ref()).is_some_and(|writer| writer.left_bytes() > 0)
+    }
+
+    /// Memory of a known length is taken already.
+    fn next_chunk(&self, bytes: usize) -> Result<Writer, NotTaken> {
+        if self.announced_bytes.is_none() {
+            self.take(bytes as u64 + chunk::OVERHEAD_BYTES)?;
+        }
+        Writer::begin(bytes).ok_or(NotTaken::Full)
     }
 
     /// Takes more memory for the body.
@@ -291,7 +297,7 @@ impl Filling {
         Ok(())
     }
 
-    fn end(&mut self, state: State) {
+    pub(super) fn end(&mut self, state: State) {
         if self.ended {
             return;
         }
@@ -299,6 +305,7 @@ impl Filling {
         if let Some(stream) = self.stream.take() {
             return stream.end(Arc::clone(&self.body), state == State::Whole);
         }
+        self.trim();
         let object = self.body.publish(self.written_bytes, state);
         self.give_rest_back();
         self.store.memory().fill_ends(state == State::Whole);
@@ -311,13 +318,29 @@ impl Filling {
         }
     }
 
+    /// The last chunk gets as long as what is in it.
+    fn trim(&mut self) {
+        let Some(writer) = self.writer.take_if(|writer| writer.left_bytes() > 0) else {
+            return;
+        };
+        let bytes = writer.chunk().bytes();
+        let Some(mut trimmed) = Writer::begin(bytes.len()) else {
+            return;
+        };
+        trimmed.append(bytes);
+        if let Some(under_way) = self.body.under_way().as_mut() {
+            under_way.chunks.pop();
+            under_way.chunks.push(trimmed.chunk().clone());
+        }
+    }
+
     /// What was taken for bytes that did not come.
     fn give_rest_back(&self) {
         let kept = match self.body.place.get() {
             Some(Place::Heap(bytes)) => bytes.len() as u64,
-            // Pages that were not written take no memory.
-            Some(Place::Extents(_)) => in_pages(self.written_bytes),
-            // Its charge is what says how much of the arena is its own.
+            Some(Place::Chunks(chunks)) => (chunks.iter())
+                .map(|chunk| chunk.room_bytes() as u64 + chunk::OVERHEAD_BYTES)
+                .sum(),
             _ => return,
         };
         let rest = self.body.charge.bytes().saturating_sub(kept);
@@ -346,11 +369,14 @@ impl Body {
         let have = Have { bytes, state };
         let mut under_way = self.under_way();
         if state != State::Filling && self.place.get().is_none() {
-            let heap = under_way
-                .as_mut()
-                .map(|under_way| std::mem::take(&mut under_way.heap))
+            let (heap, chunks) = (under_way.as_mut())
+                .map(|under_way| (take(&mut under_way.heap), take(&mut under_way.chunks)))
                 .unwrap_or_default();
-            let _ = self.place.set(Place::Heap(heap.into_boxed_slice()));
+            let _ = self.place.set(if chunks.is_empty() {
+                Place::Heap(heap.into_boxed_slice())
+            } else {
+                Place::Chunks(chunks.into_boxed_slice())
+            });
         }
         self.have.store(have.word(), Ordering::Release);
         let waiting = under_way.as_mut().map(|under_way| under_way.waiting.take());

@@ -1,7 +1,9 @@
 //! A body: bytes that are appended by one and read by many, also while it is being filled.
+mod chunk;
 mod filling;
 mod place;
 mod reader;
+mod receiving;
 mod sending;
 mod waiting;
 
@@ -13,16 +15,16 @@ use super::memory::Memory;
 use super::object::Object;
 use crate::cache::disk::Entry;
 use arc_swap::ArcSwapOption;
+use chunk::Chunk;
 pub(super) use place::Place;
+use place::copy_chunks;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::oneshot;
 use waiting::Waiting;
 
-/// Bodies up to so many bytes are on the heap, in one allocation, and are sent by `send(2)`; longer ones are in the arena and
-/// sent by `sendfile(2)`. Below, a second system call and the rounding to pages cost more than a copy;
-/// `docs/internals/cache-store.md` has figures.
+/// Bodies up to so many bytes are in one piece of memory, longer ones in several.
 pub const HEAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// How far a body is.
@@ -74,7 +76,7 @@ pub struct Body {
     /// [`Have`], in one word: the count and the state are always of the same moment.
     have: AtomicU64,
     charge: Charge,
-    /// Where the bytes are. Unknown as long as they are in [`Under::heap`].
+    /// Where the bytes are. Unknown as long as they are in [`Under`].
     place: OnceLock<Place>,
     /// The same on the disk, or on its way there.
     kept: ArcSwapOption<Entry>,
@@ -85,8 +87,10 @@ pub struct Body {
 /// A body that is being filled.
 #[derive(Debug, Default)]
 struct Under {
-    /// The bytes, while they are few and it is not known whether they will be many.
+    /// The bytes of a short body, or of one whose length is not known, while they are few.
     heap: Vec<u8>,
+    /// The bytes of another.
+    chunks: Vec<Chunk>,
     waiting: Waiting,
     /// Which object has the body: it is taken out of the store if the body breaks off.
     object: Weak<Object>,
@@ -184,8 +188,8 @@ impl Body {
         if bytes == 0 {
             return Ok(0);
         }
-        if let Some(place) = self.place_or(|heap| copy(heap, from, buffer)) {
-            place.read_at(&self.memory, buffer, from)?;
+        if let Some(place) = self.place_or(|under_way| under_way.copy(from, buffer)) {
+            place.read_at(buffer, from)?;
         }
         Ok(bytes)
     }
@@ -237,8 +241,8 @@ impl Body {
         self.have.store(have.word(), Ordering::Release);
     }
 
-    /// Where the bytes are; if they are still in the buffer of who fills, `with` gets that instead.
-    fn place_or(&self, with: impl FnOnce(&[u8])) -> Option<&Place> {
+    /// Where the bytes are; if it is still being filled, `with` gets what there is, under the lock.
+    fn place_or(&self, with: impl FnOnce(&Under)) -> Option<&Place> {
         if let Some(place) = self.place.get() {
             return Some(place);
         }
@@ -248,7 +252,7 @@ impl Body {
             return Some(place);
         }
         if let Some(under_way) = under_way.as_deref() {
-            with(&under_way.heap);
+            with(under_way);
         }
         None
     }
@@ -326,10 +330,18 @@ impl Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.give_back(&self.memory, self.charge.bytes());
-        }
         self.charge.settle(&self.memory.ledger);
+    }
+}
+
+impl Under {
+    /// Fills `buffer` from `from`; so many bytes are there.
+    fn copy(&self, from: u64, buffer: &mut [u8]) {
+        if self.chunks.is_empty() {
+            copy(&self.heap, from, buffer);
+        } else {
+            copy_chunks(&self.chunks, from, buffer);
+        }
     }
 }
 

@@ -1,167 +1,75 @@
 //! Where the bytes of a body are.
-use super::super::arena::{Arena, in_pages, read_at};
-use super::super::memory::Memory;
+use super::chunk::{CHUNK_BYTES, Chunk};
 use super::{Body, copy};
 use crate::cache::disk::File;
+use rustix::io::{pread, retry_on_intr};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The first extent of a body whose length is not known, in bytes; each further one is twice as long.
-const EXTENT_BYTES_MIN: u64 = 128 * 1024;
-
-/// The longest extent, in bytes.
-const EXTENT_BYTES_MAX: u64 = 4 << 20;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// Where the bytes are.
 #[derive(Debug)]
 pub(in super::super) enum Place {
     /// In an allocation of their own.
     Heap(Box<[u8]>),
-    /// In the arena, in one range from here.
-    Range(u64),
-    /// In the arena, in several.
-    Extents(Box<Extents>),
+    /// In several.
+    Chunks(Box<[Chunk]>),
     /// In a file of the disk's.
     File(Arc<File>),
     /// In another body that ended early, of which this is what came.
     Beginning(Arc<Body>),
 }
 
-/// Ranges of the arena that were taken one by one.
-#[derive(Debug, Default)]
-pub(in super::super) struct Extents(Mutex<Vec<u64>>);
-
-/// Bytes that are together: where they are in the arena, and how many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) start: u64,
-    pub(super) bytes: u64,
-}
-
-impl Extents {
-    fn starts(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How long the next extent is.
-    pub(super) fn next_bytes(&self) -> u64 {
-        extent(self.starts().len())
-    }
-
-    pub(super) fn push(&self, start: u64) {
-        self.starts().push(start);
-    }
-
-    /// The bytes from `from` to the end of the extent that has it.
-    pub(super) fn run(&self, from: u64) -> Option<Run> {
-        let mut before = 0;
-        for (number, start) in self.starts().iter().enumerate() {
-            let bytes = extent(number);
-            if from < before + bytes {
-                let skipped = from - before;
-                return Some(Run {
-                    start: start + skipped,
-                    bytes: bytes - skipped,
-                });
-            }
-            before += bytes;
-        }
-        None
-    }
-
-    /// All of them, those that touch as one.
-    fn runs(&self) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for (number, &start) in self.starts().iter().enumerate() {
-            let bytes = extent(number);
-            match runs.last_mut() {
-                Some(last) if last.start + last.bytes == start => last.bytes += bytes,
-                _ => runs.push(Run { start, bytes }),
-            }
-        }
-        runs
-    }
-}
-
-/// How long the extent with this number is.
-fn extent(number: usize) -> u64 {
-    let doublings = EXTENT_BYTES_MAX.ilog2() - EXTENT_BYTES_MIN.ilog2();
-    let doublings = u32::try_from(number).map_or(doublings, |number| number.min(doublings));
-    EXTENT_BYTES_MIN << doublings
-}
-
 impl Place {
-    /// Where in the arena the bytes from `from` on are; `None` if they are on the heap.
-    pub(super) fn run(&self, from: u64) -> Option<Run> {
-        match self {
-            Self::Heap(_) | Self::Beginning(_) => None,
-            Self::File(file) => Some(Run {
-                start: file.start() + from,
-                bytes: u64::MAX - from,
-            }),
-            Self::Range(start) => Some(Run {
-                start: start + from,
-                bytes: u64::MAX - from,
-            }),
-            Self::Extents(extents) => extents.run(from),
-        }
-    }
-
     /// Fills `buffer` from `from`; so many bytes are there.
-    pub(super) fn read_at(
-        &self,
-        memory: &Memory,
-        mut buffer: &mut [u8],
-        mut from: u64,
-    ) -> io::Result<()> {
+    pub(super) fn read_at(&self, buffer: &mut [u8], from: u64) -> io::Result<()> {
         match self {
             Self::Heap(bytes) => copy(bytes, from, buffer),
+            Self::Chunks(chunks) => copy_chunks(chunks, from, buffer),
             Self::Beginning(of) => {
                 let read = of.read_at(buffer, from)?;
                 debug_assert_eq!(read, buffer.len());
             }
-            Self::File(file) => read_at(file.file()?, buffer, file.start() + from)?,
-            Self::Range(_) | Self::Extents(_) => {
-                let arena = arena(memory)?;
-                while !buffer.is_empty() {
-                    let run = self.run(from).ok_or(io::ErrorKind::UnexpectedEof)?;
-                    let bytes = usize::try_from(run.bytes)
-                        .map_or(buffer.len(), |bytes| bytes.min(buffer.len()));
-                    let (now, later) = buffer.split_at_mut(bytes);
-                    arena.read_at(now, run.start)?;
-                    from += bytes as u64;
-                    buffer = later;
-                }
-            }
+            Self::File(file) => read_file(file.file()?, buffer, file.start() + from)?,
         }
         Ok(())
     }
-
-    /// The file in which it is; the heap is in none.
-    pub(super) fn file<'p>(&'p self, memory: &'p Memory) -> io::Result<BorrowedFd<'p>> {
-        match self {
-            Self::File(file) => Ok(file.file()?.as_fd()),
-            _ => Ok(arena(memory)?.as_fd()),
-        }
-    }
-
-    /// Gives the memory of the arena back; `charged` bytes were taken for it.
-    pub(super) fn give_back(self, memory: &Memory, charged: u64) {
-        let Some(arena) = memory.arena() else { return };
-        match self {
-            Self::Range(start) if charged > 0 => arena.punch(start, in_pages(charged)),
-            Self::Extents(extents) => {
-                for run in extents.runs() {
-                    arena.punch(run.start, run.bytes);
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
-/// The arena, which is there if a place in it was given.
-pub(super) fn arena(memory: &Memory) -> io::Result<&Arena> {
-    memory.arena().ok_or(io::ErrorKind::Unsupported.into())
+/// The pieces of `chunks` that have `bytes` bytes from `from` on; so many are there.
+pub(super) fn windows(chunks: &[Chunk], from: u64, bytes: u64) -> impl Iterator<Item = &[u8]> {
+    let from = usize::try_from(from).unwrap_or(usize::MAX);
+    let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let mut skipped = from % CHUNK_BYTES;
+    let chunks = chunks.get(from / CHUNK_BYTES..).unwrap_or_default();
+    chunks.iter().map_while(move |chunk| {
+        let here = chunk.bytes().get(skipped..).unwrap_or_default();
+        let here = &here[..here.len().min(left)];
+        skipped = 0;
+        left -= here.len();
+        (!here.is_empty()).then_some(here)
+    })
+}
+
+/// Fills `buffer` from `from` of `chunks`, which have that much.
+pub(super) fn copy_chunks(chunks: &[Chunk], from: u64, mut buffer: &mut [u8]) {
+    for window in windows(chunks, from, buffer.len() as u64) {
+        let (now, later) = buffer.split_at_mut(window.len());
+        now.copy_from_slice(window);
+        buffer = later;
+    }
+    debug_assert!(buffer.is_empty(), "bytes that are counted are there");
+}
+
+/// Fills `buffer` from `at` of a file.
+fn read_file(file: impl AsFd, mut buffer: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let read = retry_on_intr(|| pread(&file, &mut *buffer, at))?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = &mut buffer[read..];
+        at += read as u64;
+    }
+    Ok(())
 }

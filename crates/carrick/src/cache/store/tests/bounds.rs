@@ -4,13 +4,13 @@ use super::*;
 
 #[test]
 fn bytes_and_objects_are_never_above_their_limits() {
-    for store in [store(SMALL), heap_store(SMALL)] {
+    {
+        let store = store(SMALL);
         for number in 0..3000_u64 {
             let bytes = (number * 7919 % 40_000) as usize;
             put(&store, &number.to_string(), number, bytes).unwrap();
             let stats = store.stats();
             assert!(stats.bytes <= SMALL.bytes && stats.objects <= SMALL.objects);
-            assert!(store.arena_bytes() <= SMALL.bytes);
         }
         let stats = store.stats();
         assert!(stats.bytes > SMALL.bytes / 2, "{stats:?}");
@@ -91,7 +91,6 @@ fn what_readers_hold_is_counted_apart() {
     assert!(get(&store, "held").is_none());
     let stats = store.stats();
     assert_eq!(stats.bytes_held_by_readers, held.stored_bytes());
-    assert!(store.arena_bytes() > stats.bytes * 9 / 10);
     assert!(read(&held) == content(1, 0, 100_000));
     drop(held);
     assert_eq!(store.stats().bytes_held_by_readers, 0);
@@ -129,7 +128,8 @@ fn memory_that_was_taken_for_what_did_not_come_is_given_back() {
     filling.append(&content(1, 0, 200_000)).unwrap();
     let before = store.stats().bytes;
     assert!(filling.finish());
-    assert_eq!(object.body().charged_bytes(), 200_704);
+    // Four pieces of memory.
+    assert_eq!(object.body().charged_bytes(), 200_000 + 4 * 96);
     assert!(store.stats().bytes < before);
     let (mut filling, object) = begun(&store, "short", None);
     filling.append(&content(1, 0, 1500)).unwrap();

@@ -40,7 +40,8 @@ fn readers_in_other_threads_follow_a_body() {
         objects: 1000,
         object_bytes_max: 8 << 20,
     };
-    for store in [store(limits), heap_store(limits)] {
+    {
+        let store = store(limits);
         for (seed, bytes, announced) in [
             (1, 10_000, true),
             (2, 10_000, false),

@@ -50,7 +50,8 @@ async fn prefix_and_body_arrive_whatever_their_place() {
         objects: 100,
         object_bytes_max: 8 << 20,
     };
-    for store in [store(limits), heap_store(limits)] {
+    {
+        let store = store(limits);
         for bytes in [0, 1, 65_536, 65_537, 300_000, 6_000_000] {
             for known in [true, false] {
                 let announced = known.then_some(bytes as u64);
@@ -129,10 +130,9 @@ async fn a_cut_body_is_sent() {
     assert!(received == content(4, 0, 100_000));
 }
 
-/// The pages of a body that is evicted, and cut out of the arena, stay what they were in the queue of a client that has not
-/// read them, while others are stored.
+/// What a client has not read stays what it was in its queue when the body is gone and others are stored in its memory.
 #[tokio::test]
-async fn pages_in_a_queue_outlive_their_body() {
+async fn what_is_in_a_queue_outlives_its_body() {
     let store = store(Limits {
         bytes: 8 << 20,
         objects: 1000,
