@@ -88,6 +88,11 @@ impl Changes {
         self.pending.is_some() && !std::mem::replace(&mut self.is_begun, true)
     }
 
+    /// The object goes: nothing is to be written any more. What was pending is given to be dropped without the lock.
+    pub(super) fn clear(&mut self) -> Option<Arc<Change>> {
+        self.pending.take()
+    }
+
     /// How many there were.
     pub(super) fn version(&self) -> u64 {
         self.version

@@ -170,7 +170,7 @@ impl Disk {
             self.health.note(Doing::Removing, &trouble);
         }
         self.walk_folder(None, &mut walk);
-        for number in 0..=u8::MAX {
+        for number in Name::folders() {
             self.walk_folder(Some(number), &mut walk);
         }
         {
@@ -258,7 +258,8 @@ impl Disk {
         }
         drop(indexing);
         if verdict == Some(Purge::Outdate) {
-            self.outdate(&entry, None);
+            // Here and now: the list of purges goes when the index is made.
+            self.outdate_here(&entry);
         }
         Ok(true)
     }

@@ -158,6 +158,10 @@ impl Disk {
             variant: object.variant().clone(),
             fields: object.head().into(),
         };
+        if entry.body_bytes == 0 {
+            self.folder
+                .set_length(file, &entry.name, body_start(entry.name.class))?;
+        }
         self.folder.write_at(file, &entry.name, &head.encode(), 0)?;
         let (_, changed_ns) = self.folder.look_at(file, &entry.name)?;
         entry.changed_ns.store(changed_ns, Relaxed);

@@ -111,4 +111,10 @@ impl Store {
             self.take_out(&closed);
         }
     }
+
+    /// As eviction does.
+    #[cfg(test)]
+    pub(in crate::cache) fn forget(&self, object: &Arc<Object>) {
+        self.take_out(object);
+    }
 }

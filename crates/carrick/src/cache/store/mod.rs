@@ -17,7 +17,7 @@ mod memory;
 mod object;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(in crate::cache) mod tests;
 
 pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Reader, State};
 pub use control::{Objects, Purge, Which};

@@ -297,6 +297,12 @@ impl Filling {
         }
         self.ended = true;
         if let Some(stream) = self.stream.take() {
+            // That it is whole is told when it is written; that it is not, at once.
+            if state != State::Whole
+                && let Some(object) = self.body.publish(self.body.have().bytes, state)
+            {
+                self.store.remove(&object);
+            }
             return stream.end(Arc::clone(&self.body), state == State::Whole);
         }
         let object = self.body.publish(self.written_bytes, state);
@@ -345,6 +351,10 @@ impl Body {
     pub(in crate::cache) fn publish(&self, bytes: u64, state: State) -> Option<Arc<Object>> {
         let have = Have { bytes, state };
         let mut under_way = self.under_way();
+        if under_way.is_none() {
+            // It has ended already.
+            return None;
+        }
         if state != State::Filling && self.place.get().is_none() {
             let heap = under_way
                 .as_mut()
