@@ -77,7 +77,7 @@ impl Disk {
         self.folder
             .write_at(&file, name, &bytes, at)
             .map_err(Some)?;
-        if change.is_outdated {
+        if change.must_last() {
             // Somebody was told, or will be, that it is not sent any more as it is.
             self.folder.sync_file(&file, name).map_err(Some)?;
         }

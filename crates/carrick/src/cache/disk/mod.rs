@@ -169,6 +169,13 @@ impl Disk {
             .max_by_key(|entry| (entry.date, entry.name.serial))
     }
 
+    /// All entries, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.index
+            .items()
+            .filter(|entry| entry.stage() == Stage::There)
+    }
+
     /// A new response for this key and variant comes: what is here is not the newest any more.
     pub(super) fn supersede(&self, key: Key<'_>, variant: &Variant) {
         if !self.is_indexed.load(Ordering::Acquire)

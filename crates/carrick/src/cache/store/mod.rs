@@ -173,7 +173,7 @@ impl Store {
         if let Some(object) = chosen {
             object.note_hit();
             if let Some(disk) = &self.disk {
-                disk.offer(&object, || self.is_current(&object));
+                disk.offer(&object, || self.is_still(&object));
             }
             count(&counters.hits);
             return Found::Object(object);

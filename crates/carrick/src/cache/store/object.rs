@@ -92,6 +92,15 @@ impl Object {
         self.variant.as_deref().unwrap_or(&NO_VARIANT)
     }
 
+    /// Whether it is on the disk, too, or will be soon.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        self.body
+            .kept()
+            .as_ref()
+            .is_some_and(|entry| entry.is_kept())
+    }
+
     /// Its body, which may still be filled.
     #[must_use]
     pub fn body(&self) -> &Arc<Body> {
