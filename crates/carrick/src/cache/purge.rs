@@ -1,5 +1,5 @@
 //! Which objects of the store are meant by a URL, the beginning of one, or a tag.
-use super::disk::{Disk, Pattern};
+use super::disk::{Disk, Entry, Pattern};
 use super::store::{Object, Purge, Store};
 use tokio::sync::oneshot;
 
@@ -44,6 +44,12 @@ impl Chosen {
     #[must_use]
     pub fn has(&self, object: &Object) -> bool {
         self.0.has(object.key().bytes(), |tag| object.has_tag(tag))
+    }
+
+    /// The same for what is on the disk.
+    #[must_use]
+    pub fn has_entry(&self, entry: &Entry) -> bool {
+        self.0.has(entry.key_bytes(), |tag| entry.has_tag(tag))
     }
 
     /// Takes them out, or has them validated; returns how many. With a disk, it has been done there, too, when `over` has come.

@@ -128,19 +128,23 @@ fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
 fn listed(json: &str) -> Result<String, Failed> {
     let objects: Vec<serde_json::Value> = parsed(json)?;
     let mut text = format!(
-        "{:>6} {:>12} {:>8} {:>8} {:>8}  key\n",
-        "status", "bytes", "age s", "ttl s", "hits"
+        "{:>6} {:>12} {:>8} {:>8} {:>8}  {:<6}  key\n",
+        "status", "bytes", "age s", "ttl s", "hits", "place"
     );
     for object in &objects {
-        let number = |name: &str| object[name].as_i64().unwrap_or_default();
+        let number = |name: &str| {
+            let number = object[name].as_i64();
+            number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+        };
         let _ = writeln!(
             text,
-            "{:>6} {:>12} {:>8} {:>8} {:>8}  {}",
+            "{:>6} {:>12} {:>8} {:>8} {:>8}  {:<6}  {}",
             number("status"),
             number("bytes"),
             number("age_s"),
             number("ttl_s"),
             number("hits"),
+            object["place"].as_str().unwrap_or_default(),
             object["key"].as_str().unwrap_or_default().escape_debug()
         );
     }
@@ -158,7 +162,17 @@ fn cache_of(json: &str) -> Result<String, Failed> {
     }
     let mut text = String::new();
     for (name, value) in cache.as_object().into_iter().flatten() {
-        let _ = writeln!(text, "{name:<24} {value}");
+        match value.as_object() {
+            Some(part) => {
+                for (of_part, value) in part {
+                    let name = format!("{name}.{of_part}");
+                    let _ = writeln!(text, "{name:<24} {value}");
+                }
+            }
+            None => {
+                let _ = writeln!(text, "{name:<24} {value}");
+            }
+        }
     }
     Ok(text)
 }

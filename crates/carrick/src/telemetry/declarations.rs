@@ -104,7 +104,7 @@ metrics! {
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, bypass, refused (only-if-cached).";
+    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, bypass, refused (only-if-cached).";
     CACHE_WAITED = Counter "carrick_cache_waited" "Requests that waited for the answer to another one.";
     CACHE_BYTES_SAVED = Counter "carrick_cache_saved_bytes" "Bytes of bodies that were sent out of the cache without the origin's having sent them for that.";
     CACHE_ANSWERS = Counter "carrick_cache_answers" "Whole answers of origins, by whether they were stored.";
@@ -115,6 +115,16 @@ metrics! {
     CACHE_BYTES = Gauge "carrick_cache_bytes" "Bytes that the cache takes: stored, or only held by readers of what is stored no more.";
     CACHE_FILLS = Gauge "carrick_cache_fills" "Bodies on their way into the cache.";
     CACHE_EVICTIONS = Counter "carrick_cache_evictions" "Objects that had to make room, by queue: small (not asked for since they came), main.";
+    CACHE_DISK_OBJECTS = Gauge "carrick_cache_disk_objects" "Objects on the cache's disk.";
+    CACHE_DISK_BYTES = Gauge "carrick_cache_disk_bytes" "Bytes of the cache's files, in blocks of 4 KB, and of bodies that wait to be written.";
+    CACHE_DISK_INDEXED = Gauge "carrick_cache_disk_indexed" "1 when all files that were there at the start are in the index, 0 before.";
+    CACHE_DISK_LOADS = Counter "carrick_cache_disk_loads" "Objects that were brought from the disk into memory, their bodies only if they are short.";
+    CACHE_DISK_SECONDS = Histogram "carrick_cache_disk_seconds" "How long requests waited until something was brought from the disk, the check of its checksum included.";
+    CACHE_DISK_WRITES = Counter "carrick_cache_disk_writes" "Objects that were written to the disk.";
+    CACHE_DISK_WRITTEN = Counter "carrick_cache_disk_written_bytes" "Bytes of them, in blocks of 4 KB.";
+    CACHE_DISK_REFUSED = Counter "carrick_cache_disk_refused" "Objects that were not written because too much waited to be written already.";
+    CACHE_DISK_EVICTIONS = Counter "carrick_cache_disk_evictions" "Objects that had to make room on the disk, by queue: small (not asked for since they came), main.";
+    CACHE_DISK_ERRORS = Counter "carrick_cache_disk_errors" "What went wrong on the disk, by kind: read and write (calls that failed), damaged (files that were not what was written).";
 
     LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";

@@ -22,10 +22,23 @@ impl Disk {
         self.begin_change(entry);
     }
 
+    /// The same, written by this thread, which may wait for the medium.
+    pub(super) fn outdate_here(&self, entry: &Arc<Entry>) {
+        entry.changes().note(None, true, None);
+        if entry.changes().begin() {
+            self.change(entry);
+        }
+    }
+
     /// Has what is pending written, if somebody does not already. What is being written itself comes later.
     pub(super) fn begin_change(self: &Arc<Self>, entry: &Arc<Entry>) {
-        if entry.stage() != Stage::There || !entry.changes().begin() {
-            return;
+        match entry.stage() {
+            Stage::There if entry.changes().begin() => {}
+            Stage::Gone => {
+                let pending = entry.changes().clear();
+                return drop(pending);
+            }
+            _ => return,
         }
         let (disk, entry) = (Arc::clone(self), Arc::clone(entry));
         self.pool.chore(move || disk.change(&entry));
@@ -64,7 +77,7 @@ impl Disk {
         self.folder
             .write_at(&file, name, &bytes, at)
             .map_err(Some)?;
-        if change.is_outdated {
+        if change.must_last() {
             // Somebody was told, or will be, that it is not sent any more as it is.
             self.folder.sync_file(&file, name).map_err(Some)?;
         }

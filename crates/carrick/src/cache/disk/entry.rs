@@ -32,12 +32,17 @@ pub(super) struct Change {
     /// Which has it; `None`: it is the one in the file.
     object: Option<Arc<Object>>,
     /// Whether it is made out of date.
-    pub(super) is_outdated: bool,
+    is_outdated: bool,
     /// Held until it is written.
     tickets: Vec<Arc<Ticket>>,
 }
 
 impl Change {
+    /// Whether somebody was told, or will be, that it counts also after a loss of power.
+    pub(super) fn must_last(&self) -> bool {
+        self.is_outdated || !self.tickets.is_empty()
+    }
+
     /// Makes the head that is to be of the one in the file.
     pub(super) fn apply(&self, head: &mut Head) {
         if let Some(object) = &self.object {
@@ -86,6 +91,11 @@ impl Changes {
     /// Whether there is something to be written by the caller.
     pub(super) fn begin(&mut self) -> bool {
         self.pending.is_some() && !std::mem::replace(&mut self.is_begun, true)
+    }
+
+    /// The object goes: nothing is to be written any more. What was pending is given to be dropped without the lock.
+    pub(super) fn clear(&mut self) -> Option<Arc<Change>> {
+        self.pending.take()
     }
 
     /// How many there were.
@@ -206,7 +216,19 @@ impl Entry {
         }
     }
 
-    pub(super) fn has_tag(&self, tag: &[u8]) -> bool {
+    /// The name under which it is stored.
+    #[must_use]
+    pub fn key_bytes(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Bytes that its file takes.
+    #[must_use]
+    pub fn file_bytes_taken(&self) -> u64 {
+        self.charged_bytes()
+    }
+
+    pub(in crate::cache) fn has_tag(&self, tag: &[u8]) -> bool {
         self.tags
             .as_ref()
             .is_some_and(|tags| tags.split(|byte| *byte == b'\n').any(|held| held == tag))

@@ -1,8 +1,8 @@
 //! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads.
-use super::name::{FOLDERS, Name};
+use super::name::Name;
 use rustix::fs::{
     AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fdatasync, flock, fstat,
-    fstatvfs, fsync, mkdirat, openat, renameat, unlinkat,
+    fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use std::fmt;
@@ -87,7 +87,7 @@ impl Folder {
         }
         let start =
             next_start(&mark).map_err(|error| failed("writing the start's number", error))?;
-        let folders = (0..FOLDERS).map(|number| format!("{number:02x}"));
+        let folders = Name::folders().map(|number| format!("{number:02x}"));
         for name in folders.chain([UNFINISHED.to_owned()]) {
             match mkdirat(&root, &*name, FOLDER_MODE) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -194,6 +194,16 @@ impl Folder {
             Err(trouble) if matches!(trouble.error, Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => other,
         }
+    }
+
+    /// Makes a file as long as it is with an empty body.
+    pub(super) fn set_length(
+        &self,
+        file: &OwnedFd,
+        on: &dyn fmt::Display,
+        bytes: u64,
+    ) -> Result<(), Trouble> {
+        self.call("ftruncate", on, || ftruncate(file, bytes))
     }
 
     /// Writes all of `bytes` at `at`.

@@ -48,7 +48,7 @@ impl Indexing {
             bans: Vec::new(),
             touched: HashSet::new(),
         };
-        // A last line that was torn was never answered for.
+        // One that was torn was never answered for.
         for line in purges.split_inclusive(|byte| *byte == b'\n') {
             if let Some(ban) = Ban::parse(line) {
                 indexing.add(ban, first_serial);
@@ -116,18 +116,18 @@ impl Indexing {
 }
 
 impl Ban {
-    /// `letter how number text`, the text in hexadecimal digits.
+    /// `letter how number text .`, the text in hexadecimal digits. It begins with a line end, as the line before may have been torn.
     fn line(&self) -> Vec<u8> {
         let (letter, text) = self.which.parts();
         let how = match self.how {
             Purge::Remove => 'r',
             Purge::Outdate => 'o',
         };
-        let mut line = format!("{} {how} {:016x} ", char::from(letter), self.before);
+        let mut line = format!("\n{} {how} {:016x} ", char::from(letter), self.before);
         for byte in text {
             let _ = write!(line, "{byte:02x}");
         }
-        line.push('\n');
+        line.push_str(" .\n");
         line.into_bytes()
     }
 
@@ -142,6 +142,8 @@ impl Ban {
         };
         let before = u64::from_str_radix(words.next()?, 16).ok()?;
         let digits = words.next()?;
+        // A line that was torn has no end.
+        words.next().filter(|end| *end == ".")?;
         let text: Option<Vec<u8>> = (0..digits.len() / 2)
             .map(|place| u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok())
             .collect();
@@ -170,7 +172,7 @@ impl Disk {
             self.health.note(Doing::Removing, &trouble);
         }
         self.walk_folder(None, &mut walk);
-        for number in 0..=u8::MAX {
+        for number in Name::folders() {
             self.walk_folder(Some(number), &mut walk);
         }
         {
@@ -258,7 +260,8 @@ impl Disk {
         }
         drop(indexing);
         if verdict == Some(Purge::Outdate) {
-            self.outdate(&entry, None);
+            // Here and now: the list of purges goes when the index is made.
+            self.outdate_here(&entry);
         }
         Ok(true)
     }

@@ -27,6 +27,7 @@ mod write;
 pub use entry::Entry;
 pub use file::File;
 pub(super) use load::{Loaded, LoadedBody};
+use purge::Left;
 pub use purge::Pattern;
 pub(super) use purge::Ticket;
 pub use stats::Stats;
@@ -70,6 +71,7 @@ pub struct Disk {
     seed: RandomState,
     next_serial: AtomicU64,
     health: Arc<Health>,
+    left: Arc<Left>,
     counters: Counters,
     /// What is being loaded.
     loads: Arc<Flights>,
@@ -108,6 +110,7 @@ impl Disk {
             seed: RandomState::new(),
             next_serial: AtomicU64::new(folder.first_serial()),
             health: Arc::new(Health::new(folder.path())),
+            left: Arc::default(),
             counters: Counters::default(),
             loads: Arc::default(),
             indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
@@ -135,6 +138,8 @@ impl Disk {
 
     /// Waits, for a few seconds at most, until what was begun is written and removed.
     pub fn end(&self) {
+        let (folder, left) = (Arc::clone(&self.folder), Arc::clone(&self.left));
+        self.pool.chore(move || left.remove(&folder));
         if !self.pool.finish(END_WAIT) {
             tracing::warn!(
                 "the cache's disk {} is slow: what was still to be written or removed there is not",
@@ -162,6 +167,13 @@ impl Disk {
             .flatten()
             .filter(|entry| entry.stage() == Stage::There && entry.variant().matches(request))
             .max_by_key(|entry| (entry.date, entry.name.serial))
+    }
+
+    /// All entries, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.index
+            .items()
+            .filter(|entry| entry.stage() == Stage::There)
     }
 
     /// A new response for this key and variant comes: what is here is not the newest any more.
@@ -240,6 +252,8 @@ impl Disk {
         if entry.leave() == Stage::There {
             self.remove_file(entry.name, ticket);
         }
+        let pending = entry.changes().clear();
+        drop(pending);
     }
 
     /// Whether the file system has room for so many bytes, as far as is known.

@@ -3,8 +3,8 @@ use super::format::CLASS_MAX;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Folders that files are divided among.
-pub(super) const FOLDERS: u16 = 256;
+/// Folders that files are divided among: a power of two. Tests open thousands of stores, and have few.
+pub(super) const FOLDERS: u16 = if cfg!(test) { 4 } else { 256 };
 
 /// A file's name: `/ab/` of the folder, then 32 digits of the key's hash (SHA-256, cut off), the number of the writing, and
 /// the class of its head's place. No two files ever have the same, so that a file that is removed is never another one.
@@ -27,9 +27,14 @@ impl Name {
         }
     }
 
+    /// All folders' numbers.
+    pub(super) fn folders() -> impl Iterator<Item = u8> {
+        (0..FOLDERS).map(|number| number as u8)
+    }
+
     /// The folder's number.
     pub(super) fn folder(&self) -> u8 {
-        self.hash.to_be_bytes()[0]
+        (u16::from(self.hash.to_be_bytes()[0]) & (FOLDERS - 1)) as u8
     }
 
     /// Reads one, as it stands in the folder with this number.

@@ -1,12 +1,13 @@
 //! Taking things out by hand, or having them validated: now in the index, and on the medium soon after.
 use super::Disk;
 use super::entry::Entry;
+use super::folder::Folder;
 use super::health::Doing;
 use super::name::Name;
 use crate::cache::purge::url_of;
 use crate::cache::store::{Item, Purge};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// Which objects, so that it can be written down.
@@ -97,7 +98,7 @@ impl Drop for Ticket {
         });
         // Not here: this may be a worker, if there was nothing to do.
         self.disk.pool.chore(move || {
-            for number in 0..=u8::MAX {
+            for number in Name::folders() {
                 let word = folders.get(usize::from(number / 64)).copied().unwrap_or(0);
                 if word >> (number % 64) & 1 == 1
                     && let Err(trouble) = disk.folder.sync(number)
@@ -110,6 +111,29 @@ impl Drop for Ticket {
                 let _ = done.send(());
             }
         });
+    }
+}
+
+/// Files that could not be removed. The next start would find them, and what is in them has been purged or replaced.
+#[derive(Debug, Default)]
+pub(super) struct Left(Mutex<Vec<Name>>);
+
+impl Left {
+    fn add(&self, name: Name) {
+        self.names().push(name);
+    }
+
+    /// Tries again, up to the first that cannot be removed still.
+    pub(super) fn remove(&self, folder: &Folder) {
+        while let Some(name) = { self.names().pop() } {
+            if folder.remove(&name).is_err() {
+                return self.add(name);
+            }
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Vec<Name>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,10 +210,15 @@ impl Disk {
     /// Has a file removed, by a thread of the pool.
     pub(super) fn remove_file(&self, name: Name, ticket: Option<&Arc<Ticket>>) {
         let (folder, health) = (Arc::clone(&self.folder), Arc::clone(&self.health));
-        let ticket = ticket.cloned();
+        let (left, ticket) = (Arc::clone(&self.left), ticket.cloned());
         self.pool.chore(move || {
-            if let Err(trouble) = folder.remove(&name) {
-                health.note(Doing::Removing, &trouble);
+            match folder.remove(&name) {
+                // What failed before may be possible again.
+                Ok(()) => left.remove(&folder),
+                Err(trouble) => {
+                    health.note(Doing::Removing, &trouble);
+                    left.add(name);
+                }
             }
             if let Some(ticket) = ticket {
                 ticket.note_folder(name.folder());

@@ -374,6 +374,13 @@ impl Shared {
         disk.ledger.give_back(taken_bytes.saturating_sub(charged));
         disk.put(&entry);
         body.set_kept(&None, &entry);
+        match body.object() {
+            // A head that came meanwhile.
+            Some(latest) if !Arc::ptr_eq(&latest, &object) => {
+                entry.changes().note(Some(&latest), false, None);
+            }
+            _ => {}
+        }
         if !self.store.is_current(&object) {
             disk.remove(&entry);
         }

@@ -21,7 +21,7 @@ pub(super) const PIECE_BYTES: usize = 256 << 10;
 impl Disk {
     /// An object in memory was asked for again: it is written, unless it is there, or has no use, or there is too much to do.
     ///
-    /// `is_current`: whether it is still in memory, or something with the same body.
+    /// `is_current`: whether it is still in memory, as it is.
     pub(in crate::cache) fn offer(
         self: &Arc<Self>,
         object: &Arc<Object>,
@@ -158,6 +158,10 @@ impl Disk {
             variant: object.variant().clone(),
             fields: object.head().into(),
         };
+        if entry.body_bytes == 0 {
+            self.folder
+                .set_length(file, &entry.name, body_start(entry.name.class))?;
+        }
         self.folder.write_at(file, &entry.name, &head.encode(), 0)?;
         let (_, changed_ns) = self.folder.look_at(file, &entry.name)?;
         entry.changed_ns.store(changed_ns, Relaxed);

@@ -32,6 +32,19 @@ impl Store {
         true
     }
 
+    /// What is on the disk and not in memory, in no order.
+    pub fn only_on_disk(&self) -> impl Iterator<Item = Arc<Entry>> {
+        let entries = self.disk.iter().flat_map(|disk| disk.entries());
+        entries.filter(|entry| !self.has(entry))
+    }
+
+    /// Whether this object is in memory, and no other one has taken its place.
+    pub(super) fn is_still(&self, object: &Arc<Object>) -> bool {
+        let variants = self.index.lock(object.key().hash()).find(object.key());
+        let mut objects = variants.iter().flatten();
+        objects.any(|held| Arc::ptr_eq(held, object))
+    }
+
     /// Whether this object is in memory, or another one with the same body.
     pub(in crate::cache) fn is_current(&self, object: &Object) -> bool {
         let variants = self.index.lock(object.key().hash()).find(object.key());
@@ -110,5 +123,11 @@ impl Store {
         if let Some(closed) = closed {
             self.take_out(&closed);
         }
+    }
+
+    /// As eviction does.
+    #[cfg(test)]
+    pub(in crate::cache) fn forget(&self, object: &Arc<Object>) {
+        self.take_out(object);
     }
 }

@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// Whether what is on the disk is in memory, too.
-    fn has(&self, entry: &Arc<Entry>) -> bool {
+    pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
         let objects = self.index.lock(entry.key().hash()).find(entry.key());
         objects.iter().flatten().any(|object| {
             let kept = object.body().kept();

@@ -16,7 +16,7 @@ mod memory;
 mod object;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(in crate::cache) mod tests;
 
 pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Reader, State};
 pub use control::{Objects, Purge, Which};
@@ -149,7 +149,7 @@ impl Store {
         if let Some(object) = chosen {
             object.note_hit();
             if let Some(disk) = &self.disk {
-                disk.offer(&object, || self.is_current(&object));
+                disk.offer(&object, || self.is_still(&object));
             }
             count(&counters.hits);
             return Found::Object(object);

@@ -6,8 +6,9 @@ use std::time::Duration;
 /// Longest lifetime that a configuration can give: a year of 365.25 days.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(31_557_600);
 
-/// Smallest and largest `size` of `disk`.
+/// Smallest `size` of `disk`.
 pub const DISK_BYTES_MIN: u64 = 16 * MIB;
+/// The largest.
 pub const DISK_BYTES_MAX: u64 = 1 << 50;
 
 /// Smallest `object_max`.

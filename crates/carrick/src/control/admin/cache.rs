@@ -1,5 +1,6 @@
 //! `/cache`: what is stored, and taking it out.
 use super::{JSON, TEXT, answer, text};
+use crate::cache::disk::Disk;
 use crate::cache::purge::{Chosen, Wrong};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
@@ -29,6 +30,54 @@ pub(super) struct CacheStatus {
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
+    disk: Option<DiskStatus>,
+}
+
+/// The second level.
+#[derive(Debug, Serialize)]
+struct DiskStatus {
+    path: String,
+    objects: u64,
+    objects_max: u64,
+    bytes: u64,
+    bytes_max: u64,
+    /// Whether all that was there at the start is in the index.
+    indexed: bool,
+    loads: u64,
+    writes: u64,
+    write_queue_bytes: u64,
+    refused: u64,
+    evictions: u64,
+    read_errors: u64,
+    write_errors: u64,
+    damaged: u64,
+    foreign_files: u64,
+    /// Why nothing is written at present, if that is so.
+    fault: Option<String>,
+}
+
+impl DiskStatus {
+    fn of(disk: &Disk) -> Self {
+        let (stats, limits) = (disk.stats(), disk.limits());
+        Self {
+            path: disk.path().display().to_string(),
+            objects: stats.objects,
+            objects_max: limits.objects,
+            bytes: stats.bytes,
+            bytes_max: limits.bytes,
+            indexed: stats.is_indexed,
+            loads: stats.loads,
+            writes: stats.writes,
+            write_queue_bytes: stats.write_queue_bytes,
+            refused: stats.refused,
+            evictions: stats.evicted_small + stats.evicted_main,
+            read_errors: stats.read_errors,
+            write_errors: stats.write_errors,
+            damaged: stats.damaged,
+            foreign_files: stats.foreign,
+            fault: disk.fault(),
+        }
+    }
 }
 
 impl CacheStatus {
@@ -51,6 +100,7 @@ impl CacheStatus {
             evictions: stats.evicted_small + stats.evicted_main,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
+            disk: cache.store.disk().map(|disk| DiskStatus::of(disk)),
         })
     }
 }
@@ -59,11 +109,14 @@ impl CacheStatus {
 #[derive(Debug, Serialize)]
 struct Listed {
     key: String,
-    status: u16,
+    /// `null`, like the times, of what is on the disk and was not asked for since the start: they are in its file.
+    status: Option<u16>,
     bytes: u64,
     state: &'static str,
-    age_s: u32,
-    ttl_s: i64,
+    /// `memory`, `disk`, or `both`.
+    place: &'static str,
+    age_s: Option<u32>,
+    ttl_s: Option<i64>,
     hits: u32,
 }
 
@@ -80,23 +133,41 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
     let now = crate::worker::clock::Clock::default().now();
-    let objects: Vec<Listed> = (cache.store.objects())
+    let in_memory = (cache.store.objects())
         .filter(|object| chosen.has(object))
-        .take(limit)
         .map(|object| Listed {
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
-            status: object.meta().status,
+            status: Some(object.meta().status),
             bytes: object.stored_bytes(),
             state: if object.body().is_whole() {
                 "whole"
             } else {
                 "filling"
             },
-            age_s: object.meta().age_s(now),
-            ttl_s: object.meta().ttl_s(now),
+            place: if object.body().is_file() {
+                "disk"
+            } else if object.is_on_disk() {
+                "both"
+            } else {
+                "memory"
+            },
+            age_s: Some(object.meta().age_s(now)),
+            ttl_s: Some(object.meta().ttl_s(now)),
             hits: object.hits(),
-        })
-        .collect();
+        });
+    let only_there = (cache.store.only_on_disk())
+        .filter(|entry| chosen.has_entry(entry))
+        .map(|entry| Listed {
+            key: String::from_utf8_lossy(entry.key_bytes()).into_owned(),
+            status: None,
+            bytes: entry.file_bytes_taken(),
+            state: "whole",
+            place: "disk",
+            age_s: None,
+            ttl_s: None,
+            hits: 0,
+        });
+    let objects: Vec<Listed> = in_memory.chain(only_there).take(limit).collect();
     match serde_json::to_string_pretty(&objects) {
         Ok(json) => answer(StatusCode::OK, JSON, json + "\n"),
         Err(error) => super::failure(&error),

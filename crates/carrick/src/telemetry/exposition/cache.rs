@@ -49,6 +49,47 @@ impl Writer<'_, '_> {
                 ([("queue", "small")], stats.evicted_small),
                 ([("queue", "main")], stats.evicted_main),
             ],
+        )?;
+        self.cache_disk()
+    }
+
+    fn cache_disk(&mut self) -> fmt::Result {
+        let disk = (self.state.cache.as_ref()).and_then(|cache| cache.store.disk());
+        let stats = disk.map(|disk| disk.stats()).unwrap_or_default();
+        self.gauge(&declared::CACHE_DISK_OBJECTS, stats.objects)?;
+        self.gauges(
+            &declared::CACHE_DISK_BYTES,
+            [
+                ([("kind", "stored")], stats.bytes),
+                ([("kind", "waiting")], stats.write_queue_bytes),
+            ],
+        )?;
+        self.gauge(&declared::CACHE_DISK_INDEXED, u64::from(stats.is_indexed))?;
+        self.histogram(&declared::CACHE_DISK_SECONDS, |worker| {
+            &worker.cache.disk_seconds
+        })?;
+        for (metric, count) in [
+            (&declared::CACHE_DISK_LOADS, stats.loads),
+            (&declared::CACHE_DISK_WRITES, stats.writes),
+            (&declared::CACHE_DISK_WRITTEN, stats.written_bytes),
+            (&declared::CACHE_DISK_REFUSED, stats.refused),
+        ] {
+            self.total(metric, count)?;
+        }
+        self.counters(
+            &declared::CACHE_DISK_EVICTIONS,
+            [
+                ([("queue", "small")], stats.evicted_small),
+                ([("queue", "main")], stats.evicted_main),
+            ],
+        )?;
+        self.counters(
+            &declared::CACHE_DISK_ERRORS,
+            [
+                ([("kind", "read")], stats.read_errors),
+                ([("kind", "write")], stats.write_errors),
+                ([("kind", "damaged")], stats.damaged),
+            ],
         )
     }
 }

@@ -303,6 +303,12 @@ impl Filling {
         }
         self.ended = true;
         if let Some(stream) = self.stream.take() {
+            // That it is whole is told when it is written; that it is not, at once.
+            if state != State::Whole
+                && let Some(object) = self.body.publish(self.body.have().bytes, state)
+            {
+                self.store.remove(&object);
+            }
             return stream.end(Arc::clone(&self.body), state == State::Whole);
         }
         self.trim();
@@ -368,6 +374,10 @@ impl Body {
     pub(in crate::cache) fn publish(&self, bytes: u64, state: State) -> Option<Arc<Object>> {
         let have = Have { bytes, state };
         let mut under_way = self.under_way();
+        if under_way.is_none() {
+            // It has ended already.
+            return None;
+        }
         if state != State::Filling && self.place.get().is_none() {
             let (heap, chunks) = (under_way.as_mut())
                 .map(|under_way| (take(&mut under_way.heap), take(&mut under_way.chunks)))

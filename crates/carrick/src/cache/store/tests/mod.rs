@@ -24,7 +24,7 @@ pub(super) fn store(limits: Limits) -> Arc<Store> {
 }
 
 /// The decisions for a response that was made then.
-fn meta(date: u64) -> Meta {
+pub(in crate::cache) fn meta(date: u64) -> Meta {
     Meta {
         status: 200,
         response_time: UnixTime(date),
@@ -44,12 +44,12 @@ fn meta(date: u64) -> Meta {
     }
 }
 
-fn nothing() -> Fields<'static> {
+pub(in crate::cache) fn nothing() -> Fields<'static> {
     Fields::of_text(b"")
 }
 
 /// Bytes of which each depends on its place and on the seed, so that no other body's bytes pass for them.
-fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
+pub(in crate::cache) fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
     (from..from + bytes as u64)
         .map(|place| {
             let mixed = (place / 8 + 1)
@@ -105,7 +105,7 @@ pub(super) fn get(store: &Store, name: &str) -> Option<Arc<Object>> {
 }
 
 /// The whole of a body.
-fn read(object: &Object) -> Vec<u8> {
+pub(in crate::cache) fn read(object: &Object) -> Vec<u8> {
     let mut bytes = vec![0; object.body().have().bytes as usize];
     assert_eq!(object.body().read_at(&mut bytes, 0).unwrap(), bytes.len());
     bytes

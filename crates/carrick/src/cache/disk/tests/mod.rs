@@ -1,0 +1,276 @@
+//! Tests of the disk store, on real files. The pool has no threads here: its work is done when a test says so.
+mod corruption;
+mod crash;
+mod model;
+mod promises;
+mod streams;
+
+use super::{Disk, Pattern};
+use crate::cache::store::tests::{content, meta, nothing, read};
+use crate::cache::store::{Found, Limits, Object, Purge, Store};
+use crate::config::plan::DiskPlan;
+use carrick_logic::cache::{UnixTime, Variant};
+use rustix::io::Errno;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use tempfile::TempDir;
+
+/// What happens to calls: after some of them the process is as if it were dead, or some of them fail.
+#[derive(Debug)]
+pub(super) struct Fuse {
+    /// Calls that are still let through; those after them do nothing. Negative: all.
+    left: AtomicI64,
+    /// Of so many calls one fails; 0: none.
+    one_of: AtomicU64,
+    random: AtomicU64,
+}
+
+impl Default for Fuse {
+    fn default() -> Self {
+        Self {
+            left: AtomicI64::new(-1),
+            one_of: AtomicU64::new(0),
+            random: AtomicU64::new(1),
+        }
+    }
+}
+
+impl Fuse {
+    pub(super) fn burn(&self, _call: &str) -> Result<(), Errno> {
+        match self.left.load(Relaxed) {
+            0 => return Err(Errno::IO),
+            left if left > 0 => self.left.store(left - 1, Relaxed),
+            _ => {}
+        }
+        let one_of = self.one_of.load(Relaxed);
+        if one_of > 0 && self.next() % one_of == 0 {
+            return Err(
+                [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS][(self.next() % 4) as usize]
+            );
+        }
+        Ok(())
+    }
+
+    /// The last call before the end may write a part.
+    pub(super) fn part_of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        if self.left.load(Relaxed) == 1 {
+            &bytes[..self.next() as usize % bytes.len() + usize::from(bytes.len() == 1)]
+        } else {
+            bytes
+        }
+    }
+
+    fn next(&self) -> u64 {
+        let next = self
+            .random
+            .load(Relaxed)
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        self.random.store(next, Relaxed);
+        next >> 33
+    }
+
+    fn is_burnt(&self) -> bool {
+        self.left.load(Relaxed) == 0
+    }
+}
+
+/// Numbers by a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 8) % end
+    }
+}
+
+fn folder() -> TempDir {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() {
+        TempDir::new_in(shared)
+    } else {
+        TempDir::new()
+    }
+    .unwrap()
+}
+
+fn plan(folder: &TempDir) -> DiskPlan {
+    DiskPlan {
+        path: folder.path().join("cache"),
+        bytes: 64 << 20,
+        objects: 1000,
+        object_bytes_max: 8 << 20,
+    }
+}
+
+/// A store with a disk.
+struct Bed {
+    store: Arc<Store>,
+    disk: Arc<Disk>,
+}
+
+impl Bed {
+    /// With an index.
+    fn open(plan: &DiskPlan) -> Self {
+        let bed = Self::begin(plan);
+        bed.disk.index_all();
+        bed.disk.pool.work();
+        bed
+    }
+
+    /// Without.
+    fn begin(plan: &DiskPlan) -> Self {
+        let disk = Arc::new(Disk::open(plan).unwrap());
+        let limits = Limits {
+            bytes: 8 << 20,
+            objects: 100,
+            object_bytes_max: 128 << 10,
+        };
+        let store = Arc::new(Store::with_disk(limits, Some(Arc::clone(&disk))));
+        Self { store, disk }
+    }
+
+    /// Ends as a process does that is killed, or that has nothing more to do.
+    fn end(self) {
+        self.disk.left.remove(&self.disk.folder);
+        self.disk.pool.work();
+        drop(self.store);
+        self.disk.pool.work();
+    }
+
+    /// Stores a version of something; its fields say which.
+    fn put(&self, name: &str, version: u64, bytes: usize) -> Option<Arc<Object>> {
+        let mut filling = self.store.fill(Some(bytes as u64)).ok()?;
+        let key = self.store.key(name.as_bytes());
+        let fields = fields(version, 0);
+        let object = self
+            .store
+            .put(
+                key,
+                &Variant::default(),
+                fresh(version),
+                fields.as_bytes(),
+                filling.body(),
+            )
+            .ok()?;
+        for piece in content(version, 0, bytes).chunks(100_000) {
+            filling.append(piece).ok()?;
+            self.disk.pool.work();
+        }
+        filling.finish().then_some(object)
+    }
+
+    /// What is found for it in memory.
+    fn find(&self, name: &str) -> Option<Arc<Object>> {
+        match self.store.find(self.store.key(name.as_bytes()), nothing()) {
+            Found::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// What is found for it in memory or on the disk.
+    fn get(&self, name: &str) -> Option<Arc<Object>> {
+        if let Some(object) = self.find(name) {
+            return Some(object);
+        }
+        self.bring(name);
+        self.find(name)
+    }
+
+    fn bring(&self, name: &str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut bringing = pin!(self.store.bring(self.store.key(name.as_bytes()), nothing()));
+            let work = async {
+                self.disk.pool.work();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                found = &mut bringing => found,
+                () = work => unreachable!("the work has no end"),
+            }
+        })
+    }
+
+    /// Has it written: it is asked for once more.
+    fn keep(&self, name: &str) {
+        assert!(self.find(name).is_some());
+        self.disk.pool.work();
+    }
+
+    /// Takes it out of memory alone.
+    fn forget(&self, name: &str) {
+        for object in self.store.variants(self.store.key(name.as_bytes())) {
+            self.store.forget(&object);
+        }
+    }
+
+    /// Whether all of it was done.
+    fn purge(&self, which: &Pattern, how: Purge) -> u64 {
+        let (ticket, mut over) = self.disk.ticket();
+        let count = self.store.purge_with(which, how, Some(&ticket));
+        drop(ticket);
+        self.disk.pool.work();
+        assert_eq!(over.try_recv(), Ok(()), "the purge is over");
+        count
+    }
+
+    /// Files of objects.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        files(self.disk.path())
+    }
+}
+
+fn files(path: &Path) -> Vec<std::path::PathBuf> {
+    let folders = super::name::Name::folders().map(|number| path.join(format!("{number:02x}")));
+    let mut files: Vec<_> = folders
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Decisions for a response that is fresh for long.
+fn fresh(version: u64) -> carrick_logic::cache::Meta {
+    carrick_logic::cache::Meta {
+        lifetime_s: 1 << 30,
+        date: UnixTime(super::now().0 - 1000 + version % 1000),
+        ..meta(super::now().0)
+    }
+}
+
+fn fields(version: u64, revision: u64) -> String {
+    format!("Version: {version}\r\nRevision: {revision}\r\nSurrogate-Key: all v{version}\r\n")
+}
+
+/// Which version and revision it says it is.
+fn says(object: &Object) -> (u64, u64) {
+    let number = |name: &[u8]| {
+        std::str::from_utf8(object.fields().first(name).unwrap())
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    (number(b"version"), number(b"revision"))
+}
+
+/// It is whole, and what it says that it is.
+fn assert_right(object: &Object) {
+    let (version, revision) = says(object);
+    assert_eq!(object.head(), fields(version, revision).as_bytes());
+    assert!(object.body().is_whole());
+    let bytes = read(object);
+    assert!(
+        bytes == content(version, 0, bytes.len()),
+        "version {version} has its bytes"
+    );
+}

@@ -1,0 +1,345 @@
+//! What the disk store promises, one by one.
+use super::{Bed, Disk, Pattern, Purge, assert_right, fields, files, folder, fresh, plan, says};
+use crate::config::plan::DiskPlan;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[test]
+fn what_is_asked_for_again_is_there_after_a_restart() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    for (name, version, bytes) in [("short", 1, 10), ("empty", 2, 0), ("long", 3, 120_000)] {
+        bed.put(name, version, bytes).unwrap();
+        bed.keep(name);
+    }
+    bed.put("once", 4, 10).unwrap();
+    bed.disk.pool.work();
+    let stats = bed.disk.stats();
+    assert_eq!(
+        (stats.objects, stats.writes),
+        (3, 3),
+        "what was asked for once is not written"
+    );
+    assert_eq!(bed.files().len(), 3);
+    bed.end();
+
+    let bed = Bed::open(&plan);
+    assert_eq!(bed.disk.stats().objects, 3);
+    for (name, version, bytes) in [("short", 1, 10), ("empty", 2, 0), ("long", 3, 120_000)] {
+        assert!(bed.find(name).is_none());
+        let object = bed.get(name).unwrap();
+        assert_right(&object);
+        assert_eq!(
+            (says(&object), object.body().have().bytes),
+            ((version, 0), bytes)
+        );
+        assert_eq!(object.body().is_file(), bytes > 65_536);
+        assert_eq!(
+            object.meta().date,
+            fresh(version).date.max(object.meta().date)
+        );
+    }
+    assert!(bed.get("once").is_none());
+    assert_eq!(bed.disk.stats().loads, 3);
+}
+
+#[test]
+fn what_is_replaced_is_not_found_again() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    bed.put("a", 1, 100).unwrap();
+    bed.keep("a");
+    bed.put("a", 2, 100).unwrap();
+    bed.disk.pool.work();
+    assert_eq!(
+        bed.files().len(),
+        0,
+        "the old one is gone, the new one was asked for once"
+    );
+    bed.forget("a");
+    assert!(bed.get("a").is_none());
+    bed.end();
+    assert!(Bed::open(&plan).get("a").is_none());
+}
+
+#[test]
+fn a_freshened_head_reaches_the_disk() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    bed.put("a", 1, 100_000).unwrap();
+    bed.keep("a");
+    for revision in 1..=5 {
+        let object = bed.find("a").unwrap();
+        bed.store
+            .replace(&object, fresh(1), fields(1, revision).as_bytes())
+            .unwrap();
+        if revision % 2 == 0 {
+            bed.disk.pool.work();
+        }
+        if revision == 3 {
+            // What is not written yet counts nevertheless.
+            bed.forget("a");
+            assert_eq!(says(&bed.get("a").unwrap()), (1, 3));
+        }
+    }
+    bed.end();
+    let bed = Bed::open(&plan);
+    let object = bed.get("a").unwrap();
+    assert_eq!(says(&object), (1, 5));
+    assert_right(&object);
+    // One that does not fit into its place costs the file, and nothing else.
+    let longer = fields(1, 6) + &"x: y\r\n".repeat(1000);
+    bed.store
+        .replace(&object, fresh(1), longer.as_bytes())
+        .unwrap();
+    bed.disk.pool.work();
+    assert_eq!(bed.files().len(), 0);
+    assert_eq!(bed.find("a").unwrap().head(), longer.as_bytes());
+}
+
+#[test]
+fn purges_reach_what_is_only_on_the_disk() {
+    let key = |text: &str| Pattern::Key(text.as_bytes().into());
+    let url = "listener=x http://h:80/a";
+    for (which, expected) in [
+        (key(url), 1),
+        (Pattern::KeyPrefix((*b"listener=").into()), 2),
+        (Pattern::Url((*b"http://h:80/b").into()), 1),
+        (Pattern::UrlPrefix((*b"http://h:80/").into()), 2),
+        (Pattern::Tag((*b"v2").into()), 1),
+        (Pattern::All, 2),
+        (key("other"), 0),
+    ] {
+        for how in [Purge::Remove, Purge::Outdate] {
+            let folder = folder();
+            let plan = plan(&folder);
+            let bed = Bed::open(&plan);
+            for (name, version) in [(url, 1), ("listener=x http://h:80/b", 2)] {
+                bed.put(name, version, 100).unwrap();
+                bed.keep(name);
+            }
+            // One is in memory, too.
+            bed.forget(url);
+            assert_eq!(bed.purge(&which, how), expected, "{which:?}");
+            let files = bed.files().len() as u64;
+            assert_eq!(
+                files,
+                if how == Purge::Remove {
+                    2 - expected
+                } else {
+                    2
+                }
+            );
+            bed.end();
+            let bed = Bed::open(&plan);
+            let are_fresh = [url, "listener=x http://h:80/b"]
+                .into_iter()
+                .filter_map(|name| bed.get(name))
+                .filter(|object| object.meta().lifetime_s > 0);
+            assert_eq!(are_fresh.count() as u64, 2 - expected, "{which:?} {how:?}");
+        }
+    }
+}
+
+#[test]
+fn a_purge_counts_for_what_is_not_in_the_index_yet() {
+    for (how, dies) in [
+        (Purge::Remove, false),
+        (Purge::Remove, true),
+        (Purge::Outdate, false),
+        (Purge::Outdate, true),
+    ] {
+        let folder = folder();
+        let plan = plan(&folder);
+        let bed = Bed::open(&plan);
+        for name in ["a", "b"] {
+            bed.put(name, 1, 100).unwrap();
+            bed.keep(name);
+        }
+        bed.end();
+        let bed = Bed::begin(&plan);
+        assert!(bed.get("a").is_none(), "it is not in the index yet");
+        assert_eq!(bed.purge(&Pattern::Key((*b"a").into()), how), 0);
+        let bed = if dies {
+            bed.end();
+            Bed::open(&plan)
+        } else {
+            bed.disk.index_all();
+            bed.disk.pool.work();
+            bed
+        };
+        match how {
+            Purge::Remove => assert!(bed.get("a").is_none()),
+            Purge::Outdate => assert_eq!(bed.get("a").unwrap().meta().lifetime_s, 0),
+        }
+        assert_right(&bed.get("b").unwrap());
+        assert!(!plan.path.join("purges").exists(), "the list is done");
+    }
+}
+
+#[test]
+fn what_comes_anew_while_the_index_is_made_counts() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::open(&plan);
+    bed.put("a", 1, 100).unwrap();
+    bed.keep("a");
+    bed.end();
+    let bed = Bed::begin(&plan);
+    bed.put("a", 2, 100).unwrap();
+    bed.forget("a");
+    bed.disk.index_all();
+    assert!(bed.get("a").is_none(), "something newer was there");
+    assert_eq!(bed.files().len(), 0);
+}
+
+#[test]
+fn a_folder_has_one_user() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let first = Disk::open(&plan).unwrap();
+    let why = Disk::open(&plan).unwrap_err();
+    assert!(why.contains("another carrick uses"), "{why}");
+    drop(first);
+    Disk::open(&plan).unwrap();
+    let file = DiskPlan {
+        path: plan.path.join("carrick-cache"),
+        ..plan.clone()
+    };
+    let why = Disk::open(&file).unwrap_err();
+    assert!(why.contains("is not a folder"), "{why}");
+    let nowhere = DiskPlan {
+        path: plan.path.join("a/b"),
+        ..plan
+    };
+    let why = Disk::open(&nowhere).unwrap_err();
+    assert!(why.contains("is not there"), "{why}");
+}
+
+#[test]
+fn foreign_files_stay_and_unfinished_ones_go() {
+    let folder = folder();
+    let plan = plan(&folder);
+    Bed::open(&plan).end();
+    let foreign = [
+        "mine.txt",
+        "00/notes",
+        "00/00000000000000000000000000000000-1-0",
+        "unfinished/x",
+    ];
+    for name in foreign {
+        std::fs::write(plan.path.join(name), "x").unwrap();
+    }
+    let of_ours = [
+        "unfinished/0000000000000001",
+        "00/00000000000000000000000000000000-0000000000000001-0",
+    ];
+    for name in of_ours {
+        std::fs::write(plan.path.join(name), "x").unwrap();
+    }
+    let bed = Bed::open(&plan);
+    let is_there = |name: &&str| plan.path.join(name).exists();
+    assert!(foreign.iter().all(is_there));
+    assert!(!of_ours.iter().any(is_there));
+    let stats = bed.disk.stats();
+    assert_eq!((stats.found, stats.swept, stats.foreign), (1, 1, 3));
+}
+
+#[test]
+fn the_limits_are_kept() {
+    let folder = folder();
+    let plan = DiskPlan {
+        bytes: 2 << 20,
+        objects: 40,
+        object_bytes_max: 200 << 10,
+        ..plan(&folder)
+    };
+    let bed = Bed::open(&plan);
+    for version in 0..100 {
+        let name = version.to_string();
+        bed.put(&name, version, 60_000).unwrap();
+        bed.keep(&name);
+        let on_disk: u64 = bed
+            .files()
+            .iter()
+            .map(|file| file.metadata().unwrap().len())
+            .sum();
+        let stats = bed.disk.stats();
+        assert!(on_disk <= stats.bytes && stats.bytes <= plan.bytes && stats.objects <= 40);
+        assert_eq!(stats.objects, bed.files().len() as u64);
+    }
+    assert!(bed.disk.stats().evicted_small > 0);
+    bed.end();
+    // A smaller limit is kept after the next start.
+    let plan = DiskPlan {
+        objects: 10,
+        ..plan
+    };
+    let bed = Bed::open(&plan);
+    assert_eq!((bed.disk.stats().objects, bed.files().len()), (10, 10));
+    bed.purge(&Pattern::All, Purge::Remove);
+    let stats = bed.disk.stats();
+    assert_eq!(
+        (stats.objects, stats.bytes, files(&plan.path).len()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn open_files_are_bounded() {
+    let folder = folder();
+    let plan = plan(&folder);
+    let bed = Bed::begin(&plan);
+    let mut disk = Disk::open(&plan);
+    assert!(disk.is_err());
+    drop(bed);
+    disk = Disk::open(&plan);
+    let mut disk = disk.unwrap();
+    disk.open_max = 3;
+    let disk = std::sync::Arc::new(disk);
+    let limits = crate::cache::store::Limits {
+        bytes: 16 << 20,
+        objects: 100,
+        object_bytes_max: 512 << 10,
+    };
+    let store = std::sync::Arc::new(crate::cache::store::Store::with_disk(
+        limits,
+        Some(std::sync::Arc::clone(&disk)),
+    ));
+    let bed = Bed { store, disk };
+    bed.disk.index_all();
+    for version in 0..6 {
+        bed.put(&version.to_string(), version, 100_000).unwrap();
+        bed.keep(&version.to_string());
+        bed.forget(&version.to_string());
+    }
+    for version in 0..6 {
+        assert_right(&bed.get(&version.to_string()).unwrap());
+    }
+    let in_memory: Vec<_> = bed
+        .store
+        .objects()
+        .filter(|object| object.body().is_file())
+        .collect();
+    assert_eq!(in_memory.len(), 3);
+    assert_eq!(bed.files().len(), 6);
+}
+
+#[test]
+fn a_full_disk_costs_nothing_but_itself() {
+    let folder = folder();
+    let bed = Bed::open(&plan(&folder));
+    bed.disk.folder.fuse.one_of.store(1, Relaxed);
+    bed.put("a", 1, 1000).unwrap();
+    bed.keep("a");
+    assert_right(&bed.find("a").unwrap());
+    let stats = bed.disk.stats();
+    assert!(stats.write_errors > 0 && stats.objects == 0 && stats.bytes == 0);
+    assert!(bed.disk.fault().is_some());
+    bed.disk.folder.fuse.one_of.store(0, Relaxed);
+    bed.keep("a");
+    assert_eq!(bed.disk.stats().writes, 0, "writing rests for a while");
+    assert_eq!(bed.files().len(), 0);
+}
