@@ -57,7 +57,7 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have.
 const OPEN_MAX: u64 = 1024;
 
-/// Room that is left on the file system, in bytes.
+/// Room that is left on the file system, in bytes: nothing is written where there is less.
 const ROOM_MIN: u64 = 16 << 20;
 
 /// The store.
@@ -202,10 +202,17 @@ impl Disk {
     }
 
     /// Whether an object of so many bytes could be stored at this moment.
-    pub(super) fn could_take(&self, body_bytes: u64) -> bool {
-        body_bytes <= self.ledger.object_bytes_max()
-            && !self.health.is_resting()
-            && self.has_room(body_bytes)
+    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
+        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
+            return false;
+        }
+        let has_room = self.has_room(body_bytes);
+        if !has_room && self.health.is_time_to_look() {
+            // Somebody may have made room.
+            let disk = Arc::clone(self);
+            self.pool.chore(move || disk.look_for_room());
+        }
+        has_room
     }
 
     /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
@@ -264,7 +271,10 @@ impl Disk {
     /// Looks how much room there is. By a thread of the pool.
     fn look_for_room(&self) {
         match self.folder.free_bytes() {
-            Ok(bytes) => self.free_bytes.store(bytes, Ordering::Relaxed),
+            Ok(bytes) => {
+                self.free_bytes.store(bytes, Ordering::Relaxed);
+                self.health.note_room(bytes >= ROOM_MIN);
+            }
             Err(trouble) => self.health.note(Doing::Reading, &trouble),
         }
     }

@@ -6,15 +6,15 @@ mod promises;
 mod streams;
 
 use super::{Disk, Pattern};
-use crate::cache::store::tests::{content, meta, nothing, read};
+use crate::cache::store::tests::{content as slow_content, meta, nothing, read};
 use crate::cache::store::{Found, Limits, Object, Purge, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use rustix::io::Errno;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
 /// What happens to calls: after some of them the process is as if it were dead, or some of them fail.
@@ -87,6 +87,13 @@ impl Random {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ (mixed >> 31)) >> 8) % end
     }
+}
+
+/// As the store's tests have it, but from one long piece, since these tests need much of it.
+fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
+    static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| slow_content(1, 0, 4 << 20));
+    let from = (seed * 13 % 100_000 + from) as usize;
+    ALL[from..from + bytes].to_vec()
 }
 
 fn folder() -> TempDir {
