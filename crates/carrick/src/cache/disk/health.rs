@@ -109,7 +109,7 @@ impl Health {
         if !has_room && !before {
             self.tell(Doing::Writing as usize, || {
                 format!(
-                    "the cache's disk {} is full, and nothing is written there for the time being; {}",
+                    "the cache's disk {} has no room for what should be written, and takes no more for the time being; {}",
                     self.path.display(),
                     advice(Errno::NOSPC)
                 )

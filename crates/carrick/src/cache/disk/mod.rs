@@ -210,7 +210,7 @@ impl Disk {
         if !has_room && self.health.is_time_to_look() {
             // Somebody may have made room.
             let disk = Arc::clone(self);
-            self.pool.chore(move || disk.look_for_room());
+            self.pool.chore(move || disk.look_for_room(body_bytes));
         }
         has_room
     }
@@ -268,12 +268,13 @@ impl Disk {
         self.free_bytes.load(Ordering::Relaxed) >= bytes.saturating_add(ROOM_MIN)
     }
 
-    /// Looks how much room there is. By a thread of the pool.
-    fn look_for_room(&self) {
+    /// Looks how much room there is, of which so much is wanted. By a thread of the pool.
+    fn look_for_room(&self, wanted_bytes: u64) {
         match self.folder.free_bytes() {
             Ok(bytes) => {
                 self.free_bytes.store(bytes, Ordering::Relaxed);
-                self.health.note_room(bytes >= ROOM_MIN);
+                self.health
+                    .note_room(bytes >= wanted_bytes.saturating_add(ROOM_MIN));
             }
             Err(trouble) => self.health.note(Doing::Reading, &trouble),
         }

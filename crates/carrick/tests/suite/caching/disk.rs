@@ -154,6 +154,12 @@ fn what_was_asked_for_twice_is_there_after_an_end_and_after_a_kill() {
         }
         let disk = &play.carrick().status()["cache"]["disk"];
         assert_eq!(disk["objects"], 4, "{disk}");
+        if !is_killed {
+            // Later ones lose the last lines of those before them.
+            let lines = play.carrick().access_log(9 + 4);
+            let from_disk = lines.iter().filter(|line| line.text("cache") == "hit-disk");
+            assert_eq!(from_disk.count(), 4);
+        }
     }
     assert_eq!(
         play.carrick()
@@ -164,14 +170,6 @@ fn what_was_asked_for_twice_is_there_after_an_end_and_after_a_kill() {
         play.carrick()
             .metric("carrick_cache_disk_seconds_count", &[]),
         4.0
-    );
-    let lines = play.carrick().access_log(6 + 3 * 4);
-    assert_eq!(
-        lines
-            .iter()
-            .filter(|line| line.text("cache") == "hit-disk")
-            .count(),
-        12
     );
     play.fetch("/once", answer(b"again"));
 }
