@@ -60,6 +60,12 @@ const OPEN_MAX: u64 = 1024;
 /// Room that is left on the file system, in bytes: nothing is written where there is less.
 const ROOM_MIN: u64 = 16 << 20;
 
+/// Files that a disk has open at most, with the present limit of the process.
+#[must_use]
+pub fn open_files_max() -> u64 {
+    OPEN_MAX.min(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4)
+}
+
 /// The store.
 #[derive(Debug)]
 pub struct Disk {
@@ -101,7 +107,6 @@ impl Disk {
         };
         let purges = folder.purges().map_err(|trouble| trouble.to_string())?;
         let free_bytes = folder.free_bytes().map_err(|trouble| trouble.to_string())?;
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Ok(Self {
             pool: Pool::new(),
             index: Index::new(plan.objects),
@@ -116,7 +121,7 @@ impl Disk {
             indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
             is_indexed: AtomicBool::new(false),
             open: Mutex::default(),
-            open_max: OPEN_MAX.min(descriptors / 4),
+            open_max: open_files_max(),
             streams: AtomicU64::new(0),
             free_bytes: AtomicU64::new(free_bytes),
             folder: Arc::new(folder),

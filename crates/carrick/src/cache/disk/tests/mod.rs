@@ -4,6 +4,7 @@ mod crash;
 mod model;
 mod promises;
 mod streams;
+mod threads;
 
 use super::{Disk, Pattern};
 use crate::cache::store::tests::{content as slow_content, meta, nothing, read};
