@@ -210,7 +210,7 @@ impl Queues {
     fn next(&mut self) -> Option<Task> {
         self.taken = self.taken.wrapping_add(1);
         // However much is read, the rest goes on, too.
-        let task = if self.taken % OTHERS_TURN == 0 {
+        let task = if self.taken.is_multiple_of(OTHERS_TURN) {
             self.chore()
                 .or_else(|| self.write())
                 .or_else(|| self.read())

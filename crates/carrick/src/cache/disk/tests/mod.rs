@@ -46,7 +46,7 @@ impl Fuse {
             _ => {}
         }
         let one_of = self.one_of.load(Relaxed);
-        if one_of > 0 && self.next() % one_of == 0 {
+        if one_of > 0 && self.next().is_multiple_of(one_of) {
             return Err(
                 [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS][(self.next() % 4) as usize]
             );
@@ -137,7 +137,7 @@ impl Bed {
         let limits = Limits {
             bytes: 8 << 20,
             objects: 100,
-            object_bytes_max: 128 << 10,
+            object_bytes_max: 72_000,
         };
         let store = Arc::new(Store::with_disk(limits, Some(Arc::clone(&disk))));
         Self { store, disk }
