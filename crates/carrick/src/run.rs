@@ -3,7 +3,7 @@
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
 use crate::cache::Cache;
-use crate::cache::disk::Disk;
+use crate::cache::disk::{Disk, open_files_max};
 use crate::config;
 use crate::config::plan::{Limits, Mode, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
@@ -436,7 +436,9 @@ fn descriptor_limit() -> u64 {
 /// Sets the limits on clients. An idle client costs one descriptor, a busy one two; when they run out, accepting waits.
 fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
     let asked = plan.limits.connections;
-    let reserved = DESCRIPTORS_RESERVED.min(descriptors / 2);
+    let has_disk = (plan.cache.as_ref()).is_some_and(|cache| cache.disk.is_some());
+    let files = if has_disk { open_files_max() } else { 0 };
+    let reserved = (DESCRIPTORS_RESERVED + files).min(descriptors / 2);
     let possible = usize::try_from(descriptors - reserved).unwrap_or(usize::MAX);
     if asked > possible {
         tracing::info!(

@@ -32,6 +32,8 @@ pub(super) struct Health {
     /// Milliseconds since then until which nothing is written.
     rests_until_ms: AtomicU64,
     failures_in_a_row: AtomicU64,
+    /// When the room on the file system was looked at last, likewise.
+    looked_ms: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) damaged: AtomicU64,
@@ -53,6 +55,7 @@ impl Health {
             began: Instant::now(),
             rests_until_ms: AtomicU64::new(0),
             failures_in_a_row: AtomicU64::new(0),
+            looked_ms: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
@@ -81,6 +84,37 @@ impl Health {
     /// What is wrong with writing at present.
     pub(super) fn fault(&self) -> Option<String> {
         self.told().fault.clone()
+    }
+
+    /// Whether it is time to look how much room there is: once a second.
+    pub(super) fn is_time_to_look(&self) -> bool {
+        let now = self.passed_ms();
+        let is_due = |last: u64| (now >= last + 1000).then_some(now);
+        self.looked_ms.try_update(Relaxed, Relaxed, is_due).is_ok()
+    }
+
+    /// The file system has room for something, or not.
+    pub(super) fn note_room(&self, has_room: bool) {
+        const FULL: &str = "the file system is full";
+        let before = {
+            let mut told = self.told();
+            let before = told.fault.as_deref() == Some(FULL);
+            match (has_room, before) {
+                (true, true) => told.fault = None,
+                (false, false) if told.fault.is_none() => told.fault = Some(FULL.to_owned()),
+                _ => {}
+            }
+            before
+        };
+        if !has_room && !before {
+            self.tell(Doing::Writing as usize, || {
+                format!(
+                    "the cache's disk {} has no room for what should be written, and takes no more for the time being; {}",
+                    self.path.display(),
+                    advice(Errno::NOSPC)
+                )
+            });
+        }
     }
 
     /// A call failed.

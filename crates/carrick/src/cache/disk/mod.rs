@@ -57,8 +57,14 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have.
 const OPEN_MAX: u64 = 1024;
 
-/// Room that is left on the file system, in bytes.
+/// Room that is left on the file system, in bytes: nothing is written where there is less.
 const ROOM_MIN: u64 = 16 << 20;
+
+/// Files that a disk has open at most, with the present limit of the process.
+#[must_use]
+pub fn open_files_max() -> u64 {
+    OPEN_MAX.min(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4)
+}
 
 /// The store.
 #[derive(Debug)]
@@ -101,7 +107,6 @@ impl Disk {
         };
         let purges = folder.purges().map_err(|trouble| trouble.to_string())?;
         let free_bytes = folder.free_bytes().map_err(|trouble| trouble.to_string())?;
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Ok(Self {
             pool: Pool::new(),
             index: Index::new(plan.objects),
@@ -116,7 +121,7 @@ impl Disk {
             indexing: Mutex::new(Some(Indexing::begin(&purges, folder.first_serial()))),
             is_indexed: AtomicBool::new(false),
             open: Mutex::default(),
-            open_max: OPEN_MAX.min(descriptors / 4),
+            open_max: open_files_max(),
             streams: AtomicU64::new(0),
             free_bytes: AtomicU64::new(free_bytes),
             folder: Arc::new(folder),
@@ -202,10 +207,17 @@ impl Disk {
     }
 
     /// Whether an object of so many bytes could be stored at this moment.
-    pub(super) fn could_take(&self, body_bytes: u64) -> bool {
-        body_bytes <= self.ledger.object_bytes_max()
-            && !self.health.is_resting()
-            && self.has_room(body_bytes)
+    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
+        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
+            return false;
+        }
+        let has_room = self.has_room(body_bytes);
+        if !has_room && self.health.is_time_to_look() {
+            // Somebody may have made room.
+            let disk = Arc::clone(self);
+            self.pool.chore(move || disk.look_for_room(body_bytes));
+        }
+        has_room
     }
 
     /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
@@ -261,10 +273,14 @@ impl Disk {
         self.free_bytes.load(Ordering::Relaxed) >= bytes.saturating_add(ROOM_MIN)
     }
 
-    /// Looks how much room there is. By a thread of the pool.
-    fn look_for_room(&self) {
+    /// Looks how much room there is, of which so much is wanted. By a thread of the pool.
+    fn look_for_room(&self, wanted_bytes: u64) {
         match self.folder.free_bytes() {
-            Ok(bytes) => self.free_bytes.store(bytes, Ordering::Relaxed),
+            Ok(bytes) => {
+                self.free_bytes.store(bytes, Ordering::Relaxed);
+                self.health
+                    .note_room(bytes >= wanted_bytes.saturating_add(ROOM_MIN));
+            }
             Err(trouble) => self.health.note(Doing::Reading, &trouble),
         }
     }

@@ -1,7 +1,7 @@
 //! The disk's own threads: whatever may wait for the medium is done by them.
 //!
 //! Three queues. What somebody waits for goes first; removing and other small things come next, as they make room; writing
-//! comes last, in no more threads than leave some for the rest.
+//! comes last, in no more threads than leave some for the rest. Now and then the last are first.
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -13,6 +13,9 @@ pub(super) const THREADS: usize = 4;
 
 /// Threads that write at one time.
 const WRITERS: usize = 2;
+
+/// One task of so many is not one that somebody waits for, if there are others.
+const OTHERS_TURN: u32 = 4;
 
 /// Things that somebody waits for. Who finds as many before him does without the disk.
 const READS_MAX: usize = 1024;
@@ -41,6 +44,8 @@ struct Queues {
     write_bytes: u64,
     writing: usize,
     working: usize,
+    /// Tasks that were looked for, ever.
+    taken: u32,
     /// What the threads do is over.
     is_over: bool,
 }
@@ -203,18 +208,36 @@ impl Shared {
 
 impl Queues {
     fn next(&mut self) -> Option<Task> {
-        let other = self.reads.pop_front().or_else(|| self.chores.pop_front());
-        let task = match other {
-            Some(job) => Task::Other(job),
-            None if self.writing < WRITERS => {
-                let (bytes, job) = self.writes.pop_front()?;
-                self.writing += 1;
-                Task::Write(bytes, job)
-            }
-            None => return None,
-        };
+        self.taken = self.taken.wrapping_add(1);
+        // However much is read, the rest goes on, too.
+        let task = if self.taken.is_multiple_of(OTHERS_TURN) {
+            self.chore()
+                .or_else(|| self.write())
+                .or_else(|| self.read())
+        } else {
+            self.read()
+                .or_else(|| self.chore())
+                .or_else(|| self.write())
+        }?;
         self.working += 1;
         Some(task)
+    }
+
+    fn read(&mut self) -> Option<Task> {
+        self.reads.pop_front().map(Task::Other)
+    }
+
+    fn chore(&mut self) -> Option<Task> {
+        self.chores.pop_front().map(Task::Other)
+    }
+
+    fn write(&mut self) -> Option<Task> {
+        if self.writing == WRITERS {
+            return None;
+        }
+        let (bytes, job) = self.writes.pop_front()?;
+        self.writing += 1;
+        Some(Task::Write(bytes, job))
     }
 
     fn is_idle(&self) -> bool {

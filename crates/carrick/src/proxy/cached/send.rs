@@ -225,6 +225,19 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
 /// So much is given to the kernel with one call at most, so that others get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
+/// The least that is worth a call, where many read the same body.
+const BURST_BYTES_MIN: u64 = 64 << 10;
+
+/// What all who read one body are given in a round, if that is more than the least for each: of those who have asked at the same time, none
+/// is to be done long before the others.
+const ROUND_BYTES: u64 = 4 << 20;
+
+/// How much of a body with so many readers is given to the kernel with one call.
+fn burst_bytes(readers: usize) -> u64 {
+    let share = ROUND_BYTES / u64::try_from(readers.max(1)).unwrap_or(u64::MAX);
+    share.clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
+}
+
 /// How a body ends of which the disk does not have what it had.
 const DISK_FAILED: &str = "cache_disk";
 
@@ -260,7 +273,8 @@ async fn send_parts(
                 Err(_) => return cut_off(client, IDLE_TIMEOUT),
             };
             let begun = Instant::now();
-            let bytes = (end - at).min(BURST_BYTES_MAX);
+            let burst_bytes = burst_bytes(reader.body().readers());
+            let bytes = (end - at).min(burst_bytes);
             if let Some(fetched) = reader.body().fetch(at, bytes) {
                 match client.timer.within(timeouts.idle, fetched).await {
                     Ok(Ok(true)) => {}
@@ -285,6 +299,9 @@ async fn send_parts(
             out.clear();
             at += bytes;
             trace.sent += bytes;
+            if burst_bytes < BURST_BYTES_MAX && at < range.end {
+                tokio::task::yield_now().await;
+            }
             if !pace.holds(
                 usize::try_from(bytes).unwrap_or(usize::MAX),
                 begun.elapsed(),

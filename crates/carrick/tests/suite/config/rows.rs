@@ -101,6 +101,11 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     ("ranges_max = 16", "ranges_max = 1", "ranges_max: 1,"),
     (
+        r#"objects = 1000000, object_max = "12.5 GB" }"#,
+        r#"objects = 7, object_max = "12.5 GB" }"#,
+        "objects: 7,",
+    ),
+    (
         r#"quick_abort = { left = "1 MB", percent = 90 }"#,
         r#"quick_abort = { left = "2 MB", percent = 91 }"#,
         "percent_min: 91,",

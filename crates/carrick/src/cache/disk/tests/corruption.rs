@@ -40,14 +40,10 @@ fn a_changed_byte_anywhere_is_found() {
             std::fs::write(&file, bytes).unwrap();
         }
         let bed = bed.unwrap_or_else(|| Bed::open(&plan));
-        for version in 0..sizes.len() {
+        for (version, bytes) in sizes.into_iter().enumerate() {
             if let Some(object) = bed.get(&version.to_string()) {
                 assert_right(&object);
-                assert_eq!(
-                    object.body().have().bytes,
-                    sizes[version] as u64,
-                    "seed {seed}"
-                );
+                assert_eq!(object.body().have().bytes, bytes as u64, "seed {seed}");
             }
         }
         let stats = bed.disk.stats();

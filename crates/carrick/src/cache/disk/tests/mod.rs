@@ -4,17 +4,18 @@ mod crash;
 mod model;
 mod promises;
 mod streams;
+mod threads;
 
 use super::{Disk, Pattern};
-use crate::cache::store::tests::{content, meta, nothing, read};
+use crate::cache::store::tests::{content as slow_content, meta, nothing, read};
 use crate::cache::store::{Found, Limits, Object, Purge, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use rustix::io::Errno;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
 /// What happens to calls: after some of them the process is as if it were dead, or some of them fail.
@@ -45,7 +46,7 @@ impl Fuse {
             _ => {}
         }
         let one_of = self.one_of.load(Relaxed);
-        if one_of > 0 && self.next() % one_of == 0 {
+        if one_of > 0 && self.next().is_multiple_of(one_of) {
             return Err(
                 [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS][(self.next() % 4) as usize]
             );
@@ -89,6 +90,13 @@ impl Random {
     }
 }
 
+/// As the store's tests have it, but from one long piece, since these tests need much of it.
+fn content(seed: u64, from: u64, bytes: usize) -> Vec<u8> {
+    static ALL: LazyLock<Vec<u8>> = LazyLock::new(|| slow_content(1, 0, 4 << 20));
+    let from = (seed * 13 % 100_000 + from) as usize;
+    ALL[from..from + bytes].to_vec()
+}
+
 fn folder() -> TempDir {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() {
@@ -129,7 +137,7 @@ impl Bed {
         let limits = Limits {
             bytes: 8 << 20,
             objects: 100,
-            object_bytes_max: 128 << 10,
+            object_bytes_max: 72_000,
         };
         let store = Arc::new(Store::with_disk(limits, Some(Arc::clone(&disk))));
         Self { store, disk }

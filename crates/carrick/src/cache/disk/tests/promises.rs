@@ -68,7 +68,7 @@ fn a_freshened_head_reaches_the_disk() {
     let folder = folder();
     let plan = plan(&folder);
     let bed = Bed::open(&plan);
-    bed.put("a", 1, 100_000).unwrap();
+    bed.put("a", 1, 70_000).unwrap();
     bed.keep("a");
     for revision in 1..=5 {
         let object = bed.find("a").unwrap();

@@ -171,6 +171,12 @@ impl Body {
         Arc::strong_count(self) > 2
     }
 
+    /// How many have it, about: who fills it, and its object, are among them.
+    #[must_use]
+    pub fn readers(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self)
+    }
+
     /// A reader, who can wait for more.
     #[must_use]
     pub fn reader(self: &Arc<Self>) -> Reader {

@@ -10,6 +10,36 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[cache]", "memory", CACHE, "memory = \"1 GB\""),
     ("[cache]", "objects", CACHE, "objects = 10"),
     ("[cache]", "object_max", CACHE, "object_max = \"1 MB\""),
+    (
+        "[cache]",
+        "disk",
+        CACHE,
+        "disk = { path = \"/var/cache/carrick\", size = \"1 GB\" }",
+    ),
+    (
+        "disk = { }",
+        "path",
+        CACHE,
+        "disk = { path = \"/srv/cache\", size = \"1 GB\" }",
+    ),
+    (
+        "disk = { }",
+        "size",
+        CACHE,
+        "disk = { path = \"/srv/cache\", size = \"2 GB\" }",
+    ),
+    (
+        "disk = { }",
+        "objects",
+        CACHE,
+        "disk = { path = \"/srv/cache\", size = \"1 GB\", objects = 10 }",
+    ),
+    (
+        "disk = { }",
+        "object_max",
+        CACHE,
+        "disk = { path = \"/srv/cache\", size = \"1 GB\", object_max = \"1 MB\" }",
+    ),
     ("[cache]", "default_ttl", CACHE, "default_ttl = \"1m\""),
     ("[cache]", "negative_ttl", CACHE, "negative_ttl = \"1s\""),
     (
