@@ -56,8 +56,7 @@ impl Asks {
     #[must_use]
     pub fn target(self, target: &Target, run: u32) -> Target {
         let before = match self {
-            Self::One => String::new(),
-            Self::Many => String::from("?"),
+            Self::One | Self::Many => String::from("?"),
             Self::New | Self::Crowd => format!("?{run}-"),
         };
         Target {
@@ -71,7 +70,10 @@ impl Asks {
     #[must_use]
     pub fn wrk_script(self, body_bytes: usize) -> String {
         match self {
-            Self::One | Self::Crowd => String::new(),
+            // The only one.
+            Self::One => String::from("wrk.path = wrk.path .. 0"),
+            // It is not wrk's work.
+            Self::Crowd => String::new(),
             Self::Many => format!(
                 "local asked = {{}}\n\
                  function init()\n  \

@@ -263,7 +263,8 @@ impl Programs {
         if let (Some(peer), true) = (by_name(JUDGED), self.paths.contains_key(&Family::Carrick))
             && let probe::Answer::Refuses(why) = probe::ask_for(&peer, job, self, "", directory)?
         {
-            let why = format!("carrick does not do {} yet: {why}", job.name());
+            let why = why.lines().next().unwrap_or_default();
+            let why = format!("carrick is left out of {}: {why}", job.name());
             self.lacking.push((Family::Carrick, Some(job), why));
         }
         Ok(())

@@ -42,7 +42,7 @@ fn targets_of_new_objects_are_of_one_run_only() {
         host: String::from("o"),
     };
     let of = |asks: Asks, run| asks.target(&plain, run).request_target;
-    assert_eq!(of(Asks::One, 3), "/c/1024");
+    assert_eq!(of(Asks::One, 3), "/c/1024?");
     assert_eq!(of(Asks::Many, 3), of(Asks::Many, 4));
     assert_ne!(of(Asks::New, 3), of(Asks::New, 4));
     assert_ne!(of(Asks::Crowd, 3), of(Asks::Crowd, 4));
