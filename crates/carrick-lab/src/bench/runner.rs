@@ -30,6 +30,8 @@ use crate::testbed::service::Service;
 const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
 /// Memory hardly varies; more runs would only take time.
 const MEMORY_REPETITIONS_MAX: u32 = 3;
+/// A crowd takes as long as it takes: with some peers a minute and more.
+const CROWD_REPETITIONS_MAX: u32 = 3;
 /// The proxy's pools fill and its allocator warms up before the measured run.
 const WARM_UP_SECONDS: u64 = 1;
 
@@ -159,8 +161,11 @@ impl Session<'_> {
         let memory_cells = self.memory_cells();
         let figures = self.plan.figures.len();
         let memory_repetitions = self.plan.repetitions.min(MEMORY_REPETITIONS_MAX);
-        self.progress.total = cells.len() * figures * self.plan.repetitions as usize
-            + memory_cells.len() * memory_repetitions as usize;
+        let runs_of_cells: usize = cells
+            .iter()
+            .map(|(work, _)| self.repetitions_of(work) as usize * figures)
+            .sum();
+        self.progress.total = runs_of_cells + memory_cells.len() * memory_repetitions as usize;
 
         if self.plan.figures.contains(&Figure::Cpu) {
             progress_line("checking the meter of busy time against an idle core and spinners");
@@ -174,6 +179,9 @@ impl Session<'_> {
                     Figure::Cpu => Placement::Separate(self.plan.cores),
                 })?;
                 for (work, peer) in &cells {
+                    if repetition > self.repetitions_of(work) {
+                        continue;
+                    }
                     self.one_run(testbed, origin, repetition, figure, work, peer)
                         .await?;
                 }
@@ -199,6 +207,16 @@ impl Session<'_> {
             self.save()?;
         }
         Ok(())
+    }
+
+    fn repetitions_of(&self, work: &Work) -> u32 {
+        let is_crowd = work.load == Load::Cache(Asks::Crowd);
+        let most = if is_crowd {
+            CROWD_REPETITIONS_MAX
+        } else {
+            u32::MAX
+        };
+        self.plan.repetitions.min(most)
     }
 
     /// What is possible of works x peers; what is not is noted once.
