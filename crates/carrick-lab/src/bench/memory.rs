@@ -1,4 +1,4 @@
-//! Process memory per idle connection: thousands are opened, used once, and held.
+//! Process memory per idle connection: thousands are opened, used once, and held. And per object of a cache.
 
 use std::fs;
 use std::time::Duration;
@@ -6,9 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::cached::Asks;
+use crate::bench::fetch::{self, Fetched, Wish};
 use crate::bench::holder::{Holder, Request};
-use crate::bench::works::{KIB, target};
-use crate::peers::{Job, Peer, Programs};
+use crate::bench::works::{KIB, Target, target};
+use crate::peers::{Family, Job, Peer, Programs};
 use crate::testbed::Testbed;
 use crate::testbed::namespace::Namespace;
 
@@ -16,6 +18,11 @@ use crate::testbed::namespace::Namespace;
 const BODY_BYTES: usize = KIB;
 /// Connections opened before the first reading, so that one-time costs are not divided among the clients.
 const WARM_UP_CONNECTIONS: usize = 16;
+/// Objects that are stored between the two readings, and before the first one.
+const STORED_OBJECTS: usize = 100_000;
+const WARM_UP_OBJECTS: usize = 10_000;
+/// For a proxy to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// Until allocators and closing connections have come to rest.
 const SETTLE: Duration = Duration::from_millis(1000);
 
@@ -29,11 +36,18 @@ pub enum MemoryKind {
     ForwardKeepAlive,
     /// Tunnels.
     Tunnel,
+    /// Objects of a cache in memory, besides body, key and head.
+    StoredObject,
 }
 
 impl MemoryKind {
     /// All, in the order of reports.
-    pub const ALL: [Self; 3] = [Self::SwitchKeepAlive, Self::ForwardKeepAlive, Self::Tunnel];
+    pub const ALL: [Self; 4] = [
+        Self::SwitchKeepAlive,
+        Self::ForwardKeepAlive,
+        Self::Tunnel,
+        Self::StoredObject,
+    ];
 
     /// What the proxy is used as.
     #[must_use]
@@ -42,6 +56,37 @@ impl MemoryKind {
             Self::SwitchKeepAlive => Job::Switch,
             Self::ForwardKeepAlive => Job::Forward,
             Self::Tunnel => Job::Tunnel,
+            Self::StoredObject => Job::Cache,
+        }
+    }
+
+    /// Whether a peer is measured. Of what a cache keeps in files, little is in the memory of its processes.
+    #[must_use]
+    pub fn is_for(self, peer: &Peer) -> bool {
+        let has_it_elsewhere = match self {
+            Self::StoredObject => {
+                peer.is_uncached() || matches!(peer.family, Family::Nginx | Family::TrafficServer)
+            }
+            _ => false,
+        };
+        peer.family != Family::Routed && peer.jobs.contains(&self.job()) && !has_it_elsewhere
+    }
+
+    /// How many are measured, if so many connections are to be held.
+    #[must_use]
+    pub fn count(self, connections: usize) -> usize {
+        match self {
+            Self::StoredObject => STORED_OBJECTS,
+            _ => connections,
+        }
+    }
+
+    /// What the figure leaves out, for people.
+    #[must_use]
+    pub fn besides(self) -> &'static str {
+        match self {
+            Self::StoredObject => ", less their bodies, keys and heads",
+            _ => "",
         }
     }
 
@@ -52,6 +97,7 @@ impl MemoryKind {
             Self::SwitchKeepAlive => "idle keep-alive client of a switch",
             Self::ForwardKeepAlive => "idle keep-alive client of a forward proxy",
             Self::Tunnel => "idle tunnel",
+            Self::StoredObject => "stored object of 1 KB",
         }
     }
 
@@ -62,6 +108,7 @@ impl MemoryKind {
             Self::SwitchKeepAlive => "memory-switch",
             Self::ForwardKeepAlive => "memory-forward",
             Self::Tunnel => "memory-tunnel",
+            Self::StoredObject => "memory-object",
         }
     }
 }
@@ -84,23 +131,28 @@ pub struct MemoryRun {
     pub kind: MemoryKind,
     /// The peer's name.
     pub peer: String,
-    /// How many were held between the two readings.
+    /// How many were opened, or stored, between the two readings.
     pub connections: usize,
     /// With the first few connections held.
     pub before: Memory,
     /// With all of them held.
     pub after: Memory,
+    /// Of the growth, what anybody has to keep: bodies, keys and heads of stored objects.
+    #[serde(default)]
+    pub content_bytes: u64,
     /// Why the run must not be used.
     pub fault: Option<String>,
 }
 
 impl MemoryRun {
-    /// Growth of PSS for each connection.
+    /// Growth of PSS for each connection, or for each object beyond what it consists of.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
-    pub fn bytes_per_connection(&self) -> Option<f64> {
-        (self.fault.is_none() && self.connections > 0)
-            .then(|| (self.after.pss as f64 - self.before.pss as f64) / self.connections as f64)
+    pub fn bytes_each(&self) -> Option<f64> {
+        (self.fault.is_none() && self.connections > 0).then(|| {
+            let growth = self.after.pss as f64 - self.before.pss as f64;
+            (growth - self.content_bytes as f64) / self.connections as f64
+        })
     }
 }
 
@@ -118,9 +170,15 @@ pub async fn measure(
         connections,
         before: Memory::default(),
         after: Memory::default(),
+        content_bytes: 0,
         fault: None,
     };
-    if let Err(error) = try_measure(testbed, programs, peer, kind, &mut run).await {
+    let measured = if kind == MemoryKind::StoredObject {
+        try_measure_objects(testbed, programs, peer, &mut run).await
+    } else {
+        try_measure(testbed, programs, peer, kind, &mut run).await
+    };
+    if let Err(error) = measured {
         run.fault = Some(format!("{error:#}"));
     }
     run
@@ -141,7 +199,7 @@ async fn try_measure(
     let target = target(kind.job(), BODY_BYTES, peer, &addresses);
     let request = match kind {
         MemoryKind::Tunnel => Request::echo(&target.connect),
-        MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive => {
+        MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive | MemoryKind::StoredObject => {
             Request::http(&target, BODY_BYTES)
         }
     };
@@ -172,6 +230,52 @@ async fn try_measure(
     let outcome = service.check().and(outcome);
     service.stop().await;
     outcome
+}
+
+async fn try_measure_objects(
+    testbed: &Testbed,
+    programs: &Programs,
+    peer: &Peer,
+    run: &mut MemoryRun,
+) -> Result<()> {
+    let addresses = testbed.addresses();
+    let mut service = peer
+        .start(Job::Cache, "", testbed, programs)?
+        .context("routing stores nothing")?;
+    service
+        .wait_until_listening(Job::Cache.port(), START_TIMEOUT)
+        .await?;
+    let target = Asks::Many.target(&target(Job::Cache, BODY_BYTES, peer, &addresses), 0);
+    let outcome = async {
+        store(testbed, &target, 0, WARM_UP_OBJECTS).await?;
+        tokio::time::sleep(SETTLE).await;
+        run.before = memory_of(&testbed.proxy)?;
+        let fetched = store(testbed, &target, WARM_UP_OBJECTS, run.connections).await?;
+        tokio::time::sleep(SETTLE).await;
+        run.after = memory_of(&testbed.proxy)?;
+        let key_bytes = target.host.len()
+            + target.request_target.len()
+            + (WARM_UP_OBJECTS + run.connections).to_string().len();
+        run.content_bytes =
+            fetched.head_bytes + (run.connections * (BODY_BYTES + key_bytes)) as u64;
+        Ok(())
+    }
+    .await;
+    let outcome = service.check().and(outcome);
+    service.stop().await;
+    outcome
+}
+
+/// Asks for so many objects that nobody has asked for.
+async fn store(testbed: &Testbed, target: &Target, first: usize, count: usize) -> Result<Fetched> {
+    let wish = Wish {
+        first: first as u64,
+        requests: count as u64,
+        objects: count as u64,
+        connections: WARM_UP_CONNECTIONS,
+        body_bytes: BODY_BYTES,
+    };
+    fetch::run(testbed, target, &wish).await
 }
 
 fn memory_of(namespace: &Namespace) -> Result<Memory> {

@@ -1,6 +1,8 @@
 //! The side-by-side benchmark: every work on every peer, by two figures, in interleaved runs; then memory.
 
+pub mod cached;
 pub mod congestion;
+pub mod fetch;
 pub mod holder;
 pub mod machine;
 pub mod memory;

@@ -63,8 +63,23 @@ pub struct Run {
     pub foreign_cores: Option<f64>,
     /// Connections accepted and opened in the proxy's namespace (in the server's, when routed).
     pub connections: Option<Connections>,
+    /// Requests that reached the origin meanwhile; only where the proxy has a cache.
+    #[serde(default)]
+    pub origin_requests: Option<u64>,
+    /// When the clients of a crowd had what they came for.
+    #[serde(default)]
+    pub crowd: Option<Crowd>,
     /// Why the run must not be used.
     pub fault: Option<String>,
+}
+
+/// When the first and the last of many clients that asked at once had it all, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crowd {
+    /// The first one.
+    pub first_us: u64,
+    /// The last one.
+    pub last_us: u64,
 }
 
 impl Run {
@@ -207,7 +222,20 @@ impl Results {
         Summary::of(&shares).map(|summary| summary.median)
     }
 
-    /// Bytes of process memory per idle connection.
+    /// The median of what `pick` takes from the runs that can be used.
+    #[must_use]
+    pub fn median_of(
+        &self,
+        work: &str,
+        peer: &str,
+        pick: impl Fn(&Run) -> Option<f64>,
+    ) -> Option<f64> {
+        let of = |run: &&Run| run.work == work && run.peer == peer && run.fault.is_none();
+        let values: Vec<f64> = self.runs.iter().filter(of).filter_map(pick).collect();
+        Summary::of(&values).map(|summary| summary.median)
+    }
+
+    /// Bytes of process memory per idle connection, or per stored object.
     #[must_use]
     pub fn memory_cell(&self, kind: MemoryKind, peer: &str) -> Cell {
         let runs = self
@@ -215,7 +243,7 @@ impl Results {
             .iter()
             .filter(|run| run.kind == kind && run.peer == peer);
         Cell::of(runs.map(|run| {
-            run.bytes_per_connection()
+            run.bytes_each()
                 .ok_or_else(|| run.fault.clone().unwrap_or_default())
         }))
     }

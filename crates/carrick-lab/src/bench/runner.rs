@@ -7,18 +7,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::bench::cached::{self, Asks, OriginCount};
 use crate::bench::congestion::{self, start_echo};
 use crate::bench::holder::{Holder, Request};
 use crate::bench::machine::Machine;
 use crate::bench::memory::{self, MemoryKind};
 use crate::bench::observer::Observer;
 use crate::bench::report;
-use crate::bench::results::{Figure, Results, Run, Settings};
+use crate::bench::results::{Crowd, Figure, Results, Run, Settings};
 use crate::bench::talk::{self, Talk};
-use crate::bench::works::{Load, WORKS, Work, talk_target, target, tunnel_origin};
+use crate::bench::works::{Load, Target, WORKS, Work, talk_target, target, tunnel_origin};
 use crate::bench::wrk::{self, Measured};
 use crate::experiment::engine_use;
-use crate::peers::{Family, Peer, Programs, start_origin};
+use crate::peers::{Job, Peer, Programs, start_origin};
 use crate::testbed::Testbed;
 use crate::testbed::busy::BusyMeter;
 use crate::testbed::command::require;
@@ -29,6 +30,8 @@ use crate::testbed::service::Service;
 const NEW_CONNECTIONS_SHARE_MIN: f64 = 0.95;
 /// Memory hardly varies; more runs would only take time.
 const MEMORY_REPETITIONS_MAX: u32 = 3;
+/// A crowd takes as long as it takes: with some peers a minute and more.
+const CROWD_REPETITIONS_MAX: u32 = 3;
 /// The proxy's pools fill and its allocator warms up before the measured run.
 const WARM_UP_SECONDS: u64 = 1;
 
@@ -70,11 +73,15 @@ pub struct Plan {
 /// # Errors
 /// When the test bed or a tool fails. A proxy that fails is no error: its cell says so.
 pub async fn run(plan: &Plan) -> Result<Results> {
-    let programs = Programs::locate(&plan.peers, &plan.carrick, plan.configurations.as_deref())?;
+    let mut programs =
+        Programs::locate(&plan.peers, &plan.carrick, plan.configurations.as_deref())?;
     let wrk = require("wrk")?;
     std::fs::create_dir_all(&plan.out)
         .with_context(|| format!("cannot create {}", plan.out.display()))?;
     let mut testbed = Testbed::create()?;
+    if plan.works.iter().any(|work| work.job == Job::CacheDisk) {
+        programs.ask_carrick(Job::CacheDisk, testbed.directory())?;
+    }
     let sizes: Vec<usize> = WORKS
         .iter()
         .map(|work| work.body_bytes)
@@ -154,8 +161,11 @@ impl Session<'_> {
         let memory_cells = self.memory_cells();
         let figures = self.plan.figures.len();
         let memory_repetitions = self.plan.repetitions.min(MEMORY_REPETITIONS_MAX);
-        self.progress.total = cells.len() * figures * self.plan.repetitions as usize
-            + memory_cells.len() * memory_repetitions as usize;
+        let runs_of_cells: usize = cells
+            .iter()
+            .map(|(work, _)| self.repetitions_of(work) as usize * figures)
+            .sum();
+        self.progress.total = runs_of_cells + memory_cells.len() * memory_repetitions as usize;
 
         if self.plan.figures.contains(&Figure::Cpu) {
             progress_line("checking the meter of busy time against an idle core and spinners");
@@ -169,6 +179,9 @@ impl Session<'_> {
                     Figure::Cpu => Placement::Separate(self.plan.cores),
                 })?;
                 for (work, peer) in &cells {
+                    if repetition > self.repetitions_of(work) {
+                        continue;
+                    }
                     self.one_run(testbed, origin, repetition, figure, work, peer)
                         .await?;
                 }
@@ -178,15 +191,15 @@ impl Session<'_> {
         testbed.place(Placement::Shared)?;
         for repetition in 1..=memory_repetitions {
             for (kind, peer) in &memory_cells {
-                let connections = self.plan.memory_connections;
-                let run = memory::measure(testbed, &self.programs, peer, *kind, connections).await;
+                let count = kind.count(self.plan.memory_connections);
+                let run = memory::measure(testbed, &self.programs, peer, *kind, count).await;
                 let value = run
-                    .bytes_per_connection()
+                    .bytes_each()
                     .map(|bytes| format!("{bytes:.0} bytes each"));
                 let said = value.or_else(|| run.fault.clone()).unwrap_or_default();
                 self.results.memory.push(run);
                 self.progress.step(&format!(
-                    "{repetition}/{memory_repetitions} memory, {connections} x {}, {}: {said}",
+                    "{repetition}/{memory_repetitions} memory, {count} x {}, {}: {said}",
                     kind.title(),
                     peer.name
                 ));
@@ -196,6 +209,16 @@ impl Session<'_> {
         Ok(())
     }
 
+    fn repetitions_of(&self, work: &Work) -> u32 {
+        let is_crowd = work.load == Load::Cache(Asks::Crowd);
+        let most = if is_crowd {
+            CROWD_REPETITIONS_MAX
+        } else {
+            u32::MAX
+        };
+        self.plan.repetitions.min(most)
+    }
+
     /// What is possible of works x peers; what is not is noted once.
     fn cells(&mut self) -> Vec<(Work, Peer)> {
         let mut cells = Vec::new();
@@ -203,7 +226,7 @@ impl Session<'_> {
             for peer in self.plan.peers.iter().filter(|peer| work.is_for(peer)) {
                 match self.programs.why_not(peer, work.job) {
                     None => cells.push((*work, *peer)),
-                    Some(reason) => note(&mut self.results.notes, reason),
+                    Some(reason) => note(&mut self.results.notes, &reason),
                 }
             }
         }
@@ -213,13 +236,10 @@ impl Session<'_> {
     fn memory_cells(&mut self) -> Vec<(MemoryKind, Peer)> {
         let mut cells = Vec::new();
         for kind in &self.plan.memory {
-            for peer in self.plan.peers.iter().filter(|peer| {
-                let does = peer.jobs.contains(&kind.job());
-                peer.family != Family::Routed && does
-            }) {
+            for peer in self.plan.peers.iter().filter(|peer| kind.is_for(peer)) {
                 match self.programs.why_not(peer, kind.job()) {
                     None => cells.push((*kind, *peer)),
-                    Some(reason) => note(&mut self.results.notes, reason),
+                    Some(reason) => note(&mut self.results.notes, &reason),
                 }
             }
         }
@@ -259,6 +279,8 @@ impl Session<'_> {
             engine_share: None,
             foreign_cores: None,
             connections: None,
+            origin_requests: None,
+            crowd: None,
             fault: None,
         };
         if let Err(error) = self.try_run(testbed, origin, work, peer, &mut run).await {
@@ -320,16 +342,40 @@ impl Session<'_> {
         peer: &Peer,
         run: &mut Run,
     ) -> Result<()> {
-        if self.plan.warm_up {
-            self.once(testbed, work, peer, WARM_UP_SECONDS).await?;
+        let plain = target(work.job, work.body_bytes, peer, &testbed.addresses());
+        let asks = match work.load {
+            Load::Cache(asks) => Some(asks),
+            Load::Get | Load::Talk(_) => None,
+        };
+        let numbered = || {
+            asks.map_or_else(
+                || plain.clone(),
+                |asks| asks.target(&plain, testbed.next_number()),
+            )
+        };
+        if let Some(asks) = asks.filter(|asks| asks.is_hit()) {
+            cached::prime(testbed, asks, work, &numbered()).await?;
         }
+        // A crowd is to find a proxy that does nothing.
+        if self.plan.warm_up && asks != Some(Asks::Crowd) {
+            self.once(testbed, work, peer, &numbered(), WARM_UP_SECONDS)
+                .await?;
+        }
+        let target = numbered();
+        let origin_before = asks.map(|_| OriginCount::read(testbed)).transpose()?;
         let meter = match run.figure {
             Figure::Rate => None,
             Figure::Cpu => Some(BusyMeter::new(self.plan.cores.proxy)?),
         };
         let observer = Observer::start(testbed, counted, meter)?;
-        let measured = self.once(testbed, work, peer, self.plan.seconds).await?;
+        let (measured, crowd) = self
+            .once(testbed, work, peer, &target, self.plan.seconds)
+            .await?;
         observer.finish(run)?;
+        run.crowd = crowd;
+        if let Some(before) = origin_before {
+            run.origin_requests = Some(before.since(testbed)?);
+        }
         if let Some(engine) = peer.engine().filter(|name| engine_use::must_be_shown(name)) {
             let share = engine_use::share(&testbed.proxy, engine, measured.bytes)?;
             run.engine_share = Some(share);
@@ -338,15 +384,20 @@ impl Session<'_> {
                 bail!("the engine {engine} moved none of the bytes (see carrick doctor)");
             }
         }
+        let requests = measured.requests;
         let accepted = run
             .connections
             .map_or(0, |connections| connections.accepted);
         let fault = measured
             .fault(work)
-            .or_else(|| connection_fault(work, measured.requests, accepted));
+            .or_else(|| connection_fault(work, requests, accepted))
+            .or_else(|| cached::fault(asks?, requests, run.origin_requests?));
         run.measured = Some(measured);
         if let Some(fault) = fault {
             bail!("{fault}");
+        }
+        if asks == Some(Asks::New) && !peer.is_uncached() {
+            cached::check_stored(testbed, work, &target, requests).await?;
         }
         Ok(())
     }
@@ -357,17 +408,26 @@ impl Session<'_> {
         testbed: &Testbed,
         work: &Work,
         peer: &Peer,
+        target: &Target,
         seconds: u64,
-    ) -> Result<Measured> {
-        match work.load {
-            Load::Get => {
-                let target = target(work.job, work.body_bytes, peer, &testbed.addresses());
-                wrk::run(testbed, &self.wrk, work, &target, seconds).await
+    ) -> Result<(Measured, Option<Crowd>)> {
+        let measured = match work.load {
+            Load::Cache(Asks::Crowd) => {
+                let fetched = cached::crowd(testbed, work, target).await?;
+                let crowd = Crowd {
+                    first_us: fetched.first_us,
+                    last_us: fetched.last_us,
+                };
+                return Ok((fetched.measured, Some(crowd)));
+            }
+            Load::Get | Load::Cache(_) => {
+                wrk::run(testbed, &self.wrk, work, target, seconds).await?
             }
             Load::Talk(talk) => {
-                talk_for(testbed, work, peer, talk, Duration::from_secs(seconds)).await
+                talk_for(testbed, work, peer, talk, Duration::from_secs(seconds)).await?
             }
-        }
+        };
+        Ok((measured, None))
     }
 
     fn save(&self) -> Result<()> {

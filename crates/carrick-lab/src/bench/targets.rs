@@ -2,7 +2,7 @@
 
 use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Figure, Results};
-use crate::peers::{Family, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS};
+use crate::peers::{Family, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, UNCACHED};
 
 /// What is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,10 @@ pub enum What {
     Process,
     /// The median latency: as low as possible.
     Latency,
+    /// Requests that the origin gets of a crowd that asks for one object.
+    Fetches,
+    /// The last client of a crowd: its time divided by that of the first one.
+    LastToFirst,
 }
 
 impl What {
@@ -22,7 +26,7 @@ impl What {
     #[must_use]
     pub fn figure(self) -> Figure {
         match self {
-            Self::Rate | Self::Latency => Figure::Rate,
+            Self::Rate | Self::Latency | Self::Fetches | Self::LastToFirst => Figure::Rate,
             Self::Cpu | Self::Process => Figure::Cpu,
         }
     }
@@ -35,6 +39,8 @@ enum Against {
     BestOf(&'static [Family]),
     /// This row.
     Row(&'static str),
+    /// Nobody: the factor is the bound itself.
+    Nobody,
 }
 
 /// A factor: at least for rates, at most for the others.
@@ -62,6 +68,12 @@ const SQUID: Against = Against::BestOf(&[Family::Squid]);
 const COPY: Against = Against::Row("carrick-copy");
 const ROUTED: Against = Against::BestOf(&[Family::Routed]);
 const PIPE: Against = Against::Row("carrick-pipe");
+const CACHES: Against = Against::BestOf(&[
+    Family::Nginx,
+    Family::Squid,
+    Family::Varnish,
+    Family::TrafficServer,
+]);
 const SOCKET: &str = "carrick-socket";
 
 const fn rate(factor: f64, against: Against) -> Bound {
@@ -103,8 +115,13 @@ const JUDGED_BY_KERNEL: &[Bound] = &[
     cpu(1.0 / 3.0, BOTH),
 ];
 
+/// What is in memory.
+const HIT: &[Bound] = &[rate(1.05, CACHES), cpu(0.9, CACHES)];
+/// To be stored must cost little beside being passed on.
+const MISS: &[Bound] = &[rate(1.5, CACHES), rate(0.85, Against::Row(UNCACHED))];
+
 /// All of them, in the order of reports.
-pub const TARGETS: [Target; 33] = [
+pub const TARGETS: [Target; 46] = [
     target("switch-1k", &[rate(1.05, BOTH), cpu(0.9, BOTH)]),
     of(PACKET, "switch-1k", &[rate(1.2, BOTH), cpu(0.6, BOTH)]),
     of(JUDGED_IN_KERNEL, "switch-1k", JUDGED_BY_KERNEL),
@@ -180,14 +197,34 @@ pub const TARGETS: [Target; 33] = [
     target("forward-1k", &[rate(3.5, SQUID)]),
     target("forward-64k", &[rate(5.0, SQUID)]),
     target("forward-1m", &[rate(8.0, SQUID)]),
+    target("cache-hit-1k", HIT),
+    target("cache-hit-10k", HIT),
+    target("cache-hit-64k", HIT),
+    target("cache-hit-1m", HIT),
+    target("cache-hit-256-1k", HIT),
+    target("cache-hit-256-10k", HIT),
+    target("cache-hit-256-64k", HIT),
+    target("cache-hit-256-1m", HIT),
+    target("cache-disk-64k", &[rate(1.0, NGINX)]),
+    target("cache-disk-1m", &[rate(1.0, NGINX)]),
+    target("cache-miss-64k", MISS),
+    target("cache-miss-1m", MISS),
+    target(
+        "cache-crowd-10m",
+        &[
+            bound(What::Fetches, 1.0, Against::Nobody),
+            bound(What::LastToFirst, 1.2, Against::Nobody),
+        ],
+    ),
 ];
 
-/// Most bytes of process memory per idle connection.
+/// Most bytes of process memory per idle connection, or per object besides what it consists of.
 #[must_use]
 pub fn memory_bytes_max(kind: MemoryKind) -> f64 {
     match kind {
         MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive => 8.0 * 1024.0,
         MemoryKind::Tunnel => 16.0 * 1024.0,
+        MemoryKind::StoredObject => 300.0,
     }
 }
 
@@ -202,7 +239,7 @@ pub struct Verdict {
     pub what: What,
     /// The factor asked for: at least for rates, at most for the others.
     pub factor: f64,
-    /// The row that it was compared with.
+    /// The row that it was compared with; empty where the factor is the bound itself.
     pub best_peer: &'static str,
     /// That row's median.
     pub best: f64,
@@ -212,11 +249,18 @@ pub struct Verdict {
     pub met: bool,
 }
 
-fn median(results: &Results, work: &str, peer: &str, what: What) -> Option<f64> {
+/// The median of what is judged, of one row.
+#[must_use]
+pub fn median(results: &Results, work: &str, peer: &str, what: What) -> Option<f64> {
     match what {
         What::Rate | What::Cpu => results.cell(work, peer, what.figure()).median(),
         What::Process => results.process_cell(work, peer).median(),
         What::Latency => results.latency_us(work, peer).map(|(p50, _)| p50),
+        What::Fetches => results.median_of(work, peer, |run| Some(run.origin_requests? as f64)),
+        What::LastToFirst => results.median_of(work, peer, |run| {
+            let crowd = run.crowd?;
+            Some(crowd.last_us as f64 / crowd.first_us.max(1) as f64)
+        }),
     }
 }
 
@@ -227,11 +271,15 @@ fn best_of(
     what: What,
     against: Against,
 ) -> Option<(&'static str, f64)> {
+    if let Against::Nobody = against {
+        return Some(("", 1.0));
+    }
     let candidates = PEERS
         .iter()
         .filter(|peer| match against {
             Against::BestOf(families) => families.contains(&peer.family),
             Against::Row(name) => peer.name == name,
+            Against::Nobody => false,
         })
         .filter_map(|peer| Some((peer.name, median(results, work, peer.name, what)?)));
     match what {

@@ -1,5 +1,6 @@
 //! What is asked of the proxies: the rows of the benchmark.
 
+use crate::bench::cached::Asks;
 use crate::bench::talk::Talk;
 use crate::peers::{Family, Job, Peer};
 use crate::testbed::Addresses;
@@ -30,6 +31,8 @@ pub struct Work {
 pub enum Load {
     /// HTTP requests for a file, by wrk.
     Get,
+    /// HTTP requests to a proxy with a cache.
+    Cache(Asks),
     /// No HTTP, by ourselves.
     Talk(Talk),
 }
@@ -45,7 +48,7 @@ impl Work {
     #[must_use]
     pub fn rate_unit(&self) -> &'static str {
         match self.load {
-            Load::Get => "requests/s",
+            Load::Get | Load::Cache(_) => "requests/s",
             Load::Talk(Talk::PingPong) => "trips/s",
             Load::Talk(Talk::Stream) => "Gbit/s",
         }
@@ -68,7 +71,8 @@ impl Work {
                 let is_large = self.body_bytes >= BODY_BY_PACKET_BYTES_MIN;
                 !self.close && (is_large || !(peer.relays_heads() || self.job == Job::Forward))
             }
-            _ => true,
+            // What it is there for is the way of what is not stored.
+            _ => !peer.is_uncached() || self.load == Load::Cache(Asks::New),
         };
         peer.jobs.contains(&self.job) && is_its_engines
     }
@@ -92,6 +96,8 @@ impl Work {
 const CONNECTIONS: usize = 16;
 /// Many of them.
 const CONNECTIONS_MANY: usize = 256;
+/// Clients that come at once.
+const CROWD_CONNECTIONS: usize = 1_000;
 
 /// 1 KB.
 pub const KIB: usize = 1024;
@@ -99,7 +105,7 @@ pub const KIB: usize = 1024;
 const BODY_BY_PACKET_BYTES_MIN: usize = 256 * KIB;
 
 /// All works, in the order of reports.
-pub const WORKS: [Work; 23] = [
+pub const WORKS: [Work; 36] = [
     work(
         "switch-1k",
         "switch, keep-alive, 1 KB",
@@ -228,6 +234,97 @@ pub const WORKS: [Work; 23] = [
         KIB * KIB,
         true,
     ),
+    cached(
+        "cache-hit-1k",
+        "cache hits, 1 KB",
+        Asks::One,
+        CONNECTIONS,
+        KIB,
+    ),
+    cached(
+        "cache-hit-10k",
+        "cache hits, 10 KB",
+        Asks::One,
+        CONNECTIONS,
+        10 * KIB,
+    ),
+    cached(
+        "cache-hit-64k",
+        "cache hits, 64 KB",
+        Asks::One,
+        CONNECTIONS,
+        64 * KIB,
+    ),
+    cached(
+        "cache-hit-1m",
+        "cache hits, 1 MB",
+        Asks::One,
+        CONNECTIONS,
+        KIB * KIB,
+    ),
+    cached(
+        "cache-hit-256-1k",
+        "cache hits, 256 connections, 1 KB",
+        Asks::One,
+        CONNECTIONS_MANY,
+        KIB,
+    ),
+    cached(
+        "cache-hit-256-10k",
+        "cache hits, 256 connections, 10 KB",
+        Asks::One,
+        CONNECTIONS_MANY,
+        10 * KIB,
+    ),
+    cached(
+        "cache-hit-256-64k",
+        "cache hits, 256 connections, 64 KB",
+        Asks::One,
+        CONNECTIONS_MANY,
+        64 * KIB,
+    ),
+    cached(
+        "cache-hit-256-1m",
+        "cache hits, 256 connections, 1 MB",
+        Asks::One,
+        CONNECTIONS_MANY,
+        KIB * KIB,
+    ),
+    cached(
+        "cache-disk-64k",
+        "cache hits on disk, eight times as much as fits into memory, 64 KB",
+        Asks::Many,
+        CONNECTIONS,
+        64 * KIB,
+    ),
+    cached(
+        "cache-disk-1m",
+        "cache hits on disk, eight times as much as fits into memory, 1 MB",
+        Asks::Many,
+        CONNECTIONS,
+        KIB * KIB,
+    ),
+    cached(
+        "cache-miss-64k",
+        "cache misses, stored, 64 KB",
+        Asks::New,
+        CONNECTIONS,
+        64 * KIB,
+    ),
+    cached(
+        "cache-miss-1m",
+        "cache misses, stored, 1 MB",
+        Asks::New,
+        CONNECTIONS,
+        KIB * KIB,
+    ),
+    cached(
+        "cache-crowd-10m",
+        "1,000 clients ask at once for 10 MB that nobody has",
+        Asks::Crowd,
+        CROWD_CONNECTIONS,
+        10 * KIB * KIB,
+    ),
 ];
 
 const fn work(
@@ -263,6 +360,24 @@ const fn talk(
     }
 }
 
+const fn cached(
+    name: &'static str,
+    title: &'static str,
+    asks: Asks,
+    connections: usize,
+    body_bytes: usize,
+) -> Work {
+    let job = match asks {
+        Asks::Many => Job::CacheDisk,
+        Asks::One | Asks::New | Asks::Crowd => Job::Cache,
+    };
+    Work {
+        load: Load::Cache(asks),
+        connections,
+        ..work(name, title, job, body_bytes, true)
+    }
+}
+
 /// The work of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<Work> {
@@ -284,7 +399,7 @@ pub struct Target {
 #[must_use]
 pub fn tunnel_origin(work: &Work, addresses: &Addresses) -> String {
     let origin = match work.load {
-        Load::Get => addresses.origin_http(),
+        Load::Get | Load::Cache(_) => addresses.origin_http(),
         Load::Talk(Talk::PingPong) => addresses.origin_ping_pong(),
         Load::Talk(Talk::Stream) => addresses.origin_stream(),
     };
@@ -311,7 +426,11 @@ pub fn target(job: Job, body_bytes: usize, peer: &Peer, addresses: &Addresses) -
     } else {
         addresses.proxy_for(job).to_string()
     };
-    let path = format!("/{body_bytes}");
+    let path = match job {
+        // There the origin says that it may be stored.
+        Job::Cache | Job::CacheDisk => format!("/c/{body_bytes}"),
+        _ => format!("/{body_bytes}"),
+    };
     let request_target = if job == Job::Forward && !routed {
         format!("http://{host}{path}")
     } else {

@@ -1,7 +1,8 @@
--- One fixed request (built once by wrk.init, so that Lua costs nothing per request) and a result that a program can read.
+-- One fixed request (built once by wrk.init, so that Lua costs nothing per request), or numbered ones, and a result that a program can read.
 wrk.path = "{{request_target}}"
 wrk.headers["Host"] = "{{host}}"
 {{close}}
+{{numbered}}
 
 function done(summary, latency, requests)
   io.write(string.format(

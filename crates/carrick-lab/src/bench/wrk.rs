@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::works::{Target, Work};
+use crate::bench::works::{Load, Target, Work};
 use crate::peers::template::render;
 use crate::testbed::Testbed;
 use crate::testbed::cores;
@@ -179,10 +179,15 @@ fn write_script(directory: &Path, work: &Work, target: &Target) -> Result<PathBu
     } else {
         ""
     };
+    let numbered = match work.load {
+        Load::Cache(asks) => asks.wrk_script(work.body_bytes),
+        Load::Get | Load::Talk(_) => String::new(),
+    };
     let values = [
         ("request_target", target.request_target.as_str()),
         ("host", &target.host),
         ("close", close),
+        ("numbered", &numbered),
     ];
     let script = directory.join("wrk.lua");
     fs::write(&script, render(include_str!("wrk.lua"), &values)?)

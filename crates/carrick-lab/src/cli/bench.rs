@@ -54,7 +54,8 @@ struct Options {
     /// Seconds of each run [default: 2; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or groups: switch,tunnel,tunnel-256,ping,bulk,forward,memory
+    /// Works to run, as switch-1k,tunnel-64k,memory-tunnel or groups: switch,tunnel,tunnel-256,ping,bulk,forward,cache,
+    /// cache-hit,cache-hit-256,cache-disk,cache-miss,memory
     /// (see --list)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,

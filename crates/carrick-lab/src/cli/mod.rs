@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod experiment;
+pub mod fetch;
 pub mod hold;
 pub mod load;
 pub mod origin;
@@ -33,7 +34,7 @@ pub enum Lab {
     Run(experiment::Run),
     /// Draw the report of runs that are done
     Report(experiment::Report),
-    /// Benchmark carrick against HAProxy, nginx, Squid and plain routing (needs root)
+    /// Benchmark carrick against HAProxy, nginx, Squid, Varnish, Traffic Server and plain routing (needs root)
     Bench(bench::Bench),
     /// Torture carrick's engines, HAProxy, nginx and others as relays of TCP, and check every byte (needs root)
     Torture(torture::Torture),
@@ -48,6 +49,9 @@ pub enum Lab {
     /// Part of the benchmark: hold idle connections
     #[command(hide = true)]
     Hold(hold::Hold),
+    /// Part of the benchmark: ask for numbered objects
+    #[command(hide = true)]
+    Fetch(fetch::Fetch),
     /// Part of the benchmark: send back what comes
     #[command(hide = true)]
     Echo {
@@ -81,6 +85,9 @@ pub fn main(lab: Lab) -> ExitCode {
         Lab::Load(arguments) => load::run(&arguments),
         Lab::Hold(arguments) => runtime()
             .and_then(|runtime| runtime.block_on(hold::run(arguments)))
+            .map(|()| ExitCode::SUCCESS),
+        Lab::Fetch(arguments) => runtime()
+            .and_then(|runtime| runtime.block_on(fetch::run(arguments)))
             .map(|()| ExitCode::SUCCESS),
         Lab::Echo { listen } => runtime()
             .and_then(|runtime| runtime.block_on(echo::serve(listen)))

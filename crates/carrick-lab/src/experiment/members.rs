@@ -140,7 +140,7 @@ impl Tools {
             return Ok(State::Impossible(why.clone()));
         }
         if let Some(why) = programs.why_not(peer, job) {
-            return Ok(State::Impossible(why.to_owned()));
+            return Ok(State::Impossible(why));
         }
         let Some(engine) = peer.engine() else {
             return Ok(State::Ready);

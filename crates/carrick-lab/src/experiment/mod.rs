@@ -1,6 +1,7 @@
 //! The experiments of the papers: what is varied, what is run, what is drawn.
 
 pub mod bed;
+pub mod cache_use;
 pub mod capture;
 pub mod catalogue;
 pub mod derived;

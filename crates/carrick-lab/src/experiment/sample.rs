@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::bed::{self, Bed};
+use super::cache_use;
 use super::engine_use;
 use super::expression::Point;
 use super::forwarding::{self, Ends};
@@ -99,11 +100,16 @@ pub async fn measure(
             .peer
             .engine()
             .filter(|engine| engine_use::must_be_shown(engine));
+        let (stored, mut others) = cache_use::parts(&plan, &measured.outcome);
+        if cache_use::has_cache(member) {
+            cache_use::check(&testbed.proxy, stored.requests)?;
+        } else {
+            others.body_bytes += stored.body_bytes;
+        }
         if let Some(engine) = engine {
-            let classes = measured.outcome.classes.iter();
-            let body_bytes = classes.map(|class| class.body_bytes).sum();
+            // What the cache sends is not the engine's work.
             measured.is_its_work =
-                engine_use::has_done_the_work(&testbed.proxy, engine, body_bytes)?;
+                engine_use::has_done_the_work(&testbed.proxy, engine, others.body_bytes)?;
         }
         Ok(measured)
     });

@@ -1,8 +1,11 @@
 //! Who is compared: carrick with each engine, its peers in their best modes, and routing without any proxy.
 
+mod built_in;
+mod caches;
 pub mod probe;
 mod rows;
 pub mod template;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +16,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::peers::built_in::TEMPLATES;
 pub use crate::peers::rows::{
-    FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, by_name,
+    FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, UNCACHED, by_name,
 };
 use crate::peers::template::render;
+use crate::peers::versions::{version_inside, version_line};
 use crate::testbed::command::{find, require};
 use crate::testbed::cores;
 use crate::testbed::service::Service;
@@ -35,6 +40,10 @@ pub enum Job {
     Tunnel,
     /// Requests with an absolute target.
     Forward,
+    /// As a switch, with a cache in memory.
+    Cache,
+    /// The same with a cache on disk that is many times as large as its memory.
+    CacheDisk,
 }
 
 impl Job {
@@ -42,7 +51,7 @@ impl Job {
     #[must_use]
     pub fn port(self) -> u16 {
         match self {
-            Self::Switch => 8080,
+            Self::Switch | Self::Cache | Self::CacheDisk => 8080,
             Self::Tunnel => 8443,
             Self::Forward => 3128,
         }
@@ -55,6 +64,8 @@ impl Job {
             Self::Switch => "switch",
             Self::Tunnel => "tunnel",
             Self::Forward => "forward",
+            Self::Cache => "cache",
+            Self::CacheDisk => "cache-disk",
         }
     }
 }
@@ -77,6 +88,10 @@ pub enum Family {
     ThreeProxy,
     /// socat.
     Socat,
+    /// Varnish.
+    Varnish,
+    /// Apache Traffic Server.
+    TrafficServer,
 }
 
 impl Family {
@@ -91,6 +106,8 @@ impl Family {
             Self::Squid => "squid",
             Self::ThreeProxy => "3proxy",
             Self::Socat => "socat",
+            Self::Varnish => "varnish",
+            Self::TrafficServer => "trafficserver",
         }
     }
 }
@@ -120,6 +137,8 @@ enum Mode {
     SplicingForced,
     /// nginx with `proxy_half_close`.
     HalfClose,
+    /// carrick where it could have a cache, without one.
+    Uncached,
 }
 
 /// The programs to run, found before anything is measured.
@@ -132,43 +151,9 @@ pub struct Programs {
     configurations: Option<PathBuf>,
     /// Which variant of a template to use where there is one.
     variant: Option<String>,
+    /// What is not here, or cannot do a job yet: why. No job: none.
+    lacking: Vec<(Family, Option<Job>, String)>,
 }
-
-/// The configurations as they are kept in the repository.
-const TEMPLATES: [(&str, &str); 13] = [
-    ("carrick.toml", include_str!("../../peers/carrick.toml")),
-    ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
-    ("nginx.conf", include_str!("../../peers/nginx.conf")),
-    (
-        "nginx-stream.conf",
-        include_str!("../../peers/nginx-stream.conf"),
-    ),
-    ("squid.conf", include_str!("../../peers/squid.conf")),
-    ("3proxy.cfg", include_str!("../../peers/3proxy.cfg")),
-    ("socat.args", include_str!("../../peers/socat.args")),
-    ("origin.conf", include_str!("../../peers/origin.conf")),
-    // Variants, for experiments.
-    (
-        "carrick-extensions.toml",
-        include_str!("../../peers/carrick-extensions.toml"),
-    ),
-    (
-        "carrick-split.toml",
-        include_str!("../../peers/carrick-split.toml"),
-    ),
-    (
-        "haproxy-extensions.cfg",
-        include_str!("../../peers/haproxy-extensions.cfg"),
-    ),
-    (
-        "nginx-extensions.conf",
-        include_str!("../../peers/nginx-extensions.conf"),
-    ),
-    (
-        "squid-cache.conf",
-        include_str!("../../peers/squid-cache.conf"),
-    ),
-];
 
 impl Programs {
     /// Finds what the chosen peers need, and nginx, which is the origin too. Files in the folder `configurations` replace
@@ -178,11 +163,20 @@ impl Programs {
     /// When one is missing: with what to install or build.
     pub fn locate(peers: &[Peer], carrick: &Path, configurations: Option<&Path>) -> Result<Self> {
         let mut paths = BTreeMap::from([(Family::Nginx, require("nginx")?)]);
+        let mut lacking = Vec::new();
         for family in peers.iter().map(|peer| peer.family) {
             let path = match family {
                 Family::Routed | Family::Nginx => continue,
                 Family::Haproxy => require("haproxy")?,
                 Family::Squid | Family::ThreeProxy | Family::Socat => require(family.name())?,
+                // Not every distribution has them: the rest is measured without.
+                Family::Varnish | Family::TrafficServer => match require(caches::program(family)) {
+                    Ok(path) => path,
+                    Err(error) => {
+                        lacking.push((family, None, error.to_string()));
+                        continue;
+                    }
+                },
                 Family::Carrick => fs::canonicalize(carrick).with_context(|| {
                     format!(
                         "no carrick at {}: build it (make build), name it with --carrick, or leave it out with --peers",
@@ -198,6 +192,7 @@ impl Programs {
             stream_module: module.is_file().then_some(module),
             configurations: configurations.map(Path::to_owned),
             variant: None,
+            lacking,
         })
     }
 
@@ -230,6 +225,7 @@ impl Programs {
             stream_module: module.is_file().then_some(module),
             configurations: configurations.map(Path::to_owned),
             variant: None,
+            lacking: Vec::new(),
         };
         Ok((programs, missing))
     }
@@ -246,9 +242,34 @@ impl Programs {
 
     /// Why a peer cannot do a job on this machine, if so.
     #[must_use]
-    pub fn why_not(&self, peer: &Peer, job: Job) -> Option<&'static str> {
-        (peer.family == Family::Nginx && job == Job::Tunnel && self.stream_module.is_none())
-            .then_some("nginx has no stream module here: apt-get install libnginx-mod-stream")
+    pub fn why_not(&self, peer: &Peer, job: Job) -> Option<String> {
+        let without_module =
+            peer.family == Family::Nginx && job == Job::Tunnel && self.stream_module.is_none();
+        if without_module {
+            return Some(String::from(
+                "nginx has no stream module here: apt-get install libnginx-mod-stream",
+            ));
+        }
+        self.lacking
+            .iter()
+            .find(|(family, of, _)| *family == peer.family && of.is_none_or(|of| of == job))
+            .map(|(.., why)| why.clone())
+    }
+
+    /// Asks carrick whether it takes the configuration of a job, and leaves it out of that if not. `directory` is for
+    /// what it is asked about.
+    ///
+    /// # Errors
+    /// When carrick cannot be asked.
+    pub fn ask_carrick(&mut self, job: Job, directory: &Path) -> Result<()> {
+        if let (Some(peer), true) = (by_name(JUDGED), self.paths.contains_key(&Family::Carrick))
+            && let probe::Answer::Refuses(why) = probe::ask_for(&peer, job, self, "", directory)?
+        {
+            let why = why.lines().next().unwrap_or_default();
+            let why = format!("carrick is left out of {}: {why}", job.name());
+            self.lacking.push((Family::Carrick, Some(job), why));
+        }
+        Ok(())
     }
 
     /// What each program calls its version.
@@ -258,7 +279,7 @@ impl Programs {
         for (family, path) in &self.paths {
             let version = match family {
                 Family::Carrick => version_line(path, "--version"),
-                Family::Socat => version_line(path, "-V"),
+                Family::Socat | Family::Varnish | Family::TrafficServer => version_line(path, "-V"),
                 Family::ThreeProxy => version_inside(path, "3proxy-"),
                 _ => version_line(path, "-v"),
             };
@@ -299,41 +320,6 @@ impl Programs {
     }
 }
 
-/// The first line that has a version's number, or else the first line.
-fn version_line(program: &Path, flag: &str) -> String {
-    let Ok(output) = std::process::Command::new(program).arg(flag).output() else {
-        return String::from("unknown");
-    };
-    let said = if output.stdout.is_empty() {
-        output.stderr
-    } else {
-        output.stdout
-    };
-    let said = String::from_utf8_lossy(&said);
-    let line = said
-        .lines()
-        .find(|line| {
-            line.split_once(" version")
-                .is_some_and(|(_, rest)| rest.contains(|letter: char| letter.is_ascii_digit()))
-        })
-        .or_else(|| said.lines().next());
-    line.unwrap_or("unknown").trim().to_owned()
-}
-
-/// Of a program that tells nobody its version: what follows these letters in its file, from a digit on.
-fn version_inside(program: &Path, before: &str) -> String {
-    let bytes = fs::read(program).unwrap_or_default();
-    let version = String::from_utf8_lossy(&bytes)
-        .split(before)
-        .skip(1)
-        .find_map(|rest| {
-            let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-            rest.starts_with(|letter: char| letter.is_ascii_digit())
-                .then(|| format!("{before}{}", &rest[..end]))
-        });
-    version.unwrap_or_else(|| String::from("unknown"))
-}
-
 impl Peer {
     /// carrick's engine; none for others.
     #[must_use]
@@ -341,6 +327,7 @@ impl Peer {
         match self.mode {
             Mode::Engine(engine) => Some(engine),
             Mode::Judged | Mode::Bodies => Some("packet"),
+            Mode::Uncached => Some("auto"),
             _ => None,
         }
     }
@@ -429,7 +416,10 @@ impl Peer {
         let (server_address, server_port) = tunnel_origin
             .rsplit_once(':')
             .unwrap_or((tunnel_origin, ""));
+        let of_cache = caches::prepare(self.family, job, testbed)?;
+        let origin_port = addresses.origin_http().port().to_string();
         let built_in = [
+            ("origin_port", origin_port.as_str()),
             ("proxy", proxy.as_str()),
             ("proxy_to_server", proxy_to_server.as_str()),
             ("server", server.as_str()),
@@ -452,41 +442,87 @@ impl Peer {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .chain(built_in)
             .chain(self.carrick_values())
+            .chain(of_cache.iter().map(|(name, value)| (*name, value.as_str())))
             .collect();
-        let (file_name, arguments): (&str, &[&str]) = match (self.family, job) {
-            (Family::Routed, _) => return Ok(None),
-            (Family::Carrick, _) => ("carrick.toml", &["run", "-c"]),
-            (Family::Haproxy, _) => ("haproxy.cfg", &["-db", "-f"]),
-            (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
-            (Family::Nginx, _) => ("nginx.conf", &["-c"]),
-            (Family::Squid, _) => ("squid.conf", &["-N", "-f"]),
-            (Family::ThreeProxy, _) => ("3proxy.cfg", &[]),
-            (Family::Socat, _) => ("socat.args", &[]),
-        };
+        if self.family == Family::Routed {
+            return Ok(None);
+        }
+        let (file_name, arguments) = self.file_and_arguments(job);
         if self.family == Family::Squid {
             prepare_squid(directory, addresses.client)?;
         }
+        let write = |file_name: &str, to: &Path| {
+            let text = render(&programs.template(file_name)?, &values)
+                .with_context(|| format!("{file_name} of {}", self.name))?;
+            files::write(to, &text).map(|()| text)
+        };
         let configuration = directory.join(file_name);
-        let text = render(&programs.template(file_name)?, &values)
-            .with_context(|| format!("{file_name} of {}", self.name))?;
-        files::write(&configuration, &text)?;
+        let text = write(file_name, &configuration)?;
+        for (file_name, to) in caches::further_files(self.family, directory) {
+            write(file_name, &to)?;
+        }
         let mut command = testbed.proxy.command(
             programs.path(self.family)?,
             &cores::list(&testbed.placement().proxy_cores()),
         );
         command.args(arguments);
-        if self.family == Family::Socat {
-            // It reads no file.
-            command.args(text.lines().filter(|line| !line.starts_with('#')));
-        } else {
-            command.arg(&configuration);
+        match self.family {
+            // They read no file, or further ones.
+            Family::Socat | Family::Varnish => {
+                command.args(text.lines().filter(|line| !line.starts_with('#')));
+            }
+            Family::TrafficServer => {
+                command.arg(format!("--run-root={}", configuration.display()));
+            }
+            _ => {
+                command.arg(&configuration);
+            }
         }
         if self.family == Family::Squid {
+            let service_name = testbed.service_name();
+            if job == Job::CacheDisk {
+                caches::lay_out_squid(programs.path(self.family)?, &configuration, &service_name)?;
+            }
             // Squid's shared memory has the service's name, which another Squid on this machine must not share.
-            command.args(["-n", &testbed.service_name()]);
+            command.args(["-n", &service_name]);
         }
         let log = directory.join(format!("{}.log", self.name));
         Service::start(self.name, command, &testbed.proxy, log, true).map(Some)
+    }
+
+    /// The template of its configuration, and what stands before that on the command line.
+    fn file_and_arguments(&self, job: Job) -> (&'static str, &'static [&'static str]) {
+        let caches = matches!(job, Job::Cache | Job::CacheDisk);
+        match (self.family, job) {
+            (Family::Routed, _) => ("", &[]),
+            (Family::Carrick, _) => (self.carrick_file(job), &["run", "-c"]),
+            (Family::Haproxy, _) => ("haproxy.cfg", &["-db", "-f"]),
+            (Family::Nginx, Job::Tunnel) => ("nginx-stream.conf", &["-c"]),
+            (Family::Nginx, _) if caches => ("nginx-cache.conf", &["-c"]),
+            (Family::Nginx, _) => ("nginx.conf", &["-c"]),
+            (Family::Squid, _) if caches => ("squid-accelerator.conf", &["-N", "-f"]),
+            (Family::Squid, _) => ("squid.conf", &["-N", "-f"]),
+            (Family::ThreeProxy, _) => ("3proxy.cfg", &[]),
+            (Family::Socat, _) => ("socat.args", &[]),
+            (Family::Varnish, _) => ("varnish.args", &[]),
+            (Family::TrafficServer, _) => ("trafficserver-runroot.yaml", &[]),
+        }
+    }
+
+    /// carrick's template for a job.
+    fn carrick_file(&self, job: Job) -> &'static str {
+        let caches = matches!(job, Job::Cache | Job::CacheDisk);
+        if caches && self.mode != Mode::Uncached {
+            "carrick-cache.toml"
+        } else {
+            "carrick.toml"
+        }
+    }
+
+    /// Whether it answers nothing from a cache although it could have one.
+    #[must_use]
+    pub fn is_uncached(&self) -> bool {
+        self.mode == Mode::Uncached
     }
 }
 

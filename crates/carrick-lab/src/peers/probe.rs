@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::peers::template::render;
-use crate::peers::{Family, Peer, Programs, by_name};
+use crate::peers::{Family, Job, Peer, Programs, by_name, caches};
 
 /// carrick's answer to a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,14 +29,35 @@ pub fn ask(
     configuration: &str,
     directory: &Path,
 ) -> Result<Answer> {
+    // All of these are in one file.
+    ask_for(peer, Job::Switch, programs, configuration, directory)
+}
+
+/// As [`ask`], of the file that carrick gets for a job.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_for(
+    peer: &Peer,
+    job: Job,
+    programs: &Programs,
+    configuration: &str,
+    directory: &Path,
+) -> Result<Answer> {
     if peer.engine().is_none() {
         return Ok(Answer::Takes);
     }
-    let asked = check(programs, peer, configuration, directory)?;
+    let asked = check(programs, peer, job, configuration, directory)?;
     // A carrick that refuses everything (a broken build, a program that is none) must not look like one that waits.
     if let Answer::Refuses(why) = &asked
         && let Some(copy) = by_name("carrick-copy")
-        && let Answer::Refuses(_) = check(&programs.with_variant(None), &copy, "", directory)?
+        && let Answer::Refuses(_) = check(
+            &programs.with_variant(None),
+            &copy,
+            Job::Switch,
+            "",
+            directory,
+        )?
     {
         bail!("carrick refuses even the configuration of its engine `copy`: {why}");
     }
@@ -46,6 +67,7 @@ pub fn ask(
 fn check(
     programs: &Programs,
     peer: &Peer,
+    job: Job,
     configuration: &str,
     directory: &Path,
 ) -> Result<Answer> {
@@ -62,8 +84,10 @@ fn check(
         ("tunnel_origin", address),
         ("clients", "192.0.2.0/24"),
     ];
-    let values = [&addresses[..], &peer.carrick_values()].concat();
-    let text = render(&programs.template("carrick.toml")?, &values)?;
+    let of_cache = caches::values(Family::Carrick, job, directory);
+    let mut values = [&addresses[..], &peer.carrick_values()].concat();
+    values.extend(of_cache.iter().map(|(name, value)| (*name, value.as_str())));
+    let text = render(&programs.template(peer.carrick_file(job))?, &values)?;
     let file = directory.join("asked.toml");
     fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     let program = programs.path(Family::Carrick)?;

@@ -5,6 +5,9 @@ use super::{Family, Job, Mode, Peer};
 /// carrick as users get it: the row that the targets judge.
 pub const JUDGED: &str = "carrick-auto";
 
+/// The same without a cache, where the others have one.
+pub const UNCACHED: &str = "carrick-uncached";
+
 /// The engine `packet`: tunnels, and whole responses of a switch whose requests the process judges.
 pub const PACKET: &str = "carrick-packet";
 
@@ -15,11 +18,12 @@ pub const PACKET_BODY: &str = "carrick-packet-body";
 pub const JUDGED_IN_KERNEL: &str = "carrick-judged";
 
 /// All rows, in the order of reports.
-pub const PEERS: [Peer; 12] = {
-    use Family::{Carrick, Haproxy, Nginx, Routed, Squid};
-    use Job::{Forward, Switch, Tunnel};
+pub const PEERS: [Peer; 15] = {
+    use Family::{Carrick, Haproxy, Nginx, Routed, Squid, TrafficServer, Varnish};
+    use Job::{Cache, CacheDisk, Forward, Switch, Tunnel};
     const ALL: &[Job] = &[Switch, Tunnel, Forward];
     const REVERSE: &[Job] = &[Switch, Tunnel];
+    const CACHES: &[Job] = &[Cache, CacheDisk];
     [
         Peer {
             name: "routed",
@@ -30,7 +34,7 @@ pub const PEERS: [Peer; 12] = {
         Peer {
             name: JUDGED,
             family: Carrick,
-            jobs: ALL,
+            jobs: &[Switch, Tunnel, Forward, Cache, CacheDisk],
             mode: Mode::Engine("auto"),
         },
         Peer {
@@ -71,6 +75,12 @@ pub const PEERS: [Peer; 12] = {
             mode: Mode::Judged,
         },
         Peer {
+            name: UNCACHED,
+            family: Carrick,
+            jobs: &[Cache],
+            mode: Mode::Uncached,
+        },
+        Peer {
             name: "haproxy",
             family: Haproxy,
             jobs: REVERSE,
@@ -85,13 +95,25 @@ pub const PEERS: [Peer; 12] = {
         Peer {
             name: "nginx",
             family: Nginx,
-            jobs: REVERSE,
+            jobs: &[Switch, Tunnel, Cache, CacheDisk],
             mode: Mode::None,
         },
         Peer {
             name: "squid",
             family: Squid,
-            jobs: &[Forward],
+            jobs: &[Forward, Cache, CacheDisk],
+            mode: Mode::None,
+        },
+        Peer {
+            name: "varnish",
+            family: Varnish,
+            jobs: CACHES,
+            mode: Mode::None,
+        },
+        Peer {
+            name: "trafficserver",
+            family: TrafficServer,
+            jobs: CACHES,
             mode: Mode::None,
         },
     ]

@@ -71,6 +71,8 @@ fn package_of(tool: &str) -> &str {
         "ip" | "ss" => "iproute2",
         "taskset" => "util-linux",
         "nginx" => "nginx-light",
+        "varnishd" => "varnish",
+        "traffic_server" => "trafficserver",
         "sh" => "dash",
         other => other,
     }

@@ -156,6 +156,12 @@ impl Testbed {
         &self.directory
     }
 
+    /// Where a directory on disk may be made, for what is not to be in memory; it is removed with the run.
+    #[must_use]
+    pub fn disk_directory(&self) -> PathBuf {
+        self.name.disk_directory()
+    }
+
     /// A name of letters and digits, for programs that share something with their likes on the whole machine.
     #[must_use]
     pub fn service_name(&self) -> String {

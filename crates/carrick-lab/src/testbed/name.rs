@@ -2,7 +2,7 @@
 //! a number, as a process may have several.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result};
@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result};
 pub const PREFIX: &str = "carricklab";
 /// A file system in memory.
 pub const MEMORY_DIRECTORY: &str = "/dev/shm";
+/// A file system on disk, also where `/tmp` is in memory (file-hierarchy(7)).
+pub const DISK_DIRECTORY: &str = "/var/tmp";
 
 /// A process, and when it was started, in clock ticks since boot: unlike a pid alone it is never used twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,12 @@ impl RunName {
     #[must_use]
     pub fn directory(&self) -> PathBuf {
         memory_directory().join(self.to_string())
+    }
+
+    /// The run's directory on disk, for the few that want one.
+    #[must_use]
+    pub fn disk_directory(&self) -> PathBuf {
+        Path::new(DISK_DIRECTORY).join(self.to_string())
     }
 }
 

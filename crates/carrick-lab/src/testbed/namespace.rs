@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::testbed::command::{run, run_with_input};
-use crate::testbed::name::{RunName, memory_directory};
+use crate::testbed::name::{DISK_DIRECTORY, RunName, memory_directory};
 
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
@@ -213,14 +213,18 @@ pub fn sweep_stale() -> Result<()> {
     remove_files(|run| !run.is_alive())
 }
 
-/// Removes the directory of runs, and what their programs left beside it (Squid's shared memory bears the run's name).
+/// Removes the directories of runs, and what their programs left beside it (Squid's shared memory bears the run's name).
 ///
 /// # Errors
 /// When a file cannot be removed.
 pub fn remove_files(of: impl Fn(&RunName) -> bool) -> Result<()> {
-    let memory = memory_directory();
-    for name in entries_of(&memory, of) {
-        let path: PathBuf = memory.join(name);
+    let places = [memory_directory(), PathBuf::from(DISK_DIRECTORY)];
+    let left = places.iter().flat_map(|place| {
+        entries_of(place, &of)
+            .into_iter()
+            .map(|name| place.join(name))
+    });
+    for path in left {
         let removed = if path.is_dir() {
             fs::remove_dir_all(&path)
         } else {

@@ -225,7 +225,7 @@ fn why_not(relay: &Peer, case: Case, programs: &Programs) -> Option<String> {
     if relay.family == Family::Socat && case == Case::Many {
         return Some(String::from("it starts a process for each connection"));
     }
-    programs.why_not(relay, Job::Tunnel).map(str::to_owned)
+    programs.why_not(relay, Job::Tunnel)
 }
 
 /// A test bed, and what is put into it.

@@ -29,9 +29,12 @@ fn growth_is_divided_and_faults_have_no_value() {
             pss: 6000,
             ..Memory::default()
         },
+        content_bytes: 0,
         fault: None,
     };
-    assert_eq!(run.bytes_per_connection(), Some(500.0));
+    assert_eq!(run.bytes_each(), Some(500.0));
+    run.content_bytes = 2000;
+    assert_eq!(run.bytes_each(), Some(300.0));
     run.fault = Some("gone".into());
-    assert_eq!(run.bytes_per_connection(), None);
+    assert_eq!(run.bytes_each(), None);
 }

@@ -18,6 +18,8 @@ pub fn render(results: &Results) -> Vec<(String, String)> {
         (Job::Switch, "Layer-7 switch"),
         (Job::Tunnel, "TCP tunnel"),
         (Job::Forward, "Forward proxy"),
+        (Job::Cache, "Cache"),
+        (Job::CacheDisk, "Cache on disk"),
     ] {
         let rows: Vec<Row> = WORKS
             .iter()
@@ -66,7 +68,7 @@ fn subtitle(results: &Results) -> String {
 fn work_row(results: &Results, work: &Work) -> Row {
     let of_each = if work.is_stream() { "ms" } else { "µs" };
     let each = match work.load {
-        Load::Get => "request",
+        Load::Get | Load::Cache(_) => "request",
         Load::Talk(Talk::PingPong) => "round trip",
         Load::Talk(Talk::Stream) => "GB",
     };
@@ -167,6 +169,8 @@ fn legend(family: Family) -> &'static str {
         Family::Squid => "Squid",
         Family::ThreeProxy => "3proxy",
         Family::Socat => "socat",
+        Family::Varnish => "Varnish",
+        Family::TrafficServer => "Traffic Server",
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::bench::memory::MemoryKind;
-use crate::bench::results::{Cell, Figure, Results};
-use crate::bench::targets::{Verdict, What, judge, memory_bytes_max};
+use crate::bench::results::{Cell, Crowd, Figure, Results};
+use crate::bench::targets::{self, Verdict, What, judge, memory_bytes_max};
 use crate::bench::works::{self, WORKS, Work};
 use crate::peers::{JUDGED, PEERS};
 
@@ -149,6 +149,9 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
                 "      its engine moved {percent:.1} % of the bytes in the median run, copying the rest"
             );
         }
+        if let Some(line) = crowd_line(results, work.name, peer.name) {
+            let _ = writeln!(text, "      {line}");
+        }
         for cell in [&rate, &cpu] {
             if let Cell::Failed(fault) = cell {
                 let _ = writeln!(text, "      FAILED: {fault}");
@@ -159,6 +162,24 @@ fn work_table(results: &Results, work: &Work, verdicts: &[Verdict]) -> String {
         let _ = writeln!(text, "  {}", verdict_line(verdict));
     }
     text
+}
+
+/// What a crowd saw: medians of all runs.
+fn crowd_line(results: &Results, work: &str, peer: &str) -> Option<String> {
+    let of = |pick: fn(&Crowd) -> u64| {
+        results.median_of(work, peer, |run| {
+            run.crowd.as_ref().map(|crowd| pick(crowd) as f64)
+        })
+    };
+    let first_us = of(|crowd| crowd.first_us)?;
+    let last_us = of(|crowd| crowd.last_us)?;
+    let fetches = results.median_of(work, peer, |run| Some(run.origin_requests? as f64))?;
+    let spread = targets::median(results, work, peer, What::LastToFirst)?;
+    Some(format!(
+        "the origin was asked {fetches:.0} time(s); first client done after {:.0} ms, last after {:.0} ms ({spread:.2} x)",
+        first_us / 1e3,
+        last_us / 1e3
+    ))
 }
 
 fn figure_columns(cell: &Cell, width: usize, decimals: usize) -> String {
@@ -191,6 +212,8 @@ fn verdict_line(verdict: &Verdict) -> String {
         What::Cpu => ("CPU", "<="),
         What::Process => ("CPU of the process", "<="),
         What::Latency => ("median latency", "<="),
+        What::Fetches => ("requests to the origin", "<="),
+        What::LastToFirst => ("time of the last client, by that of the first,", "<="),
     };
     let of = if verdict.own == JUDGED {
         String::new()
@@ -198,6 +221,12 @@ fn verdict_line(verdict: &Verdict) -> String {
         format!(" of {}", verdict.own)
     };
     let outcome = if verdict.met { "met" } else { "MISSED" };
+    if verdict.best_peer.is_empty() {
+        return format!(
+            "target: {what}{of} {sign} {:.2}: {:.2}, {outcome}",
+            verdict.factor, verdict.ratio
+        );
+    }
     format!(
         "target: {what}{of} {sign} {:.2} x {}: {:.2} x, {outcome}",
         verdict.factor, verdict.best_peer, verdict.ratio
@@ -222,9 +251,10 @@ fn memory_table(results: &Results) -> String {
         };
         let _ = writeln!(
             text,
-            "\nprocess memory per {} ({}; growth of PSS over {connections} of them)",
+            "\nprocess memory per {} ({}; growth of PSS over {connections} of them{})",
             kind.title(),
-            kind.name()
+            kind.name(),
+            kind.besides()
         );
         for (peer, cell) in cells {
             let _ = match &cell {

@@ -1,7 +1,7 @@
 //! Tests of the judgement.
 
 use super::*;
-use crate::bench::results::{Run, Settings};
+use crate::bench::results::{Crowd, Run, Settings};
 use crate::bench::works::named;
 use crate::bench::wrk::{Errors, Latency, Measured};
 use crate::peers::by_name;
@@ -35,6 +35,8 @@ pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
         engine_share: None,
         foreign_cores: None,
         connections: None,
+        origin_requests: None,
+        crowd: None,
         fault: None,
     }
 }
@@ -167,6 +169,33 @@ fn the_socket_engine_is_judged_by_its_own_row() {
             ("carrick-socket", What::Latency, false),
             ("carrick-socket", What::Process, true),
         ]
+    );
+}
+
+#[test]
+fn a_crowd_is_judged_by_fetches_and_by_its_last_client() {
+    let of = |origin_requests, last_us| {
+        let mut run = run("cache-crowd-10m", JUDGED, Figure::Rate, 100.0);
+        run.origin_requests = Some(origin_requests);
+        run.crowd = Some(Crowd {
+            first_us: 1_000_000,
+            last_us,
+        });
+        run
+    };
+    let met = |run| -> Vec<(What, bool)> {
+        judge(&results(vec![run]))
+            .iter()
+            .map(|verdict| (verdict.what, verdict.met))
+            .collect()
+    };
+    assert_eq!(
+        met(of(1, 1_100_000)),
+        [(What::Fetches, true), (What::LastToFirst, true)]
+    );
+    assert_eq!(
+        met(of(2, 1_300_000)),
+        [(What::Fetches, false), (What::LastToFirst, false)]
     );
 }
 

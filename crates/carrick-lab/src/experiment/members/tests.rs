@@ -51,18 +51,11 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
     );
 
     let found = states(all, "kthread-2003", "streams").unwrap();
-    assert_eq!(found["carrick-copy"], waits("the cache"));
-    assert_eq!(
-        found["carrick-conservative"],
-        waits("the socket engine, the cache and pacing")
-    );
+    assert_eq!(found["carrick-socket"], waits("the socket engine"));
     assert_eq!(found["squid"], State::Ready);
     let found = states("pacing", "kthread-2003", "streams").unwrap();
     assert_eq!(found["carrick-copy"], State::Ready);
-    assert_eq!(
-        found["carrick-conservative"],
-        waits("the socket engine, the cache and pacing")
-    );
+    assert_eq!(found["carrick-conservative"], waits("pacing"));
 
     let found = states("\"split\"", "satellite-2003", "sizes").unwrap();
     assert_eq!(found["enabled"], waits("the splitter"));

@@ -1,0 +1,242 @@
+//! Loads for proxies with a cache: what is asked for, whether it was in the cache, and how often the origin was asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::bench::fetch::{self, Fetched, Wish};
+use crate::bench::works::{Target, Work};
+use crate::testbed::Testbed;
+
+/// What is asked for on disk: eight times the memory that a cache on disk is given beside it.
+const DISK_BYTES: usize = 512 << 20;
+/// Connections on which objects are stored before they are measured.
+const PRIME_CONNECTIONS: usize = 16;
+/// A cache that has not stored everything after so many rounds will not.
+const PRIME_ROUNDS_MAX: u32 = 4;
+/// Of the last objects that were asked for, so many are asked for again, and most must be there.
+const STORED_CHECKED: u64 = 8;
+/// The very last ones may have been cut off by the end of the load.
+const STORED_SKIPPED: u64 = 64;
+/// For one question to the origin.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the clients of a cache ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// One object, which is there.
+    One,
+    /// Any of many objects that are there, but do not fit into memory.
+    Many,
+    /// Each time for another object, which nobody has asked for before.
+    New,
+    /// All at once for one object that nobody has asked for before.
+    Crowd,
+}
+
+impl Asks {
+    /// Whether the origin must not be asked.
+    #[must_use]
+    pub fn is_hit(self) -> bool {
+        matches!(self, Self::One | Self::Many)
+    }
+
+    /// The objects to be stored before anything is measured.
+    #[must_use]
+    pub fn objects(self, body_bytes: usize) -> u64 {
+        match self {
+            Self::Many => (DISK_BYTES / body_bytes.max(1)) as u64,
+            Self::One | Self::New | Self::Crowd => 1,
+        }
+    }
+
+    /// The part of the target before an object's number. `run` is a number that no other run has.
+    #[must_use]
+    pub fn target(self, target: &Target, run: u32) -> Target {
+        let before = match self {
+            Self::One | Self::Many => String::from("?"),
+            Self::New | Self::Crowd => format!("?{run}-"),
+        };
+        Target {
+            request_target: format!("{}{before}", target.request_target),
+            ..target.clone()
+        }
+    }
+
+    /// What wrk needs besides to number its requests: in order where each is to be new, else any of those that are there,
+    /// drawn in the same order in each run.
+    #[must_use]
+    pub fn wrk_script(self, body_bytes: usize) -> String {
+        match self {
+            // The only one.
+            Self::One => String::from("wrk.path = wrk.path .. 0"),
+            // It is not wrk's work.
+            Self::Crowd => String::new(),
+            Self::Many => format!(
+                "local asked = {{}}\n\
+                 function init()\n  \
+                   for number = 0, {} do asked[number + 1] = wrk.format(nil, wrk.path .. number) end\n\
+                 end\n\
+                 function request() return asked[math.random(#asked)] end",
+                self.objects(body_bytes) - 1
+            ),
+            Self::New => String::from(
+                "local before, behind, number = nil, nil, -1\n\
+                 function init()\n  \
+                   before, behind = wrk.format(nil, wrk.path .. \"@\"):match(\"^(.-)@(.*)$\")\n\
+                 end\n\
+                 function request()\n  \
+                   number = number + 1\n  \
+                   return before .. number .. behind\n\
+                 end",
+            ),
+        }
+    }
+}
+
+/// Has the objects stored; `target` is that of [`Asks::target`].
+///
+/// # Errors
+/// When the proxy goes on asking the origin for some of them.
+pub async fn prime(testbed: &Testbed, asks: Asks, work: &Work, target: &Target) -> Result<()> {
+    let objects = asks.objects(work.body_bytes);
+    let wish = Wish {
+        first: 0,
+        requests: objects,
+        objects,
+        connections: PRIME_CONNECTIONS,
+        body_bytes: work.body_bytes,
+    };
+    let mut asked = 0;
+    for _ in 0..PRIME_ROUNDS_MAX {
+        let before = OriginCount::read(testbed)?;
+        fetch::run(testbed, target, &wish)
+            .await
+            .context("storing what is to be measured")?;
+        asked = before.since(testbed)?;
+        if asked == 0 {
+            return Ok(());
+        }
+    }
+    anyhow::bail!(
+        "{asked} of {objects} objects are not in the cache although each was asked for {PRIME_ROUNDS_MAX} times"
+    )
+}
+
+/// A crowd, once.
+///
+/// # Errors
+/// When one client does not get the whole object.
+pub async fn crowd(testbed: &Testbed, work: &Work, target: &Target) -> Result<Fetched> {
+    let clients = work.connections;
+    let wish = Wish {
+        first: 0,
+        requests: clients as u64,
+        objects: 1,
+        connections: clients,
+        body_bytes: work.body_bytes,
+    };
+    fetch::run(testbed, target, &wish).await
+}
+
+/// Whether what was new lately is in the cache now, where there is one.
+///
+/// # Errors
+/// When more than a quarter of it is not.
+pub async fn check_stored(
+    testbed: &Testbed,
+    work: &Work,
+    target: &Target,
+    requests: u64,
+) -> Result<()> {
+    let Some(first) = requests.checked_sub(STORED_SKIPPED + STORED_CHECKED) else {
+        // Too few to tell which were complete.
+        return Ok(());
+    };
+    let before = OriginCount::read(testbed)?;
+    let wish = Wish {
+        first,
+        requests: STORED_CHECKED,
+        objects: STORED_CHECKED,
+        connections: 1,
+        body_bytes: work.body_bytes,
+    };
+    fetch::run(testbed, target, &wish)
+        .await
+        .context("what was new before")?;
+    let asked = before.since(testbed)?;
+    // One that a slow connection asked for may still have been on its way when the load ended.
+    ensure!(
+        asked <= STORED_CHECKED / 4,
+        "INVALID: {asked} of {STORED_CHECKED} objects that were new a moment ago had not been stored"
+    );
+    Ok(())
+}
+
+/// Why a run with a cache must not be used, if so.
+#[must_use]
+pub fn fault(asks: Asks, requests: u64, origin_requests: u64) -> Option<String> {
+    if asks.is_hit() && origin_requests > 0 {
+        return Some(format!(
+            "INVALID: the origin was asked {origin_requests} times while hits were measured"
+        ));
+    }
+    (asks == Asks::New && origin_requests < requests).then(|| {
+        format!(
+            "INVALID: of {requests} requests for new objects only {origin_requests} reached the origin"
+        )
+    })
+}
+
+/// Requests that the origin has had.
+#[derive(Clone, Copy, Debug)]
+pub struct OriginCount {
+    requests: u64,
+}
+
+impl OriginCount {
+    /// Asks it; the question is counted, too.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn read(testbed: &Testbed) -> Result<Self> {
+        let address = testbed.addresses().origin_http();
+        let said = testbed.server.inside(|| ask(address))?;
+        let requests = requests_of(&said)
+            .with_context(|| format!("the origin's status cannot be read: {said}"))?;
+        Ok(Self { requests })
+    }
+
+    /// Requests since then, without the questions.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn since(self, testbed: &Testbed) -> Result<u64> {
+        let now = Self::read(testbed)?;
+        Ok(now.requests.saturating_sub(self.requests + 1))
+    }
+}
+
+fn ask(address: SocketAddr) -> Result<String> {
+    let about = || format!("the origin's status at {address}");
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).with_context(about)?;
+    stream.set_read_timeout(Some(TIMEOUT)).with_context(about)?;
+    stream
+        .write_all(b"GET /status HTTP/1.0\r\n\r\n")
+        .with_context(about)?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).with_context(about)?;
+    Ok(said)
+}
+
+/// The third number below `server accepts handled requests` (nginx's `stub_status`).
+fn requests_of(said: &str) -> Option<u64> {
+    let mut lines = said.lines();
+    lines.find(|line| line.starts_with("server accepts handled requests"))?;
+    lines.next()?.split_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;
