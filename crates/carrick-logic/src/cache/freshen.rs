@@ -1,12 +1,13 @@
 //! Updating a stored response from a 304 or from the answer to HEAD (RFC 9111 sections 3.2, 4.3.4 and 4.3.5).
+use super::Policy;
 use super::directives::ResponseDirectives;
 use super::fields::{Fields, write_line};
 use super::message::{Request, Response, Times};
 use super::meta::Meta;
+use super::parts::is_same_version;
 use super::storing::{NotStored, Storing, decide_storing, is_storable};
 use super::uri::Uri;
 use super::validation::Stored;
-use super::{Policy, Validator};
 use crate::http1::Method;
 
 /// What becomes of a stored response.
@@ -166,26 +167,14 @@ pub fn head_effect(
 /// length if both know it.
 #[must_use]
 pub fn may_combine(stored: &Stored<'_>, response: &Response<'_>, meta: &Meta) -> bool {
-    let Some(part) = meta.part.filter(|_| response.status == 206) else {
-        return false;
+    let new = Stored {
+        meta,
+        fields: response.fields,
     };
-    let same_version = match (stored.etag(), response.etag) {
-        (Some(stored), Some(new)) => stored.is_strongly(new),
-        (None, None) => {
-            stored.meta.validator == Validator::StrongDate
-                && meta.validator == Validator::StrongDate
-                && stored.meta.last_modified == response.last_modified
-        }
-        _ => false,
-    };
-    let total_before = stored.meta.part.and_then(|before| before.total_bytes);
-    let same_length = match (total_before, part.total_bytes) {
-        (Some(before), Some(now)) => before == now,
-        _ => true,
-    };
-    let same_coding =
-        stored.fields.first(b"content-encoding") == response.fields.first(b"content-encoding");
-    same_version && same_length && same_coding && matches!(stored.meta.status, 200 | 206)
+    response.status == 206
+        && meta.part.is_some()
+        && matches!(stored.meta.status, 200 | 206)
+        && is_same_version(stored, &new)
 }
 
 #[cfg(test)]
