@@ -56,9 +56,10 @@ pub fn freshen(
             write_line(out, name, value);
         }
     }
-    // Age is no stored field: that of the update counts.
+    // Age is no stored field: that of the update counts. What of a part is there is not what its fields said once.
     let merged = Response {
         age_s: response.age_s,
+        content_range: stored.meta.part,
         ..Response::read(
             stored.meta.status,
             Fields::of_text(out),

@@ -14,16 +14,18 @@ mod key;
 mod ledger;
 mod memory;
 mod object;
+mod parts;
 mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Reader, State};
+pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Piece, Reader, State};
 pub use control::{Objects, Purge, Which};
 pub use index::VARIANTS_MAX;
 pub use key::Key;
 pub use ledger::Limits;
 pub use object::{OVERHEAD_BYTES, Object};
+pub use parts::{PIECES_MAX, Part};
 pub use stats::Stats;
 
 use arena::Arena;

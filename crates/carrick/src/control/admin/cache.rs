@@ -115,7 +115,7 @@ pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Respon
     };
     match parameters.chosen(false) {
         Ok(chosen) => {
-            let count = chosen.purge(&cache.store, how);
+            let count = cache.purge(&chosen, how);
             tracing::info!("{count} objects of the cache were purged by admin");
             answer(StatusCode::OK, TEXT, format!("{count}\n"))
         }

@@ -1,5 +1,6 @@
 //! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
 use super::ask::{Asking, NO_CONDITIONS, realm};
+use super::parts::{Completion, answers};
 use super::refresh;
 use super::send::{Source, send};
 use crate::cache::Cache;
@@ -14,8 +15,8 @@ use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::CacheResult;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
-    CacheStatus, Fields, Forward, Found, Lookup, NotFilled, Request, Reuse, UnixTime, look_up,
-    may_fill, target_uri, write_key,
+    CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
+    look_up, may_fill, target_uri, write_key,
 };
 use carrick_logic::http1::{BodyLength, Method};
 use std::pin::pin;
@@ -137,8 +138,13 @@ pub async fn begin(
         if is_answerable(scratch.request_head.method) {
             trace.cache = Some(CacheResult::Miss);
         }
+        let completion = stored
+            .as_ref()
+            .filter(|_| lookup == Lookup::Miss(Miss::Part) && wanted.not_filled.is_none())
+            .and_then(|object| Completion::of(scratch, object, now, &wanted.route.policy));
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
+        asking.completion = completion;
         asking.lead = lead;
         return Begun::Ask(Box::new(asking));
     }
@@ -199,7 +205,13 @@ impl Wanted {
             store::Found::Nothing => (None, Found::Nothing),
             store::Found::OtherVariant => (None, Found::OtherVariant),
             store::Found::Object(object) => {
-                (Some(Arc::clone(object)), Found::Stored(object.meta()))
+                let is_enough = answers(&request, object, now, &self.route.policy);
+                let known = if is_enough {
+                    Found::Stored
+                } else {
+                    Found::PartOnly
+                };
+                (Some(Arc::clone(object)), known(object.meta()))
             }
         };
         (object, look_up(&request, known, now, &self.route.policy))
@@ -236,8 +248,10 @@ impl Wanted {
             key: self.key.clone(),
             not_filled: self.not_filled,
             stored,
+            completion: None,
             conditions: NO_CONDITIONS,
             asked_at: now,
+            asked: self.cache.purges.now(),
             status,
             is_aged: false,
             says_status: self.says_status,

@@ -79,12 +79,13 @@ pub async fn send(
 ) -> (Passed, bool) {
     let object = source.object;
     let mut reader = object.body().reader();
-    let total_bytes = object.body().total_bytes().unwrap_or_default();
+    let total_bytes = object.total_bytes();
+    let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     let answer = plan_answer(
         &request,
         &stored_of(object),
-        total_bytes,
+        known_bytes,
         source.now,
         &source.route.policy,
     );
@@ -122,13 +123,14 @@ fn write_head(
     out: &mut Vec<u8>,
     source: &Source<'_>,
     answer: Answer,
-    total_bytes: u64,
+    total_bytes: Option<u64>,
     (version, keep_alive): (Version, bool),
     via: &str,
 ) -> (u16, Vec<Part>) {
     let stored = stored_of(source.object);
     let status = match &answer {
         Answer::NotModified => 304,
+        Answer::Whole if source.object.meta().part.is_some() => 200,
         Answer::Whole => source.object.meta().status,
         Answer::Range(_) | Answer::Ranges(_) => 206,
         Answer::Unsatisfiable => 416,
@@ -150,6 +152,7 @@ fn write_head(
         // RFC 9110 section 8.6: it has none.
         Answer::Whole if status == 204 => Vec::new(),
         Answer::Whole => {
+            let total_bytes = total_bytes.unwrap_or_default();
             put(format_args!("Content-Length: {total_bytes}\r\n"));
             vec![Part::Stored(0..total_bytes)]
         }
@@ -162,13 +165,14 @@ fn write_head(
             let part = ContentRange {
                 start: range.start,
                 end: range.end,
-                total_bytes: Some(total_bytes),
+                total_bytes,
             };
             part.write(out);
             out.extend_from_slice(b"\r\n");
             vec![Part::Stored(range)]
         }
         Answer::Ranges(ranges) => {
+            let total_bytes = total_bytes.unwrap_or_default();
             let content_type = stored.fields.first(b"content-type");
             let laid_out = multipart(ranges, total_bytes, content_type, boundary());
             put(format_args!("Content-Length: {}\r\n", laid_out.body_bytes));
@@ -179,7 +183,8 @@ fn write_head(
         }
         Answer::Unsatisfiable => {
             put(format_args!(
-                "Content-Length: 0\r\nContent-Range: bytes */{total_bytes}\r\n"
+                "Content-Length: 0\r\nContent-Range: bytes */{}\r\n",
+                total_bytes.unwrap_or_default()
             ));
             Vec::new()
         }

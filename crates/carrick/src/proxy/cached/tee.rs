@@ -1,8 +1,10 @@
 //! Keeping a body whose length nobody knows, while it is passed on. Nobody else gets it before it is whole; one that becomes too large is let
 //! go of, which its client does not notice.
+use super::parts::keep_beginning;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::store::Filling;
+use crate::cache::purges::Moment;
+use crate::cache::store::{Filling, Part};
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 pub struct Tee {
     cache: Arc<Cache>,
     key: Box<[u8]>,
+    asked: Moment,
     variant: Variant,
     meta: Meta,
     head: Vec<u8>,
@@ -23,7 +26,7 @@ pub struct Tee {
 impl Tee {
     pub(super) fn new(
         cache: Arc<Cache>,
-        key: Box<[u8]>,
+        (key, asked): (Box<[u8]>, Moment),
         (variant, meta, head): (Variant, Meta, Vec<u8>),
         filling: Filling,
         lead: Option<Lead>,
@@ -31,6 +34,7 @@ impl Tee {
         Self {
             cache,
             key,
+            asked,
             variant,
             meta,
             head,
@@ -79,16 +83,36 @@ impl Tee {
         let body = Arc::clone(filling.body());
         if filling.finish() {
             let store = &self.cache.store;
-            // If there is no room, nothing has happened.
-            let _ = store.put(
+            let stored = store.put(
                 store.key(&self.key),
                 &self.variant,
                 self.meta,
                 &self.head,
                 &body,
             );
+            // If there is no room, nothing has happened.
+            if let Ok(object) = stored {
+                self.cache.catch_up(self.asked, &object);
+            }
         }
         self.lead = None;
+    }
+
+    /// The body broke off, or its client has gone.
+    pub async fn cut(mut self) {
+        let Some(filling) = self.filling.take() else {
+            return;
+        };
+        let part = Part {
+            key: self.cache.store.key(&self.key),
+            variant: &self.variant,
+            meta: self.meta,
+            head: &self.head,
+            start: 0,
+            total_bytes: None,
+            body: &filling.cut(),
+        };
+        keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
     }
 
     /// It is not kept, and nobody needs to wait for it.

@@ -4,6 +4,7 @@ mod control;
 mod finding;
 mod hit_ratio;
 mod model;
+mod parts;
 mod threads;
 mod wire;
 mod workload;
