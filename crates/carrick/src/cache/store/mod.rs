@@ -34,6 +34,7 @@ use index::{Shard, Step};
 use memory::Memory;
 use stats::{Counters, count};
 use std::hash::RandomState;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -267,8 +268,7 @@ impl Store {
             })
     }
 
-    /// Puts another head and other decisions in the place of `old`'s, for the same body: what a 304 or the answer to HEAD
-    /// makes of it.
+    /// Puts another head and other decisions in the place of `old`'s, for the same body.
     ///
     /// # Errors
     /// Nothing is changed. [`NotTaken::Gone`] if `old` is not stored any more; its body can still be sent.
@@ -277,6 +277,20 @@ impl Store {
         old: &Arc<Object>,
         meta: Meta,
         head: &[u8],
+    ) -> Result<Arc<Object>, NotTaken> {
+        self.freshen(old, meta, head, old.origin())
+    }
+
+    /// The same for what a 304 or the answer to HEAD makes of it, which came from this address.
+    ///
+    /// # Errors
+    /// As those of [`replace`](Self::replace).
+    pub fn freshen(
+        &self,
+        old: &Arc<Object>,
+        meta: Meta,
+        head: &[u8],
+        origin: Option<IpAddr>,
     ) -> Result<Arc<Object>, NotTaken> {
         let key = old.key();
         let charge = Object::charge_of(key, old.variant(), head);
@@ -287,6 +301,7 @@ impl Store {
             return Err(NotTaken::TooLarge);
         };
         new.set_hits(old.hits());
+        new.came_from(origin);
         let new = Arc::new(new);
         let replaced = self.lock(key.hash()).replace(old, &new);
         let Some(replaced) = replaced else {

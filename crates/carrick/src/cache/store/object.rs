@@ -3,8 +3,9 @@ use super::body::Body;
 use super::key::Key;
 use super::ledger::Charge;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// What an object takes besides its key, head, variant and body: itself, its body's description, its place in the index
 /// and in the list of those that were evicted, and what the allocator adds. A test checks it.
@@ -30,6 +31,7 @@ pub struct Object {
     charge: Charge,
     frequency: AtomicU8,
     has_tags: bool,
+    origin: OnceLock<IpAddr>,
 }
 
 impl Object {
@@ -55,6 +57,7 @@ impl Object {
             body,
             frequency: AtomicU8::new(0),
             has_tags: !tags(Fields::of_text(head)).is_empty(),
+            origin: OnceLock::new(),
         })
     }
 
@@ -113,6 +116,19 @@ impl Object {
     #[must_use]
     pub fn has_tag(&self, tag: &[u8]) -> bool {
         self.has_tags && tags(self.fields()).contains(&tag)
+    }
+
+    /// The address of the server that it came from, if rules for addresses are about it.
+    #[must_use]
+    pub fn origin(&self) -> Option<IpAddr> {
+        self.origin.get().copied()
+    }
+
+    /// Notes where it came from, once.
+    pub fn came_from(&self, origin: Option<IpAddr>) {
+        if let Some(origin) = origin {
+            let _is_first = self.origin.set(origin);
+        }
     }
 
     /// Goes on counting from `hits`.

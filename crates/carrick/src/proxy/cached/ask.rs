@@ -12,6 +12,7 @@ use carrick_logic::cache::{
     CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
     write_conditions, write_range_conditions,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A request on its way to the origin, as the cache sees it.
@@ -34,6 +35,8 @@ pub struct Asking {
     pub(super) asked_at: UnixTime,
     /// Which purges it comes after.
     pub(super) asked: Moment,
+    /// The address that the answer comes from, if rules for addresses are about it.
+    pub(super) origin: Option<IpAddr>,
     /// What `Cache-Status` will say.
     pub(super) status: CacheStatus<'static>,
     /// Whether a cache nearer to the origin had the answer for a while.
@@ -119,6 +122,11 @@ impl Asking {
     /// Whether nobody waits for the answer.
     pub fn is_errand(&self) -> bool {
         self.is_errand
+    }
+
+    /// The answer comes from there.
+    pub fn comes_from(&mut self, place: &Place, address: IpAddr) {
+        self.origin = matches!(place, Place::Origin { parent: false, .. }).then_some(address);
     }
 
     /// Those who wait for the answer go on.

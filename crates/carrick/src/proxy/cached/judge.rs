@@ -272,13 +272,14 @@ fn try_store(
         let object = (cache.store)
             .put(key, &variant, meta, &head, filling.body())
             .map_err(|why| why.label())?;
+        object.came_from(asking.origin);
         cache.catch_up(asking.asked, &object);
-        let keep = Keep::whole(Arc::clone(cache), asking.asked, length);
+        let keep = Keep::whole(asking, length);
         Verdict::Fill(filling, object, Box::new(keep))
     } else {
         let tee = Tee::new(
             Arc::clone(cache),
-            (asking.key.clone(), asking.asked),
+            (asking.key.clone(), asking.asked, asking.origin),
             (variant, meta, head),
             filling,
             asking.lead.take(),
@@ -305,7 +306,7 @@ impl Exchange<'_> {
         );
         match freshened {
             Freshened::Updated(meta) => store
-                .replace(stored, meta, &head)
+                .freshen(stored, meta, &head, asking.origin)
                 .map_err(|why| why.label()),
             Freshened::Unchanged => Ok(Arc::clone(stored)),
             Freshened::Remove(why) => {

@@ -12,6 +12,7 @@ use carrick_logic::cache::{
     freshen, has_all, is_same_version, may_combine, missing, truncated,
 };
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -106,6 +107,7 @@ impl Exchange<'_> {
         let keep = Keep {
             cache: Arc::clone(&cache),
             asked: asking.asked,
+            origin: asking.origin,
             start: part.start,
             total_bytes,
             is_part: true,
@@ -139,6 +141,8 @@ pub struct Keep {
     cache: Arc<Cache>,
     /// Which purges it comes after.
     asked: Moment,
+    /// The address that it comes from.
+    origin: Option<IpAddr>,
     /// The offset of its first byte.
     start: u64,
     /// How long the whole is.
@@ -149,12 +153,17 @@ pub struct Keep {
 }
 
 /// Keeps the beginning of an answer of unknown length that broke off, if it can be told from other versions.
-pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<'_>) {
+pub(super) async fn keep_beginning(
+    cache: Arc<Cache>,
+    (asked, origin): (Moment, Option<IpAddr>),
+    part: Part<'_>,
+) {
     let received_bytes = part.body.have().bytes;
     if truncated(&part.meta, received_bytes, None).is_some() {
         let keep = Keep {
             cache,
             asked,
+            origin,
             start: 0,
             total_bytes: None,
             is_part: true,
@@ -166,10 +175,11 @@ pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<
 
 impl Keep {
     /// Of a whole answer, which can be found already.
-    pub(super) fn whole(cache: Arc<Cache>, asked: Moment, length: u64) -> Self {
+    pub(super) fn whole(asking: &Asking, length: u64) -> Self {
         Self {
-            cache,
-            asked,
+            cache: Arc::clone(&asking.cache),
+            asked: asking.asked,
+            origin: asking.origin,
             start: 0,
             total_bytes: Some(length),
             is_part: false,
@@ -264,7 +274,10 @@ impl Keep {
                 return;
             };
             match store.put_parts(held, &assembled) {
-                Ok(()) => return self.cache.catch_up(self.asked, &assembled),
+                Ok(()) => {
+                    assembled.came_from(self.origin);
+                    return self.cache.catch_up(self.asked, &assembled);
+                }
                 Err(NotTaken::Gone) => {}
                 Err(_) => return,
             }

@@ -78,7 +78,7 @@ pub async fn send(
     trace: &mut Trace,
 ) -> (Passed, bool) {
     let object = source.object;
-    let mut reader = object.body().reader();
+    let reader = object.body().reader();
     let total_bytes = object.total_bytes();
     let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
@@ -105,7 +105,20 @@ pub async fn send(
     );
     trace.status = status;
     let parts = if is_head { Vec::new() } else { parts };
-    let passed = send_parts(client, &mut scratch.out, &mut reader, parts, trace).await;
+    let is_at_hand = source.status.forward_status.is_none()
+        && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
+    let first_byte = is_at_hand.then_some(trace.begun);
+    let sending = Sending { reader, first_byte };
+    let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
+    if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
+        trace.ended = how;
+        let limits = &client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
+    }
     (passed, keep_alive)
 }
 
@@ -230,11 +243,28 @@ fn parts_of(laid_out: Multipart) -> Vec<Part> {
 /// So much is given to the kernel with one call at most, so that others get their turn.
 const BURST_BYTES_MAX: u64 = 1 << 20;
 
+/// Where the bytes come from.
+struct Sending {
+    reader: Reader,
+    /// When the request began, until the first byte of its answer is sent, if that is to be counted.
+    first_byte: Option<Instant>,
+}
+
+impl Sending {
+    /// Some bytes were sent.
+    fn count(&mut self, client: &Client) {
+        if let Some(begun) = self.first_byte.take() {
+            let metrics = &client.worker.metrics.cache;
+            metrics.first_byte_seconds.observe(begun.elapsed());
+        }
+    }
+}
+
 /// Sends the head in `out`, and the parts.
 async fn send_parts(
     client: &mut Client,
     out: &mut Vec<u8>,
-    reader: &mut Reader,
+    mut sending: Sending,
     parts: Vec<Part>,
     trace: &mut Trace,
 ) -> Passed {
@@ -255,17 +285,21 @@ async fn send_parts(
         };
         let mut at = range.start;
         while at < range.end {
-            let more = poll_fn(|cx| reader.poll_more(cx, at));
+            let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
             let end = match client.timer.within(timeouts.idle, more).await {
                 Ok(have) if have.bytes > at => have.bytes.min(range.end),
-                Ok(_) => return cut_off(client, "upstream_closed"),
-                Err(_) => return cut_off(client, IDLE_TIMEOUT),
+                Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             };
             let begun = Instant::now();
             let bytes = (end - at).min(BURST_BYTES_MAX);
-            let sending = send_burst(&client.stream, out, reader.body(), (at, bytes));
-            match client.timer.within(timeouts.idle, pin!(sending)).await {
-                Ok(Ok(())) => {}
+            let sent = {
+                let body = sending.reader.body();
+                let burst = send_burst(&client.stream, out, body, (at, bytes));
+                client.timer.within(timeouts.idle, pin!(burst)).await
+            };
+            match sent {
+                Ok(Ok(())) => sending.count(client),
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
                 Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
             }
@@ -288,7 +322,10 @@ async fn send_parts(
         .within(timeouts.idle, write_all(&client.stream, out))
         .await
     {
-        Ok(Ok(())) => Passed::Whole,
+        Ok(Ok(())) => {
+            sending.count(client);
+            Passed::Whole
+        }
         Ok(Err(_)) => Passed::ClientGone("client_reset"),
         Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
     }
@@ -316,12 +353,4 @@ async fn send_burst(
         }
     }
     Ok(())
-}
-
-/// The body ends before its end: the client is to notice.
-fn cut_off(client: &Client, how: &'static str) -> Passed {
-    if how == IDLE_TIMEOUT {
-        client.worker.metrics.limits.reached(Limit::IdleTimeout);
-    }
-    Passed::UpstreamBroke(how)
 }

@@ -7,6 +7,7 @@ use crate::cache::purges::Moment;
 use crate::cache::store::{Filling, Part};
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What has been kept so far, and what is to be stored with it.
@@ -14,6 +15,7 @@ pub struct Tee {
     cache: Arc<Cache>,
     key: Box<[u8]>,
     asked: Moment,
+    origin: Option<IpAddr>,
     variant: Variant,
     meta: Meta,
     head: Vec<u8>,
@@ -26,7 +28,7 @@ pub struct Tee {
 impl Tee {
     pub(super) fn new(
         cache: Arc<Cache>,
-        (key, asked): (Box<[u8]>, Moment),
+        (key, asked, origin): (Box<[u8]>, Moment, Option<IpAddr>),
         (variant, meta, head): (Variant, Meta, Vec<u8>),
         filling: Filling,
         lead: Option<Lead>,
@@ -35,6 +37,7 @@ impl Tee {
             cache,
             key,
             asked,
+            origin,
             variant,
             meta,
             head,
@@ -92,6 +95,7 @@ impl Tee {
             );
             // If there is no room, nothing has happened.
             if let Ok(object) = stored {
+                object.came_from(self.origin);
                 self.cache.catch_up(self.asked, &object);
             }
         }
@@ -112,7 +116,8 @@ impl Tee {
             total_bytes: None,
             body: &filling.cut(),
         };
-        keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
+        let from = (self.asked, self.origin);
+        keep_beginning(Arc::clone(&self.cache), from, part).await;
     }
 
     /// It is not kept, and nobody needs to wait for it.

@@ -34,6 +34,8 @@ impl Attempt<'_> {
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let mut tee = None;
         if let Some(asking) = self.asking.as_deref_mut() {
+            let address = checkout.upstream.address.ip();
+            asking.comes_from(&self.destination.place, address);
             match cached::judge(self.client, self.scratch, self.destination, asking) {
                 Verdict::PassOn => {}
                 Verdict::Keep(kept) => tee = Some(kept),

@@ -2,6 +2,7 @@
 mod bodies;
 mod control;
 mod hits;
+mod lifetimes;
 mod parts;
 mod safety;
 mod together;
