@@ -211,10 +211,24 @@ impl Store {
         head: &[u8],
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
+        self.put_from(None, key, (variant, meta, head), body)
+    }
+
+    /// The same for a response that came from this address, if rules for addresses are about it.
+    ///
+    /// # Errors
+    /// Nothing is stored.
+    pub fn put_from(
+        &self,
+        origin: Option<IpAddr>,
+        key: Key<'_>,
+        (variant, meta, head): (&Variant, Meta, &[u8]),
+        body: &Arc<Body>,
+    ) -> Result<Arc<Object>, NotTaken> {
         if !body.is_of(&self.memory) || body.have().state == State::Broken || !body.mark_stored() {
             return Err(NotTaken::Body);
         }
-        let object = match self.make(key, variant, meta, head, body) {
+        let object = match self.make(key, variant, meta, (head, origin), body) {
             Ok(object) => object,
             Err(error) => {
                 body.unmark_stored();
@@ -245,7 +259,7 @@ impl Store {
         key: Key<'_>,
         variant: &Variant,
         meta: Meta,
-        head: &[u8],
+        head: (&[u8], Option<IpAddr>),
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
         let ledger = &self.memory.ledger;
@@ -293,6 +307,7 @@ impl Store {
         origin: Option<IpAddr>,
     ) -> Result<Arc<Object>, NotTaken> {
         let key = old.key();
+        let head = (head, origin);
         let charge = Object::charge_of(key, old.variant(), head);
         self.take(charge)?;
         let Some(mut new) = Object::new(key, old.variant(), meta, head, Arc::clone(old.body()))
@@ -301,7 +316,6 @@ impl Store {
             return Err(NotTaken::TooLarge);
         };
         new.set_hits(old.hits());
-        new.came_from(origin);
         let new = Arc::new(new);
         let replaced = self.lock(key.hash()).replace(old, &new);
         let Some(replaced) = replaced else {

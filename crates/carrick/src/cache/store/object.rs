@@ -5,7 +5,7 @@ use super::ledger::Charge;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 /// What an object takes besides its key, head, variant and body: itself, its body's description, its place in the index
 /// and in the list of those that were evicted, and what the allocator adds. A test checks it.
@@ -22,16 +22,16 @@ static NO_VARIANT: LazyLock<Variant> = LazyLock::new(Variant::default);
 pub struct Object {
     meta: Meta,
     key_hash: u64,
-    /// Key and head.
+    /// Key, the address of its origin, and head.
     text: Box<[u8]>,
     key_bytes: u32,
+    origin_bytes: u8,
     hits: AtomicU32,
     variant: Option<Box<Variant>>,
     body: Arc<Body>,
     charge: Charge,
     frequency: AtomicU8,
     has_tags: bool,
-    origin: OnceLock<IpAddr>,
 }
 
 impl Object {
@@ -40,34 +40,42 @@ impl Object {
         key: Key<'_>,
         variant: &Variant,
         meta: Meta,
-        head: &[u8],
+        (head, origin): (&[u8], Option<IpAddr>),
         body: Arc<Body>,
     ) -> Option<Self> {
         let key_bytes = u32::try_from(key.bytes().len()).ok()?;
-        let charge = Self::charge_of(key, variant, head);
+        let charge = Self::charge_of(key, variant, (head, origin));
+        let mut room = [0; 16];
+        let origin = written(origin, &mut room);
         let variant = (!variant.names().is_empty()).then(|| Box::new(variant.clone()));
         Some(Self {
             meta,
             key_hash: key.hash(),
-            text: [key.bytes(), head].concat().into(),
+            text: [key.bytes(), origin, head].concat().into(),
             key_bytes,
+            // It has 16 at most.
+            origin_bytes: origin.len() as u8,
             hits: AtomicU32::new(0),
             charge: Charge::new(charge),
             variant,
             body,
             frequency: AtomicU8::new(0),
             has_tags: !tags(Fields::of_text(head)).is_empty(),
-            origin: OnceLock::new(),
         })
     }
 
     /// Bytes that an object is charged with, its body not counted.
-    pub(super) fn charge_of(key: Key<'_>, variant: &Variant, head: &[u8]) -> u64 {
+    pub(super) fn charge_of(
+        key: Key<'_>,
+        variant: &Variant,
+        (head, origin): (&[u8], Option<IpAddr>),
+    ) -> u64 {
         let of_variant = match variant.parts() {
             ([], _) => 0,
             (names, values) => size_of::<Variant>() + names.len() + values.len(),
         };
-        OVERHEAD_BYTES + (key.bytes().len() + head.len() + of_variant) as u64
+        let of_origin = written(origin, &mut [0; 16]).len();
+        OVERHEAD_BYTES + (key.bytes().len() + of_origin + head.len() + of_variant) as u64
     }
 
     /// What was decided when it was stored.
@@ -79,7 +87,7 @@ impl Object {
     /// The field lines, as `write_stored_fields` writes them.
     #[must_use]
     pub fn head(&self) -> &[u8] {
-        &self.text[self.key_bytes as usize..]
+        &self.text[self.key_bytes as usize + usize::from(self.origin_bytes)..]
     }
 
     /// The same, to be read.
@@ -121,14 +129,10 @@ impl Object {
     /// The address of the server that it came from, if rules for addresses are about it.
     #[must_use]
     pub fn origin(&self) -> Option<IpAddr> {
-        self.origin.get().copied()
-    }
-
-    /// Notes where it came from, once.
-    pub fn came_from(&self, origin: Option<IpAddr>) {
-        if let Some(origin) = origin {
-            let _is_first = self.origin.set(origin);
-        }
+        let start = self.key_bytes as usize;
+        let bytes = &self.text[start..start + usize::from(self.origin_bytes)];
+        let v4 = || Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?));
+        v4().or_else(|| Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)))
     }
 
     /// Goes on counting from `hits`.
@@ -166,6 +170,21 @@ impl Object {
         self.charge.loosen(ledger);
         if with_body {
             self.body.loosen();
+        }
+    }
+}
+
+/// An address as bytes.
+fn written(address: Option<IpAddr>, room: &mut [u8; 16]) -> &[u8] {
+    match address {
+        None => &[],
+        Some(IpAddr::V4(address)) => {
+            room[..4].copy_from_slice(&address.octets());
+            &room[..4]
+        }
+        Some(IpAddr::V6(address)) => {
+            *room = address.octets();
+            room
         }
     }
 }

@@ -4,6 +4,7 @@ use super::index::Shard;
 use super::stats::count;
 use super::{Key, NotTaken, Object, Store};
 use carrick_logic::cache::{ContentRange, Extents, Meta, Variant};
+use std::net::IpAddr;
 use std::sync::{Arc, MutexGuard};
 
 /// Most pieces that one response is stored in.
@@ -20,6 +21,8 @@ pub struct Part<'a> {
     pub meta: Meta,
     /// The field lines.
     pub head: &'a [u8],
+    /// The address that it came from, if rules for addresses are about it.
+    pub origin: Option<IpAddr>,
     /// The offset of its first byte.
     pub start: u64,
     /// How long the whole is, if that is known.
@@ -90,11 +93,12 @@ impl Store {
         if pieces.len() > PIECES_MAX || sum > self.memory.ledger.object_bytes_max() {
             return Err(NotTaken::TooLarge);
         }
-        let charge = Object::charge_of(part.key, part.variant, part.head);
+        let head = (part.head, part.origin);
+        let charge = Object::charge_of(part.key, part.variant, head);
         let of_pieces = PIECE_BYTES * pieces.len() as u64;
         self.take(charge + of_pieces)?;
         let body = Arc::new(Body::of_pieces(Arc::clone(&self.memory), pieces));
-        Object::new(part.key, part.variant, meta, part.head, body)
+        Object::new(part.key, part.variant, meta, head, body)
             .map(Arc::new)
             .ok_or_else(|| {
                 self.memory.ledger.give_back(charge);

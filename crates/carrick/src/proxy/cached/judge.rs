@@ -270,9 +270,8 @@ fn try_store(
     let filling = cache.store.fill(length).map_err(|why| why.label())?;
     let verdict = if let Some(length) = length {
         let object = (cache.store)
-            .put(key, &variant, meta, &head, filling.body())
+            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
             .map_err(|why| why.label())?;
-        object.came_from(asking.origin);
         cache.catch_up(asking.asked, &object);
         let keep = Keep::whole(asking, length);
         Verdict::Fill(filling, object, Box::new(keep))

@@ -12,7 +12,6 @@ use carrick_logic::cache::{
     freshen, has_all, is_same_version, may_combine, missing, truncated,
 };
 use std::io;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,6 +92,7 @@ impl Exchange<'_> {
             variant,
             meta,
             head: &head,
+            origin: asking.origin,
             start: part.start,
             total_bytes,
             body: filling.body(),
@@ -107,7 +107,6 @@ impl Exchange<'_> {
         let keep = Keep {
             cache: Arc::clone(&cache),
             asked: asking.asked,
-            origin: asking.origin,
             start: part.start,
             total_bytes,
             is_part: true,
@@ -141,8 +140,6 @@ pub struct Keep {
     cache: Arc<Cache>,
     /// Which purges it comes after.
     asked: Moment,
-    /// The address that it comes from.
-    origin: Option<IpAddr>,
     /// The offset of its first byte.
     start: u64,
     /// How long the whole is.
@@ -153,17 +150,12 @@ pub struct Keep {
 }
 
 /// Keeps the beginning of an answer of unknown length that broke off, if it can be told from other versions.
-pub(super) async fn keep_beginning(
-    cache: Arc<Cache>,
-    (asked, origin): (Moment, Option<IpAddr>),
-    part: Part<'_>,
-) {
+pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<'_>) {
     let received_bytes = part.body.have().bytes;
     if truncated(&part.meta, received_bytes, None).is_some() {
         let keep = Keep {
             cache,
             asked,
-            origin,
             start: 0,
             total_bytes: None,
             is_part: true,
@@ -179,7 +171,6 @@ impl Keep {
         Self {
             cache: Arc::clone(&asking.cache),
             asked: asking.asked,
-            origin: asking.origin,
             start: 0,
             total_bytes: Some(length),
             is_part: false,
@@ -239,6 +230,7 @@ impl Keep {
             variant: like.variant(),
             meta: *like.meta(),
             head: like.head(),
+            origin: like.origin(),
             start: self.start,
             total_bytes: self.total_bytes,
             body,
@@ -274,10 +266,7 @@ impl Keep {
                 return;
             };
             match store.put_parts(held, &assembled) {
-                Ok(()) => {
-                    assembled.came_from(self.origin);
-                    return self.cache.catch_up(self.asked, &assembled);
-                }
+                Ok(()) => return self.cache.catch_up(self.asked, &assembled),
                 Err(NotTaken::Gone) => {}
                 Err(_) => return,
             }

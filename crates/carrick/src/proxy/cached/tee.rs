@@ -86,16 +86,11 @@ impl Tee {
         let body = Arc::clone(filling.body());
         if filling.finish() {
             let store = &self.cache.store;
-            let stored = store.put(
-                store.key(&self.key),
-                &self.variant,
-                self.meta,
-                &self.head,
-                &body,
-            );
+            let key = store.key(&self.key);
+            let response = (&self.variant, self.meta, self.head.as_slice());
+            let stored = store.put_from(self.origin, key, response, &body);
             // If there is no room, nothing has happened.
             if let Ok(object) = stored {
-                object.came_from(self.origin);
                 self.cache.catch_up(self.asked, &object);
             }
         }
@@ -112,12 +107,12 @@ impl Tee {
             variant: &self.variant,
             meta: self.meta,
             head: &self.head,
+            origin: self.origin,
             start: 0,
             total_bytes: None,
             body: &filling.cut(),
         };
-        let from = (self.asked, self.origin);
-        keep_beginning(Arc::clone(&self.cache), from, part).await;
+        keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
     }
 
     /// It is not kept, and nobody needs to wait for it.

@@ -40,6 +40,7 @@ fn assemble(
         variant: &Variant::default(),
         meta: meta(1000),
         head: b"ETag: \"a\"\r\n",
+        origin: None,
         start,
         total_bytes,
         body,
