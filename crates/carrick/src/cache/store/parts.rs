@@ -66,6 +66,12 @@ fn extents(pieces: &[Piece], total_bytes: Option<u64>) -> Extents {
 }
 
 impl Store {
+    /// Whether a response of so many bytes may be stored.
+    #[must_use]
+    pub fn takes(&self, bytes: u64) -> bool {
+        bytes <= self.memory.ledger.object_bytes_max()
+    }
+
     /// An object that has the bytes of `held`, if there is one, and those of `part`, which may still be filled. Nobody
     /// finds it before it is [stored](Self::put_parts).
     ///
@@ -90,7 +96,7 @@ impl Store {
             .iter()
             .map(|piece| piece.range.end - piece.range.start)
             .sum();
-        if pieces.len() > PIECES_MAX || sum > self.memory.ledger.object_bytes_max() {
+        if pieces.len() > PIECES_MAX || !self.takes(sum) {
             return Err(NotTaken::TooLarge);
         }
         let head = (part.head, part.origin);

@@ -157,7 +157,10 @@ pub async fn begin(
         let completion = stored
             .as_ref()
             .filter(|_| lookup == Lookup::Miss(Miss::Part) && wanted.not_filled.is_none())
-            .and_then(|object| Completion::of(scratch, object, now, &wanted.route.policy));
+            .and_then(|object| {
+                let store = &wanted.cache.store;
+                Completion::of(store, scratch, object, now, &wanted.route.policy)
+            });
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         asking.completion = completion;

@@ -5,7 +5,7 @@ use super::judge::{Exchange, Verdict};
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::purges::Moment;
-use crate::cache::store::{Body, Filling, NotTaken, Object, Part};
+use crate::cache::store::{Body, Filling, NotTaken, Object, PIECES_MAX, Part, Store};
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
     ContentRange, Fields, Freshened, Meta, NotStored, Policy, Request, Stored, UnixTime, Variant,
@@ -41,6 +41,7 @@ pub struct Completion {
 impl Completion {
     /// For the request in `scratch`; `None`: it is passed on as it is.
     pub(super) fn of(
+        store: &Store,
         scratch: &Scratch,
         object: &Arc<Object>,
         now: UnixTime,
@@ -49,7 +50,19 @@ impl Completion {
         let request = Request::of_head(&scratch.request_head, &scratch.request);
         let held = object.extents();
         let missing = missing(&request, &stored_of(object), &held, now, policy)?;
-        Some(Self {
+        let held_bytes: u64 = held
+            .held()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let missing_bytes = match missing.end {
+            u64::MAX => 0,
+            end => end - missing.start,
+        };
+        // What would be refused then is not worth a request of its own.
+        let has_room = object.body().pieces().len() < PIECES_MAX
+            && store.takes(held_bytes.saturating_add(missing_bytes));
+        has_room.then(|| Self {
             object: Arc::clone(object),
             missing,
         })
@@ -78,8 +91,12 @@ impl Exchange<'_> {
         };
         let held = held.filter(|held| may_combine(&stored_of(held), &self.response, &meta));
         let (meta, head) = match &held {
-            // All of it is there already.
-            Some(held) if held.meta().part.is_none() => return Err(refused),
+            Some(held) if held.extents().has(&(part.start..part.end)) => {
+                // All of it is there already, and has just been validated.
+                let (meta, head) = self.joined_head(held, &asking.route.policy)?;
+                let _ = store.freshen(held, meta, &head, asking.origin);
+                return Err(refused);
+            }
             Some(held) => self.joined_head(held, &asking.route.policy)?,
             None => (meta, head),
         };

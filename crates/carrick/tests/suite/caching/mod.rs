@@ -38,12 +38,17 @@ impl Play {
     }
 
     /// Asks for `path` by a connection of its own, and plays the server's part with this answer.
-    fn fetch(&self, path: &str, answer: impl AsRef<[u8]>) -> Response {
+    fn fetch(&self, path: &str, answer: &(impl AsRef<[u8]> + ?Sized)) -> Response {
         self.fetch_with(path, "", answer).0
     }
 
     /// The same with further lines of the request; also what the server was asked.
-    fn fetch_with(&self, path: &str, lines: &str, answer: impl AsRef<[u8]>) -> (Response, String) {
+    fn fetch_with(
+        &self,
+        path: &str,
+        lines: &str,
+        answer: &(impl AsRef<[u8]> + ?Sized),
+    ) -> (Response, String) {
         let mut client = self.carrick.connect();
         client.send(get(path, lines));
         let mut upstream = self.server.accept();

@@ -53,7 +53,7 @@ fn a_part_is_kept_and_answers_what_is_in_it() {
     let (first, asked) = play.fetch_with(
         "/a",
         "Range: bytes=50000-149999\r\n",
-        part(&body, 50_000..150_000, LINES),
+        &part(&body, 50_000..150_000, LINES),
     );
     assert_eq!(
         field(&asked, "range").as_deref(),
@@ -104,13 +104,13 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
     play.fetch_with(
         "/a",
         "Range: bytes=100000-199999\r\n",
-        part(&body, 100_000..200_000, LINES),
+        &part(&body, 100_000..200_000, LINES),
     );
     stored(&play, "/a", "Range: bytes=100000-199999\r\n");
     let (more, asked) = play.fetch_with(
         "/a",
         "Range: bytes=150000-\r\n",
-        part(&body, 200_000..300_000, LINES),
+        &part(&body, 200_000..300_000, LINES),
     );
     assert_eq!(
         field(&asked, "range").as_deref(),
@@ -123,7 +123,7 @@ fn what_is_missing_is_asked_for_until_the_whole_is_there() {
     );
     assert!(status(&more).contains("fwd=partial"), "{}", more.head);
     stored(&play, "/a", "Range: bytes=100000-\r\n");
-    let (all, asked) = play.fetch_with("/a", "", part(&body, 0..100_000, LINES));
+    let (all, asked) = play.fetch_with("/a", "", &part(&body, 0..100_000, LINES));
     assert_eq!(field(&asked, "range").as_deref(), Some("bytes=0-99999"));
     assert_eq!((all.status, hash(&all.body)), (200, hash(&body)));
     assert_eq!(all.field("content-length").as_deref(), Some("300000"));
@@ -169,7 +169,7 @@ fn what_broke_off_is_completed() {
         assert_eq!(hash(&beginning.body), hash(&body[..100_000]));
         // It is never sent as if it were the whole.
         is_not_stored(&play, "/a", "");
-        let (all, asked) = play.fetch_with("/a", "", part(&body, 100_000..150_000, LINES));
+        let (all, asked) = play.fetch_with("/a", "", &part(&body, 100_000..150_000, LINES));
         assert_eq!(field(&asked, "range"), Some(format!("bytes=100000-{end}")));
         assert_eq!(field(&asked, "if-range").as_deref(), Some("\"v\""));
         assert_eq!((all.status, hash(&all.body)), (200, hash(&body)));
@@ -200,7 +200,7 @@ fn what_cannot_be_told_from_other_versions_is_not_kept() {
         "Cache-Control: max-age=60\r\nConnection: close\r\n",
         "Cache-Control: max-age=60\r\nETag: W/\"v\"\r\nConnection: close\r\n",
     ] {
-        let (answer, _) = play.fetch_with("/a", "Range: bytes=2-5\r\n", part(body, 2..6, lines));
+        let (answer, _) = play.fetch_with("/a", "Range: bytes=2-5\r\n", &part(body, 2..6, lines));
         assert_eq!((answer.status, answer.text()), (206, "2345".into()));
         is_not_stored(&play, "/a", "Range: bytes=2-5\r\n");
         let broken = whole(body, lines);
@@ -249,7 +249,11 @@ fn what_does_not_fit_is_asked_for_anew() {
         ("no such range", refused),
     ] {
         let play = Play::begin("");
-        play.fetch_with("/a", "Range: bytes=0-4999\r\n", part(&old, 0..5_000, LINES));
+        play.fetch_with(
+            "/a",
+            "Range: bytes=0-4999\r\n",
+            &part(&old, 0..5_000, LINES),
+        );
         stored(&play, "/a", "Range: bytes=0-4999\r\n");
         let lines = "Range: bytes=2000-7999\r\n";
         let (asked, got) = fetch_again(&play, lines, &[answer, part(&new, 2_000..8_000, other)]);
@@ -278,7 +282,11 @@ fn a_whole_in_the_place_of_the_rest_is_taken_as_it_is() {
     let new = Random::new(8).bytes(12_000);
     let other = "Cache-Control: max-age=60\r\nETag: \"w\"\r\nConnection: close\r\n";
     let play = Play::begin("");
-    play.fetch_with("/a", "Range: bytes=0-4999\r\n", part(&old, 0..5_000, LINES));
+    play.fetch_with(
+        "/a",
+        "Range: bytes=0-4999\r\n",
+        &part(&old, 0..5_000, LINES),
+    );
     stored(&play, "/a", "Range: bytes=0-4999\r\n");
     let (asked, got) = fetch_again(&play, "", &[whole(&new, other)]);
     assert_eq!(asked, [Some("bytes=5000-9999".to_owned())]);
@@ -290,11 +298,15 @@ fn a_whole_in_the_place_of_the_rest_is_taken_as_it_is() {
 fn the_same_tag_with_other_bytes_is_trusted_no_more() {
     let play = Play::begin("");
     let (one, other) = (Random::new(9).bytes(9_000), Random::new(10).bytes(9_000));
-    play.fetch_with("/a", "Range: bytes=0-4999\r\n", part(&one, 0..5_000, LINES));
+    play.fetch_with(
+        "/a",
+        "Range: bytes=0-4999\r\n",
+        &part(&one, 0..5_000, LINES),
+    );
     stored(&play, "/a", "Range: bytes=0-4999\r\n");
     // Nothing would be spared by asking for the rest, and so this overlaps.
     let lines = "Range: bytes=4000-8999\r\nIf-None-Match: \"x\"\r\n";
-    play.fetch_with("/a", lines, part(&other, 4_000..9_000, LINES));
+    play.fetch_with("/a", lines, &part(&other, 4_000..9_000, LINES));
     wait_for("the end of both", || {
         let lines = "Cache-Control: only-if-cached\r\nRange: bytes=0-99\r\n";
         let response = play.carrick.connect().ask(&get("/a", lines));
@@ -311,7 +323,7 @@ fn a_part_that_is_out_of_date_is_validated_with_the_clients_range() {
     play.fetch_with(
         "/a",
         "Range: bytes=0-4999\r\n",
-        part(&body, 0..5_000, &stale),
+        &part(&body, 0..5_000, &stale),
     );
     let lines = "Range: bytes=100-199\r\n";
     let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\nCache-Control: max-age=60\r\n\r\n";

@@ -160,7 +160,7 @@ fn a_part_under_way_is_read_along() {
     let object = assemble(&store, Some(&held), 100_000, Some(300_000), &came).unwrap();
     store.put_parts(Some(&held), &object).unwrap();
     check(&object, 300_000);
-    assert_eq!(object.extents().held(), [0..250_000]);
+    assert!(object.extents().has(&(0..250_000)) && !object.extents().has(&(0..250_001)));
     drop((held, object, came));
     store.purge(Which::All, Purge::Remove);
     assert_nothing_leaks(&store);
