@@ -4,6 +4,7 @@ use crate::cache::store::{Body, Object, Reader};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
 use crate::proxy::head::has_tunnel_bytes;
+use crate::proxy::reply::{self, Asked, Reply};
 use crate::proxy::request_body::Pace;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, TOO_SLOW};
 use crate::proxy::trace::Trace;
@@ -80,6 +81,9 @@ pub async fn send(
     let object = source.object;
     let reader = object.body().reader();
     let total_bytes = object.total_bytes();
+    if total_bytes.is_none() && object.meta().part.is_none() {
+        return broken_off(client, scratch, trace).await;
+    }
     let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     let answer = plan_answer(
@@ -120,6 +124,25 @@ pub async fn send(
         }
     }
     (passed, keep_alive)
+}
+
+/// What was found has broken off since then: not even its length is known any more.
+async fn broken_off(client: &mut Client, scratch: &Scratch, trace: &mut Trace) -> (Passed, bool) {
+    let reply = Reply::new(
+        502,
+        "no_response",
+        "The upstream closed the connection before its response was whole.",
+    );
+    let asked = Asked {
+        method: scratch.request_head.method,
+        version: scratch.request_head.version,
+        keep_alive: false,
+    };
+    let passed = match reply::send(client, &reply, asked, trace).await {
+        true => Passed::Whole,
+        false => Passed::ClientGone("client_reset"),
+    };
+    (passed, false)
 }
 
 /// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).

@@ -1,6 +1,7 @@
 //! The cache: what a client gets that it does not get from the server, and what the server is asked.
 mod bodies;
 mod control;
+mod fickle;
 mod hits;
 mod lifetimes;
 mod parts;

@@ -2,16 +2,13 @@
 use super::{Play, get, status};
 use crate::support::message::field;
 use crate::support::random::{Random, hash};
-use crate::support::server::Server;
-use crate::support::{Carrick, Ending, Peer, Place, Response, wait_for};
+use crate::support::{Ending, Peer, Response, wait_for};
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const LINES: &str = "Cache-Control: max-age=60\r\nETag: \"v\"\r\nConnection: close\r\n";
 
 /// A 206 with these bytes of a body.
-fn part(body: &[u8], range: Range<usize>, lines: &str) -> Vec<u8> {
+pub fn part(body: &[u8], range: Range<usize>, lines: &str) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{}\r\n{lines}\r\n",
         range.len(),
@@ -23,7 +20,7 @@ fn part(body: &[u8], range: Range<usize>, lines: &str) -> Vec<u8> {
 }
 
 /// A whole.
-fn whole(body: &[u8], lines: &str) -> Vec<u8> {
+pub fn whole(body: &[u8], lines: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{lines}\r\n");
     [head.as_bytes(), body].concat()
@@ -339,180 +336,79 @@ fn a_part_that_is_out_of_date_is_validated_with_the_clients_range() {
     assert_eq!(stored(&play, "/a", lines).body, body[100..200]);
 }
 
-/// How long each version is.
-const VERSION_BYTES: usize = 100_000;
-
-/// A server that changes now and then, answers ranges as it likes, and breaks off.
-struct Fickle {
-    version: AtomicUsize,
-    random: Mutex<Random>,
-}
-
-impl Fickle {
-    fn body(version: usize) -> Vec<u8> {
-        Random::new(1_000 + version as u64).bytes(VERSION_BYTES)
-    }
-
-    fn chance(&self, of: usize) -> bool {
-        self.below(of) == 0
-    }
-
-    fn below(&self, end: usize) -> usize {
-        self.random.lock().unwrap().below(end)
-    }
-
-    /// What is answered, and whether all of it is sent.
-    fn answer(&self, head: &str) -> (Vec<u8>, bool) {
-        if self.chance(20) {
-            self.version.fetch_add(1, Ordering::SeqCst);
-        }
-        let version = self.version.load(Ordering::SeqCst);
-        let (body, tag) = (Self::body(version), format!("\"{version}\""));
-        let lines = format!(
-            "Cache-Control: max-age={}\r\nETag: {tag}\r\nX-Is: {version}\r\n",
-            if self.chance(3) { 0 } else { 60 }
-        );
-        if field(head, "if-none-match").is_some_and(|tags| tags.contains(&tag)) {
-            return (
-                format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n").into_bytes(),
-                true,
-            );
-        }
-        let holds = field(head, "if-range").is_none_or(|known| known == tag);
-        let range = field(head, "range").filter(|_| holds && !self.chance(10));
-        let all = self.below(4) > 0;
-        let Some(range) = range.and_then(|range| range_of(&range)) else {
-            return (whole(&body, &lines), all);
-        };
-        let mut range = range.start..range.end.min(VERSION_BYTES);
-        if range.is_empty() {
-            let refused = format!(
-                "HTTP/1.1 416 No\r\nContent-Range: bytes */{VERSION_BYTES}\r\nContent-Length: 0\r\n\r\n"
-            );
-            return (refused.into_bytes(), true);
-        }
-        match self.below(12) {
-            0 => range.end = range.start + 1 + self.below(range.len()),
-            1 => range.start += self.below(range.len()),
-            2 => range.start -= self.below(range.start),
-            3 => range.end = VERSION_BYTES,
-            _ => {}
-        }
-        (part(&body, range, &lines), all)
-    }
-
-    fn serve(&self, mut peer: Peer) {
-        while peer.waits_for_head() {
-            let head = peer.read_head();
-            let (answer, all) = self.answer(&head);
-            let bytes = if all {
-                answer.len()
-            } else {
-                self.below(answer.len()).max(300)
-            };
-            let sent = &answer[..bytes.min(answer.len())];
-            if peer.try_send(sent).is_err() || !all {
-                return;
-            }
-        }
-    }
-}
-
-/// `bytes=a-b` as a range.
-fn range_of(value: &str) -> Option<Range<usize>> {
-    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
-    let end = last.parse().map_or(VERSION_BYTES, |last: usize| last + 1);
-    Some(first.parse().ok()?..end)
-}
-
-/// Whether what a client got is right: all bytes are of the version that it says.
-fn check(response: &Response, asked: Option<&Range<usize>>) {
-    let version = || {
-        response
-            .field("x-is")
-            .expect("a version")
-            .parse()
-            .expect("a number")
-    };
-    match response.status {
-        200 => assert_eq!(hash(&response.body), hash(&Fickle::body(version()))),
-        206 => {
-            let said = response.field("content-range").expect("a range");
-            let said = said.trim_start_matches("bytes ");
-            let (range, total) = said.split_once('/').expect("a total");
-            assert_eq!(total, VERSION_BYTES.to_string());
-            let range = range_of(&format!("bytes={range}")).expect("a range");
-            assert!(
-                asked.is_some(),
-                "nobody has asked for a part: {}",
-                response.head
-            );
-            assert_eq!(hash(&response.body), hash(&Fickle::body(version())[range]));
-        }
-        other => assert!(matches!(other, 416 | 504 | 502), "{}", response.head),
-    }
+#[test]
+fn a_part_that_may_be_stale_is_sent_and_replaced_in_the_background() {
+    let play = Play::begin("");
+    let (old, new) = (Random::new(12).bytes(9_000), Random::new(13).bytes(9_000));
+    let lines = "Cache-Control: max-age=0, stale-while-revalidate=60\r\nETag: \"v\"\r\nConnection: close\r\n";
+    play.fetch_with(
+        "/a",
+        "Range: bytes=0-4999\r\n",
+        &part(&old, 0..5_000, lines),
+    );
+    let asked = "Range: bytes=100-199\r\n";
+    play.carrick
+        .wait_for_metric("carrick_cache_objects", &[], 1.0);
+    let mut client = play.carrick.connect();
+    assert_eq!(client.ask(&get("/a", asked)).body, old[100..200]);
+    let mut upstream = play.server.accept();
+    let head = upstream.read_head();
+    assert_eq!(field(&head, "if-none-match").as_deref(), Some("\"v\""));
+    assert_eq!(field(&head, "range").as_deref(), Some("bytes=100-199"));
+    let other = "Cache-Control: max-age=60\r\nETag: \"w\"\r\nConnection: close\r\n";
+    upstream.send(part(&new, 100..200, other));
+    wait_for("the new version", || {
+        (client.ask(&get("/a", asked)).body == new[100..200]).then_some(())
+    });
+    play.server.expect_nobody();
 }
 
 #[test]
-fn whatever_the_server_does_every_byte_is_of_one_version() {
-    let place = Place::claim();
-    let seed = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .subsec_nanos();
-    let fickle = Fickle {
-        version: AtomicUsize::new(0),
-        random: Mutex::new(Random::new(u64::from(seed))),
-    };
-    let serving = Server::listen(&place).serve(move |peer, _| fickle.serve(peer));
-    let text = super::cached_switch(&[serving.address()], "", "");
-    let carrick = Carrick::start(&place, &text);
-    std::thread::scope(|scope| {
-        for number in 0..4_u64 {
-            let carrick = &carrick;
-            scope.spawn(move || {
-                let mut random = Random::new(u64::from(seed) ^ (number << 32));
-                for _ in 0..150 {
-                    let start = random.below(VERSION_BYTES);
-                    let range =
-                        start..(start + 1 + random.below(VERSION_BYTES / 2)).min(VERSION_BYTES);
-                    let asked = (random.below(4) > 0).then_some(range);
-                    let mut lines = asked.as_ref().map_or(String::new(), |range| {
-                        format!("Range: bytes={}-{}\r\n", range.start, range.end - 1)
-                    });
-                    if random.below(4) == 0 {
-                        lines += "Cache-Control: no-cache\r\n";
-                    }
-                    let mut client = carrick.connect();
-                    let path = format!("/{}", random.below(12));
-                    client.send(get(&path, &format!("{lines}Connection: close\r\n")));
-                    let (Ending::Closed(bytes) | Ending::Reset(bytes)) = client.read_ending();
-                    if let Some(response) = whole_response(&bytes) {
-                        check(&response, asked.as_ref());
-                    }
-                }
-            });
-        }
-    });
-    let stored = carrick.metric("carrick_cache_answers_total", &["result=\"stored\""]);
-    let hits = carrick.metric("carrick_cache_requests_total", &["result=\"hit\""]);
-    assert!(stored > 10.0 && hits > 10.0, "seed {seed}: {stored} {hits}");
+fn of_many_who_want_the_whole_one_asks_for_the_rest() {
+    let play = Play::begin("");
+    let body = Random::new(14).bytes(100_000);
+    let answer = whole(&body, LINES);
+    break_off(&play, "", &answer[..answer.len() - 50_000]);
+    stored(&play, "/a", "Range: bytes=0-49999\r\n");
+    let mut clients: Vec<Peer> = (0..6).map(|_| play.carrick.connect()).collect();
+    clients[0].send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    let head = upstream.read_head();
+    assert_eq!(field(&head, "range").as_deref(), Some("bytes=50000-99999"));
+    clients[1..]
+        .iter_mut()
+        .for_each(|client| client.send(get("/a", "")));
+    play.carrick
+        .wait_for_metric("carrick_cache_waited_total", &[], 5.0);
+    upstream.send(part(&body, 50_000..100_000, LINES));
+    for client in &mut clients {
+        assert_eq!(hash(&client.read_response("GET").body), hash(&body));
+    }
+    play.server.expect_nobody();
 }
 
-/// The response in `bytes`, unless it broke off.
-fn whole_response(bytes: &[u8]) -> Option<Response> {
-    let end = crate::support::message::head_end(bytes)?;
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let length: usize = field(&head, "content-length")?.parse().ok()?;
-    let body = &bytes[end..];
-    assert!(body.len() <= length, "more than was announced: {head}");
-    (body.len() == length).then(|| Response {
-        version: "HTTP/1.1".into(),
-        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        body: body.to_vec(),
-        raw_body: body.to_vec(),
-        head,
-        trailers: Vec::new(),
-        interim: Vec::new(),
-    })
+#[test]
+fn head_says_what_the_server_says_and_not_what_a_part_has() {
+    let play = Play::begin("");
+    let body = Random::new(15).bytes(9_000);
+    play.fetch_with(
+        "/a",
+        "Range: bytes=0-4999\r\n",
+        &part(&body, 0..5_000, LINES),
+    );
+    stored(&play, "/a", "Range: bytes=0-4999\r\n");
+    for (tag, is_kept) in [("\"v\"", true), ("\"w\"", false)] {
+        let mut client = play.carrick.connect();
+        client.send("HEAD /a HTTP/1.1\r\nHost: a.example\r\nRange: bytes=0-9\r\n\r\n");
+        let mut upstream = play.server.accept();
+        assert!(upstream.read_head().starts_with("HEAD /a "));
+        upstream.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\nETag: {tag}\r\nConnection: close\r\n\r\n"
+        ));
+        let head = client.read_response("HEAD");
+        assert_eq!(head.field("content-length").as_deref(), Some("9000"));
+        let lines = "Cache-Control: only-if-cached\r\nRange: bytes=0-9\r\n";
+        let found = play.find_with("/a", lines);
+        assert_eq!(found.status == 206, is_kept, "{tag}");
+    }
 }
