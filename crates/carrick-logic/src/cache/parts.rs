@@ -35,8 +35,8 @@ pub fn has_all(
 /// What the origin is to be asked for, so that `held` and its answer are all that `request` needs: from the first missing
 /// byte to the last. An end of [`u64::MAX`] is the end of a representation whose length is not known.
 ///
-/// `None`: the request is passed on as it is. It has conditions of its own, nothing would be spared, or the parts could not
-/// be told from those of another version.
+/// `None`: the request is passed on as it is. It has conditions of its own, its answer is not for others, nothing would be
+/// spared, or the parts could not be told from those of another version.
 #[must_use]
 pub fn missing(
     request: &Request<'_>,
@@ -48,9 +48,12 @@ pub fn missing(
     let has_conditions = request.has_if_none_match
         || request.if_modified_since.is_some()
         || request.has_origin_condition;
+    // The answers to these would most likely not be stored, and so not be added.
+    let is_apart = request.has_authorization || request.directives.no_store;
     if request.method != Method::Get
         || request.has_body
         || has_conditions
+        || is_apart
         || !stored.meta.has_strong_validator()
     {
         return None;

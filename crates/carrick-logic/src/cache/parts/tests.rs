@@ -60,6 +60,8 @@ fn what_is_missing_is_asked_for() {
             Err(Some(10..100)),
         ),
         ("Range: bytes=0-9|If-Range: \"a\"", strong, &known, Ok(())),
+        ("Authorization: x", strong, &known, Err(None)),
+        ("Cache-Control: no-store", strong, &known, Err(None)),
         ("If-None-Match: \"b\"", strong, &known, Err(None)),
         ("If-Modified-Since: @-9", strong, &known, Err(None)),
         ("", "ETag: W/\"a\"", &known, Err(None)),
