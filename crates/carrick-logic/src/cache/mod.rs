@@ -23,6 +23,7 @@ mod lookup;
 mod message;
 mod meta;
 mod multipart;
+mod parts;
 mod policy;
 mod quick_abort;
 mod ranges;
@@ -57,6 +58,7 @@ pub use lookup::{
 pub use message::{Expires, Request, Response, Times};
 pub use meta::{LifetimeFrom, Meta, Validator};
 pub use multipart::{Multipart, Part, multipart};
+pub use parts::{has_all, is_same_version, missing};
 pub use policy::Policy;
 pub use quick_abort::QuickAbort;
 pub use ranges::{Ranges, if_range_holds, resolve};

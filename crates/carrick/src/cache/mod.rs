@@ -3,13 +3,16 @@
 pub mod flights;
 pub mod passes;
 pub mod purge;
+pub mod purges;
 pub mod store;
 
 use crate::config::plan::CachePlan;
 use flights::Flights;
 use passes::Passes;
+use purge::Chosen;
+use purges::{Moment, Purges};
 use std::sync::Arc;
-use store::{Limits, Store};
+use store::{Limits, Object, Purge, Store};
 
 /// The cache of a process.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub struct Cache {
     pub flights: Arc<Flights>,
     /// What was not stored lately.
     pub passes: Passes,
+    /// What was purged lately.
+    pub purges: Purges,
     /// How much may be stored.
     pub bytes_max: u64,
 }
@@ -36,7 +41,20 @@ impl Cache {
             })),
             flights: Arc::default(),
             passes: Passes::default(),
+            purges: Purges::default(),
             bytes_max: plan.memory_bytes,
+        }
+    }
+    /// Takes objects out, or has them validated; returns how many. Answers that are under way are meant as well.
+    pub fn purge(&self, chosen: &Chosen, how: Purge) -> u64 {
+        self.purges.note(chosen, how);
+        chosen.purge(&self.store, how)
+    }
+
+    /// Does to an object that has just been stored what was done to others like it since the origin was asked for it.
+    pub fn catch_up(&self, asked: Moment, object: &Arc<Object>) {
+        if let Some(how) = self.purges.since(asked, object) {
+            self.store.purge_one(object, how);
         }
     }
 }

@@ -15,6 +15,8 @@ pub enum Chosen {
     Prefix(Box<[u8]>),
     /// Those with this tag.
     Tag(Box<[u8]>),
+    /// Those under this key: all variants, for one value of the fields that are in the key.
+    Key(Box<[u8]>),
     /// All.
     All,
 }
@@ -45,6 +47,7 @@ impl Chosen {
                 url_of(object.key().bytes()).is_some_and(|url| url.starts_with(prefix))
             }
             Self::Tag(tag) => object.has_tag(tag),
+            Self::Key(key) => object.key().bytes() == &**key,
             Self::All => true,
         }
     }
@@ -54,6 +57,7 @@ impl Chosen {
         let purge = |object: Arc<Object>| u64::from(store.purge_one(&object, how));
         match self {
             Self::Tag(tag) => store.purge(Which::Tag(tag), how),
+            Self::Key(key) => store.purge(Which::Key(key), how),
             Self::All => store.purge(Which::All, how),
             Self::Url(_) | Self::Prefix(_) => store
                 .objects()

@@ -111,6 +111,8 @@ metrics! {
     CACHE_INVALIDATED = Counter "carrick_cache_invalidated" "Objects taken out because an unsafe method changed what they are copies of.";
     CACHE_REFRESHES = Counter "carrick_cache_refreshes" "Validations in the background (stale-while-revalidate).";
     CACHE_GIVEN_UP = Counter "carrick_cache_fills_given_up" "Bodies that were not fetched to their end because nobody waited for them.";
+    CACHE_FIND_SECONDS = Histogram "carrick_cache_find_seconds" "Time to look for an answer in the cache, whether or not there is one.";
+    CACHE_FIRST_BYTE_SECONDS = Histogram "carrick_cache_first_byte_seconds" "From a request's first byte to the first of its answer, where the cache had it and the origin was not asked.";
     CACHE_OBJECTS = Gauge "carrick_cache_objects" "Objects in the cache.";
     CACHE_BYTES = Gauge "carrick_cache_bytes" "Bytes that the cache takes: stored, or only held by readers of what is stored no more.";
     CACHE_FILLS = Gauge "carrick_cache_fills" "Bodies on their way into the cache.";

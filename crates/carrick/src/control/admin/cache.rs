@@ -1,9 +1,11 @@
 //! `/cache`: what is stored, and taking it out.
 use super::{JSON, TEXT, answer, text};
+use crate::cache::Cache;
 use crate::cache::purge::{Chosen, Wrong};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
 use crate::telemetry::metrics::CacheResult;
+use crate::worker::clock::Clock;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
@@ -11,6 +13,9 @@ use serde::Serialize;
 
 /// Objects that are listed at most, unless `limit` says otherwise.
 const LISTED_MAX: usize = 1000;
+
+/// Objects whose ages are looked at for `/status`.
+const AGES_MAX: usize = 10_000;
 
 /// The cache as a part of `/status`.
 #[derive(Debug, Serialize)]
@@ -24,6 +29,10 @@ pub(super) struct CacheStatus {
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
+    /// Seconds since origins made or validated what is stored: the mean, and the most; `null` if there is nothing. Of a large store it
+    /// is a sample.
+    age_mean_s: Option<u64>,
+    age_max_s: Option<u32>,
     /// Why bodies are not sent by `sendfile(2)`, if they are not.
     heap_only: Option<String>,
 }
@@ -39,6 +48,7 @@ impl CacheStatus {
             .map(count)
             .sum();
         let asked = answered + count(CacheResult::Miss);
+        let (age_mean_s, age_max_s) = ages(cache).unzip();
         Some(Self {
             objects: stats.objects,
             bytes: stats.bytes,
@@ -48,9 +58,24 @@ impl CacheStatus {
             evictions: stats.evicted_small + stats.evicted_main,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
+            age_mean_s,
+            age_max_s,
             heap_only: cache.store.heap_only().map(str::to_owned),
         })
     }
+}
+
+/// The mean age and the highest of what is stored.
+fn ages(cache: &Cache) -> Option<(u64, u32)> {
+    let now = Clock::default().now();
+    let (mut count, mut sum, mut max) = (0, 0, 0);
+    for object in cache.store.objects().take(AGES_MAX) {
+        let age_s = object.meta().age_s(now);
+        count += 1;
+        sum += u64::from(age_s);
+        max = max.max(age_s);
+    }
+    (count > 0).then(|| (sum / count, max))
 }
 
 /// One object of `GET /cache`.
@@ -77,7 +102,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
     let (Ok(limit), Ok(chosen)) = (limit, parameters.chosen(true)) else {
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
-    let now = crate::worker::clock::Clock::default().now();
+    let now = Clock::default().now();
     let objects: Vec<Listed> = (cache.store.objects())
         .filter(|object| chosen.has(object))
         .take(limit)
@@ -85,10 +110,10 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: object.meta().status,
             bytes: object.stored_bytes(),
-            state: if object.body().is_whole() {
-                "whole"
-            } else {
-                "filling"
+            state: match object.meta().part {
+                Some(_) => "part",
+                None if object.body().is_whole() => "whole",
+                None => "filling",
             },
             age_s: object.meta().age_s(now),
             ttl_s: object.meta().ttl_s(now),
@@ -115,7 +140,7 @@ pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Respon
     };
     match parameters.chosen(false) {
         Ok(chosen) => {
-            let count = chosen.purge(&cache.store, how);
+            let count = cache.purge(&chosen, how);
             tracing::info!("{count} objects of the cache were purged by admin");
             answer(StatusCode::OK, TEXT, format!("{count}\n"))
         }

@@ -1,4 +1,5 @@
 //! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
+use super::parts::Keep;
 use crate::cache::store::{Filling, Object};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
@@ -16,6 +17,8 @@ pub struct Fill {
     pub filling: Filling,
     /// What is filled.
     pub object: Arc<Object>,
+    /// What becomes of it when it has come, or has broken off.
+    pub keep: Box<Keep>,
     /// The origin's end.
     pub checkout: Checkout,
     /// Where that leads.
@@ -44,17 +47,20 @@ impl Fill {
             return;
         }
         let left_bytes = self.length - bytes as u64;
-        if left_bytes == 0 {
-            return self.end(client);
+        if left_bytes == 0 && !self.keep.is_part() {
+            self.end(client);
+            return;
         }
         let mut errand = client.errand();
         tokio::task::spawn_local(async move {
             if self.run(&mut errand, left_bytes).await {
-                self.end(&errand);
+                let (keep, object) = self.end(&errand);
+                keep.end(&object).await;
             } else {
                 self.checkout.failed(&self.place);
                 let received_bytes = self.filling.written_bytes();
                 (self.checkout).count(&errand.worker.metrics, 0, received_bytes);
+                self.keep.cut(self.filling, &self.object).await;
             }
         });
     }
@@ -94,14 +100,15 @@ impl Fill {
         left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
     }
 
-    fn end(self, client: &Client) {
+    fn end(self, client: &Client) -> (Box<Keep>, Arc<Object>) {
         let Self {
             filling,
+            object,
+            keep,
             mut checkout,
             place,
             length,
             is_kept,
-            ..
         } = self;
         filling.finish();
         checkout.count(&client.worker.metrics, 0, length);
@@ -109,5 +116,6 @@ impl Fill {
             checkout.upstream.expect_like(length);
             checkout.give_back(client, &place);
         }
+        (keep, object)
     }
 }

@@ -1,7 +1,9 @@
 //! What an origin's answer does to the store, and what becomes of it.
 use super::ask::{Asking, realm, stored_of};
+use super::parts::{Keep, answers};
 use super::tee::Tee;
-use crate::cache::store::{Filling, Object, Purge, Which};
+use crate::cache::purge::Chosen;
+use crate::cache::store::{Filling, Object, Purge};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Destination;
 use crate::worker::scratch::Scratch;
@@ -20,7 +22,7 @@ pub enum Verdict {
     /// It is passed on, and what passes is kept: its length is not known.
     Keep(Box<Tee>),
     /// It goes into the store, and the client reads it from there.
-    Fill(Filling, Arc<Object>),
+    Fill(Filling, Arc<Object>, Box<Keep>),
     /// It is not wanted any further: the client gets what is stored.
     Use(Arc<Object>, Reuse),
     /// It is about nothing that anybody has: the origin is asked again, without conditions.
@@ -28,11 +30,11 @@ pub enum Verdict {
 }
 
 /// An answer, and the request that it answers.
-struct Exchange<'a> {
-    request: Request<'a>,
-    uri: Uri<'a>,
-    response: Response<'a>,
-    times: Times,
+pub(super) struct Exchange<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) uri: Uri<'a>,
+    pub(super) response: Response<'a>,
+    pub(super) times: Times,
 }
 
 /// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
@@ -73,6 +75,10 @@ pub fn judge(
             invalidate(client, destination, &exchange, asking);
         }
         return Verdict::PassOn;
+    }
+    if asking.completion.is_some() && matches!(exchange.response.status, 304 | 412 | 416) {
+        // Whatever it means, it is no answer to what the client has asked.
+        return Verdict::AskAgain;
     }
     let Some(stored) = asking.stored.clone() else {
         return replace(client, scratch, &exchange, asking);
@@ -122,6 +128,14 @@ fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>)
             Arc::clone(stored)
         }
     };
+    if !answers(
+        &exchange.request,
+        &object,
+        exchange.times.response,
+        &asking.route.policy,
+    ) {
+        return Verdict::AskAgain;
+    }
     let reuse = reuse_of(&object, exchange.times.response);
     Verdict::Use(object, reuse)
 }
@@ -133,7 +147,7 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
         if !object.variant().matches(exchange.request.fields) {
             continue;
         }
-        let total_bytes = object.body().total_bytes();
+        let total_bytes = object.total_bytes();
         match head_effect(&stored_of(&object), total_bytes, &exchange.response) {
             // What cannot be brought up to date is taken out.
             HeadEffect::Freshen => drop(exchange.freshen(asking, &object)),
@@ -171,7 +185,8 @@ fn invalidate(
             exchange.request.fields,
             &asking.route.key,
         );
-        let removed = asking.cache.store.purge(Which::Key(&key), Purge::Remove);
+        let chosen = Chosen::Key(key.as_slice().into());
+        let removed = asking.cache.purge(&chosen, Purge::Remove);
         client.worker.metrics.cache.invalidated.add(removed);
     }
 }
@@ -191,11 +206,14 @@ fn store(
         }
         Err(why) => {
             client.worker.metrics.cache.not_stored.add(1);
+            let completion = asking.completion.take().map(|completion| completion.object);
+            if completion.is_some() && exchange.response.status == 206 {
+                return Verdict::AskAgain;
+            }
             asking.status.detail = Some(why);
             // What is stored is not what the origin has now.
-            if let Some(stored) = asking
-                .stored
-                .take()
+            if let Some(stored) = (asking.stored.take())
+                .or(completion)
                 .filter(|_| exchange.response.status < 400)
             {
                 asking.cache.store.remove(&stored);
@@ -226,8 +244,6 @@ fn try_store(
         return Err(why.label());
     }
     let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
-        // Parts are not put together.
-        Storing::Yes(meta) if meta.status == 206 => return Err(NotStored::Part.label()),
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
@@ -246,18 +262,23 @@ fn try_store(
         ResponseBody::None => Some(0),
         ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
     };
+    if meta.status == 206 {
+        return exchange.store_part(asking, length, (&variant, meta, head));
+    }
     let cache = &asking.cache;
     let key = cache.store.key(&asking.key);
     let filling = cache.store.fill(length).map_err(|why| why.label())?;
-    let verdict = if length.is_some() {
+    let verdict = if let Some(length) = length {
         let object = (cache.store)
-            .put(key, &variant, meta, &head, filling.body())
+            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
             .map_err(|why| why.label())?;
-        Verdict::Fill(filling, object)
+        cache.catch_up(asking.asked, &object);
+        let keep = Keep::whole(asking, length);
+        Verdict::Fill(filling, object, Box::new(keep))
     } else {
         let tee = Tee::new(
             Arc::clone(cache),
-            asking.key.clone(),
+            (asking.key.clone(), asking.asked, asking.origin),
             (variant, meta, head),
             filling,
             asking.lead.take(),
@@ -284,7 +305,7 @@ impl Exchange<'_> {
         );
         match freshened {
             Freshened::Updated(meta) => store
-                .replace(stored, meta, &head)
+                .freshen(stored, meta, &head, asking.origin)
                 .map_err(|why| why.label()),
             Freshened::Unchanged => Ok(Arc::clone(stored)),
             Freshened::Remove(why) => {

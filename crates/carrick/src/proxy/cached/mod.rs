@@ -6,6 +6,7 @@
 //! | `fill` | the body of an answer on its way into the store, by itself: clients read along |
 //! | `find` | looking for a stored answer; waiting for somebody else's |
 //! | `judge` | what an origin's answer does to the store, and what the client gets |
+//! | `parts` | answers that have a part of what there is, and those that broke off |
 //! | `refresh` | validation in the background |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
@@ -15,6 +16,7 @@ mod ask;
 mod fill;
 mod find;
 mod judge;
+mod parts;
 mod refresh;
 mod send;
 mod tee;
@@ -23,5 +25,6 @@ pub use ask::{Asking, request_lines};
 pub use fill::Fill;
 pub use find::{Begun, begin};
 pub use judge::{Verdict, judge, reuse_of};
+pub use parts::Keep;
 pub use send::{Source, send, stale};
 pub use tee::Tee;

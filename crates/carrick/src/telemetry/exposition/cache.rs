@@ -32,6 +32,12 @@ impl Writer<'_, '_> {
         self.counter(&declared::CACHE_GIVEN_UP, |worker| {
             &worker.cache.fills_given_up
         })?;
+        self.histogram(&declared::CACHE_FIND_SECONDS, |worker| {
+            &worker.cache.find_seconds
+        })?;
+        self.histogram(&declared::CACHE_FIRST_BYTE_SECONDS, |worker| {
+            &worker.cache.first_byte_seconds
+        })?;
         let cache = state.cache.as_ref();
         let stats = cache.map(|cache| cache.store.stats()).unwrap_or_default();
         self.gauge(&declared::CACHE_OBJECTS, stats.objects)?;

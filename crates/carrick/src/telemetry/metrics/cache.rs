@@ -1,5 +1,5 @@
 //! What a worker counts of the cache.
-use super::Counter;
+use super::{Counter, Histogram};
 
 /// What the cache did for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,10 @@ pub struct CacheMetrics {
     pub refreshes: Counter,
     /// Bodies that were not fetched to their end because nobody waited for them.
     pub fills_given_up: Counter,
+    /// Time to look for something in the store.
+    pub find_seconds: Histogram,
+    /// Time from a request's first byte to the first of an answer that the origin was not asked for.
+    pub first_byte_seconds: Histogram,
 }
 
 impl CacheMetrics {

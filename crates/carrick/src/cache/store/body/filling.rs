@@ -128,6 +128,12 @@ impl Filling {
     #[must_use]
     pub fn cut(mut self) -> Arc<Body> {
         self.end(State::Broken);
+        if let Some(Place::Range(_)) = self.body.place.get() {
+            // Pages that were not written take no memory.
+            let kept = in_pages(self.written_bytes);
+            let rest = self.body.charge.bytes().saturating_sub(kept);
+            self.body.charge.shrink(self.body.ledger(), rest);
+        }
         Arc::new(Body::beginning_of(&self.body))
     }
 

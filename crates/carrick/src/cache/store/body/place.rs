@@ -1,6 +1,7 @@
 //! Where the bytes of a body are.
 use super::super::arena::{Arena, in_pages};
 use super::super::memory::Memory;
+use super::pieces::{self, Piece};
 use super::{Body, copy};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ pub(super) enum Place {
     Extents(Box<Extents>),
     /// In another body that ended early, of which this is what came.
     Beginning(Arc<Body>),
+    /// In several other bodies.
+    Pieces(Box<[Piece]>),
 }
 
 /// Ranges of the arena that were taken one by one.
@@ -91,7 +94,7 @@ impl Place {
     /// Where in the arena the bytes from `from` on are; `None` if they are on the heap.
     pub(super) fn run(&self, from: u64) -> Option<Run> {
         match self {
-            Self::Heap(_) | Self::Beginning(_) => None,
+            Self::Heap(_) | Self::Beginning(_) | Self::Pieces(_) => None,
             Self::Range(start) => Some(Run {
                 start: start + from,
                 bytes: u64::MAX - from,
@@ -113,6 +116,7 @@ impl Place {
                 let read = of.read_at(buffer, from)?;
                 debug_assert_eq!(read, buffer.len());
             }
+            Self::Pieces(pieces) => pieces::read_at(pieces, buffer, from)?,
             Self::Range(_) | Self::Extents(_) => {
                 let arena = arena(memory)?;
                 while !buffer.is_empty() {

@@ -36,6 +36,11 @@ impl Body {
             None => send_copy(to, prefix, &copied, false),
             Some(Place::Heap(bytes)) => send_copy(to, prefix, window(bytes, from, there), false),
             Some(Place::Beginning(of)) => of.send(to, from, there, prefix),
+            Some(Place::Pieces(_)) => {
+                let piece = self.piece(from).ok_or(ErrorKind::UnexpectedEof)?;
+                let bytes_max = there.min(piece.range.end - from);
+                piece.body.send(to, from - piece.start, bytes_max, prefix)
+            }
             Some(place) => self.send_file(to, place, from, there, prefix),
         }
     }
