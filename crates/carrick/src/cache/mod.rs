@@ -3,11 +3,14 @@
 pub mod flights;
 pub mod passes;
 pub mod purge;
+pub mod siblings;
 pub mod store;
 
 use crate::config::plan::CachePlan;
+use arc_swap::ArcSwapOption;
 use flights::Flights;
 use passes::Passes;
+use siblings::Siblings;
 use std::sync::Arc;
 use store::{Limits, Store};
 
@@ -22,6 +25,8 @@ pub struct Cache {
     pub passes: Passes,
     /// How much may be stored.
     pub bytes_max: u64,
+    /// Who else is asked; swapped at reload.
+    pub siblings: ArcSwapOption<Siblings>,
 }
 
 impl Cache {
@@ -37,6 +42,14 @@ impl Cache {
             flights: Arc::default(),
             passes: Passes::default(),
             bytes_max: plan.memory_bytes,
+            siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),
         }
+    }
+
+    /// Takes up what a reload can change.
+    pub fn follow(&self, plan: Option<&CachePlan>) {
+        let before = self.siblings.load();
+        let siblings = plan.and_then(|plan| Siblings::for_plan(plan, before.as_deref()));
+        self.siblings.store(siblings);
     }
 }

@@ -5,6 +5,7 @@ mod cache;
 mod listener;
 mod requests;
 mod route;
+mod siblings;
 mod transparent;
 mod upstream;
 

@@ -6,7 +6,7 @@ use super::bound::{self, Lost, Offered, Unsettled, Waited};
 use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, Destination, decide};
 use super::head::{self, NoHead};
-use super::relay::{Failure, Outcome, relay};
+use super::relay::{Failure, Outcome, ask_sibling, relay};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
@@ -310,17 +310,40 @@ async fn relay_decided(
             return over(client, scratch, trace, next);
         }
     }
-    let next = loop {
-        let relayed = relay(
+    let mut met = None;
+    if asking.is_some() {
+        // Boxed: as above.
+        met = Box::pin(ask_sibling(
             client,
             &mut scratch,
             destination,
             trace,
-            at_hand.take(),
-            binds,
             &mut asking,
-        );
-        break match relayed.await {
+        ))
+        .await;
+    }
+    if met.is_some()
+        && let Some(checkout) = at_hand.take()
+    {
+        checkout.give_back(client, &destination.place);
+    }
+    let next = loop {
+        let outcome = match met.take() {
+            Some(outcome) => outcome,
+            None => {
+                relay(
+                    client,
+                    &mut scratch,
+                    destination,
+                    trace,
+                    at_hand.take(),
+                    binds,
+                    &mut asking,
+                )
+                .await
+            }
+        };
+        break match outcome {
             Outcome::Bound(checkout) => {
                 let place = &destination.place;
                 match bound::start(client, &mut scratch, checkout, place, trace).await {

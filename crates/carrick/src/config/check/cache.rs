@@ -1,5 +1,5 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
-use super::narrow;
+use super::{narrow, siblings};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
 use crate::config::plan::{CachePlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
 use crate::config::plan::{Requests, Responses};
@@ -145,6 +145,10 @@ fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
             percent_min: narrow(written.percent, 100),
         }),
         status: written.status,
+        siblings: written
+            .siblings
+            .given()
+            .and_then(|siblings| siblings::check(siblings.get_ref(), problems)),
     }
 }
 

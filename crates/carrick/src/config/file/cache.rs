@@ -31,6 +31,7 @@ pub struct Cache {
     pub ranges_max: u64,
     pub quick_abort: Setting<QuickAbort>,
     pub status: bool,
+    pub siblings: Setting<Siblings>,
 }
 
 /// `quick_abort = { … }`
@@ -39,6 +40,18 @@ pub struct Cache {
 pub struct QuickAbort {
     pub left: u64,
     pub percent: u64,
+}
+
+/// `siblings = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Siblings {
+    /// Where it is.
+    pub span: Range<usize>,
+    pub members: Setting<Vec<Spanned<String>>>,
+    pub own: Setting<String>,
+    pub connect: Duration,
+    pub answer: Duration,
 }
 
 /// What a listener or a route says about the cache.
@@ -123,6 +136,19 @@ impl Cache {
                 },
             ),
             status: table.switch("status", problems),
+            siblings: inline(
+                table,
+                "siblings",
+                &keys::SIBLINGS,
+                problems,
+                |table, problems| Siblings {
+                    span: table.span(),
+                    members: table.texts("members", problems),
+                    own: table.text("self", problems),
+                    connect: table.time("connect", problems),
+                    answer: table.time("answer", problems),
+                },
+            ),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
-use super::Plan;
+use super::{Plan, ServerAddress};
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::{Forwarded, RequestHead};
 use carrick_logic::route::Conditions;
+use std::time::Duration;
 
 /// Bytes of memory when nothing says otherwise.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -28,6 +29,21 @@ pub struct CachePlan {
     pub quick_abort: QuickAbort,
     /// Whether responses say in `Cache-Status` what the cache did (RFC 9211).
     pub status: bool,
+    /// Other caches that are asked before the origin is.
+    pub siblings: Option<SiblingsPlan>,
+}
+
+/// `siblings = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiblingsPlan {
+    /// All caches that own URLs, this one included if it is one of them.
+    pub members: Vec<ServerAddress>,
+    /// Its place among them.
+    pub own: Option<usize>,
+    /// To connect to one.
+    pub connect: Duration,
+    /// From then on until its answer's head is there.
+    pub answer: Duration,
 }
 
 impl Default for CachePlan {
@@ -39,6 +55,7 @@ impl Default for CachePlan {
             policy: Policy::default(),
             quick_abort: QuickAbort::default(),
             status: true,
+            siblings: None,
         }
     }
 }

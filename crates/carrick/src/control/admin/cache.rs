@@ -1,6 +1,7 @@
 //! `/cache`: what is stored, and taking it out.
 use super::{JSON, TEXT, answer, text};
 use crate::cache::purge::{Chosen, Wrong};
+use crate::cache::siblings::{Said, Sibling};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
 use crate::telemetry::metrics::CacheResult;
@@ -26,6 +27,34 @@ pub(super) struct CacheStatus {
     bytes_saved: u64,
     /// Why bodies are not sent by `sendfile(2)`, if they are not.
     heap_only: Option<String>,
+    siblings: Vec<SiblingStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct SiblingStatus {
+    address: String,
+    state: &'static str,
+    hits: u64,
+    misses: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl SiblingStatus {
+    fn of(sibling: &Sibling) -> Self {
+        Self {
+            address: sibling.label.to_string(),
+            state: if sibling.is_left_out() {
+                "left out"
+            } else {
+                "up"
+            },
+            hits: sibling.answers(Said::Hit),
+            misses: sibling.answers(Said::Miss),
+            refused: sibling.answers(Said::Refused),
+            failed: sibling.answers(Said::Failed),
+        }
+    }
 }
 
 impl CacheStatus {
@@ -49,6 +78,10 @@ impl CacheStatus {
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
             heap_only: cache.store.heap_only().map(str::to_owned),
+            siblings: (cache.siblings.load().iter())
+                .flat_map(|siblings| siblings.others())
+                .map(|sibling| SiblingStatus::of(sibling))
+                .collect(),
         })
     }
 }

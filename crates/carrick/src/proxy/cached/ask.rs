@@ -40,6 +40,8 @@ pub struct Asking {
     pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
     pub(super) is_errand: bool,
+    /// Another cache is asked, for what it has stored.
+    pub(super) wants_only_stored: bool,
 }
 
 /// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
@@ -59,6 +61,9 @@ pub fn request_lines(
     let Some(asking) = asking else {
         return &[];
     };
+    if asking.wants_only_stored {
+        lines.extend_from_slice(b"Cache-Control: only-if-cached\r\n");
+    }
     let Some(stored) = &asking.stored else {
         return &[];
     };

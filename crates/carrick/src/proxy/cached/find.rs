@@ -244,6 +244,7 @@ impl Wanted {
             lead: None,
             is_errand: false,
             is_bypassed: false,
+            wants_only_stored: false,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `find` | looking for a stored answer; waiting for somebody else's |
 //! | `judge` | what an origin's answer does to the store, and what the client gets |
 //! | `refresh` | validation in the background |
+//! | `sibling` | which requests another cache is asked for first, and what its answers mean |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
 //!
@@ -17,6 +18,7 @@ mod find;
 mod judge;
 mod refresh;
 mod send;
+mod sibling;
 mod tee;
 
 pub use ask::{Asking, request_lines};
@@ -24,4 +26,5 @@ pub use fill::Fill;
 pub use find::{Begun, begin};
 pub use judge::{Verdict, judge, reuse_of};
 pub use send::{Source, send, stale};
+pub use sibling::meaning;
 pub use tee::Tee;

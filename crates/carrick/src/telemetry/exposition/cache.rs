@@ -1,5 +1,6 @@
 //! What is told of the cache; zeros, if there is none.
 use super::writer::Writer;
+use crate::cache::siblings::Said;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::metrics::CacheResult;
 use std::fmt;
@@ -49,6 +50,25 @@ impl Writer<'_, '_> {
                 ([("queue", "small")], stats.evicted_small),
                 ([("queue", "main")], stats.evicted_main),
             ],
-        )
+        )?;
+        self.siblings()
+    }
+
+    fn siblings(&mut self) -> fmt::Result {
+        let cache = self.state.cache.as_ref();
+        let siblings = cache.and_then(|cache| cache.siblings.load_full());
+        let others = || siblings.iter().flat_map(|siblings| siblings.others());
+        let answers = others().flat_map(|sibling| {
+            Said::ALL.map(|said| {
+                let labels = [("sibling", &*sibling.label), ("result", said.name())];
+                (labels, sibling.answers(said))
+            })
+        });
+        self.counters(&declared::SIBLING_ANSWERS, answers)?;
+        let up = others().map(|sibling| {
+            let labels = [("sibling", &*sibling.label)];
+            (labels, u64::from(!sibling.is_left_out()))
+        });
+        self.gauges(&declared::SIBLING_UP, up)
     }
 }
