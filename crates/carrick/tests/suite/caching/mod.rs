@@ -2,7 +2,9 @@
 mod bodies;
 mod control;
 mod hits;
+mod parents;
 mod safety;
+mod siblings;
 mod together;
 mod validation;
 

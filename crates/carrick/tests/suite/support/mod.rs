@@ -24,6 +24,7 @@ pub mod peer;
 pub mod place;
 pub mod random;
 pub mod server;
+pub mod squid;
 pub mod tls;
 
 pub use access_log::Line;
@@ -32,6 +33,7 @@ pub use message::Response;
 pub use peer::{Ending, Peer};
 pub use place::Place;
 pub use server::Server;
+pub use squid::Squid;
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,9 @@ pub const CACHE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"for
 const FORWARD_CACHE: &str =
     "[cache]\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const SWITCH_CACHE: &str = "[cache]\n[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\ncache = true\n";
+const SIBLINGS: &str =
+    "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\n";
+const SIBLINGS_OF: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\nmembers = [\"10.0.0.1\", \"10.0.0.2\"]\n";
 
 /// As the others: a table, one of its keys, a beginning, and the line with the key.
 pub const KEYS: &[(&str, &str, &str, &str)] = &[
@@ -160,4 +163,24 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
         SWITCH_CACHE,
         "[[listener.route.cache_bypass]]\npath = \"/b\"\ncgi = true",
     ),
+    (
+        "[cache]",
+        "siblings",
+        CACHE,
+        "siblings = { members = \"10.0.0.1\" }",
+    ),
+    (
+        "siblings = { }",
+        "members",
+        SIBLINGS,
+        "members = [\"10.0.0.1\", \"10.0.0.2:8080\"]",
+    ),
+    (
+        "siblings = { }",
+        "self",
+        SIBLINGS_OF,
+        "self = \"10.0.0.1:3128\"",
+    ),
+    ("siblings = { }", "connect", SIBLINGS_OF, "connect = \"1s\""),
+    ("siblings = { }", "answer", SIBLINGS_OF, "answer = \"2s\""),
 ];
