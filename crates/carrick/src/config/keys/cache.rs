@@ -129,6 +129,76 @@ pub static CACHE: Table = Table {
             },
             about: "Other caches, of which the one that owns the URL is asked for what is not stored here, before the server is",
         },
+        Key {
+            name: "shared",
+            form: Form::Other {
+                what: "`{ servers, cluster, prefix, timeout, object_max, user, password_file }`",
+                default: NONE,
+            },
+            about: "A second level in a Redis or Valkey that several carricks share. Only in a carrick that was built with it",
+        },
+    ],
+};
+
+/// `shared = { … }`
+pub static SHARED: Table = Table {
+    title: "shared = { }",
+    keys: &[
+        Key {
+            name: "servers",
+            form: Form::Texts {
+                what: "`host:port`; port 6379 if left out",
+                default: REQUIRED,
+            },
+            about: "The server; of a cluster some of its servers, which know the others",
+        },
+        Key {
+            name: "cluster",
+            form: Form::Switch { default: false },
+            about: "Whether they are a cluster",
+        },
+        Key {
+            name: "prefix",
+            form: Form::Text {
+                what: "a word",
+                default: "\"carrick\"",
+            },
+            about: "What the names of all keys there begin with. Carricks with the same prefix share what they store",
+        },
+        Key {
+            name: "timeout",
+            form: Form::Time {
+                min: MS,
+                max: seconds(10),
+                default: Duration::from_millis(100),
+            },
+            about: "How long a request waits for it; one that takes longer is left out for a while",
+        },
+        Key {
+            name: "object_max",
+            form: Form::Size {
+                min: OBJECT_BYTES_MIN,
+                max: 512 * MIB,
+                default: MIB,
+            },
+            about: "Largest body that is written there",
+        },
+        Key {
+            name: "user",
+            form: Form::Text {
+                what: "a name",
+                default: "the server's default user",
+            },
+            about: "As whom to log in; needs `password_file`",
+        },
+        Key {
+            name: "password_file",
+            form: Form::Text {
+                what: "a path",
+                default: NONE,
+            },
+            about: "A file whose first line is the password",
+        },
     ],
 };
 

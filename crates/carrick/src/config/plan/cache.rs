@@ -31,6 +31,37 @@ pub struct CachePlan {
     pub status: bool,
     /// Other caches that are asked before the origin is.
     pub siblings: Option<SiblingsPlan>,
+    /// A second level that other processes share.
+    pub shared: Option<SharedPlan>,
+}
+
+/// `shared = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedPlan {
+    /// The server, or some of the cluster's.
+    pub servers: Vec<ServerAddress>,
+    /// Whether they are a cluster.
+    pub cluster: bool,
+    /// What the names of keys begin with.
+    pub prefix: String,
+    /// How long a request waits for an answer.
+    pub timeout: Duration,
+    /// Largest body that is written.
+    pub object_bytes_max: u64,
+    /// As whom to log in.
+    pub user: Option<String>,
+    /// With which password.
+    pub password: Option<Password>,
+}
+
+/// A password, which is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Password(..)")
+    }
 }
 
 /// `siblings = { … }`
@@ -56,6 +87,7 @@ impl Default for CachePlan {
             quick_abort: QuickAbort::default(),
             status: true,
             siblings: None,
+            shared: None,
         }
     }
 }
