@@ -3,6 +3,7 @@
 pub mod flights;
 pub mod passes;
 pub mod purge;
+pub mod shared;
 pub mod siblings;
 pub mod store;
 
@@ -10,6 +11,7 @@ use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
 use flights::Flights;
 use passes::Passes;
+use shared::Shared;
 use siblings::Siblings;
 use std::sync::Arc;
 use store::{Limits, Store};
@@ -27,6 +29,8 @@ pub struct Cache {
     pub bytes_max: u64,
     /// Who else is asked; swapped at reload.
     pub siblings: ArcSwapOption<Siblings>,
+    /// The second level; swapped at reload.
+    pub shared: ArcSwapOption<Shared>,
 }
 
 impl Cache {
@@ -43,6 +47,7 @@ impl Cache {
             passes: Passes::default(),
             bytes_max: plan.memory_bytes,
             siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),
+            shared: ArcSwapOption::new(plan.shared.as_ref().and_then(Shared::start)),
         }
     }
 
@@ -51,5 +56,10 @@ impl Cache {
         let before = self.siblings.load();
         let siblings = plan.and_then(|plan| Siblings::for_plan(plan, before.as_deref()));
         self.siblings.store(siblings);
+        let before = self.shared.load();
+        let shared = plan.and_then(|plan| plan.shared.as_ref());
+        if before.as_deref().map(Shared::plan) != shared {
+            self.shared.store(shared.and_then(Shared::start));
+        }
     }
 }

@@ -90,7 +90,8 @@ fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
 }
 
 /// The URL in a key: between the realm and the fields.
-fn url_of(key: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn url_of(key: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b'\n', key).unwrap_or(key.len());
     let start = memchr::memmem::find(key, b" http://")? + 1;
     key.get(start..end)

@@ -2,8 +2,8 @@
 mod cache;
 
 pub use cache::{
-    CachePlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password, RouteCache, SharedPlan,
-    SiblingsPlan,
+    CachePlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password, RouteCache,
+    SharedPlan, SiblingsPlan,
 };
 
 use carrick_logic::access::{Access, NamePattern};

@@ -26,7 +26,9 @@ pub(super) fn check(
                 "this carrick was built without a shared second level",
                 "",
             )
-            .help("build it with `cargo build --release --features shared-cache`, or remove `shared`");
+            .help(
+                "build it with `cargo build --release --features shared-cache`, or remove `shared`",
+            );
         return None;
     }
     let Some(list) = written.servers.given() else {
@@ -56,7 +58,11 @@ pub(super) fn check(
     let user = written.user.given();
     if let Some(user) = user.filter(|_| written.password_file.is_absent()) {
         problems
-            .error(user.span(), "`user` has no effect without `password_file`", "")
+            .error(
+                user.span(),
+                "`user` has no effect without `password_file`",
+                "",
+            )
             .help("add `password_file`, or remove it");
     }
     let plan = SharedPlan {
@@ -100,7 +106,10 @@ fn password(file: &Spanned<String>, directory: &Path, problems: &mut Problems) -
             problems
                 .error(
                     file.span(),
-                    format!("the password cannot be read from {}: {error}", path.display()),
+                    format!(
+                        "the password cannot be read from {}: {error}",
+                        path.display()
+                    ),
                     "",
                 )
                 .help("put the password into the first line of that file");

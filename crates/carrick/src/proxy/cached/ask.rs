@@ -1,6 +1,7 @@
 //! What is asked of the origin for a request that the cache cannot answer by itself.
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Key, Object};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
@@ -42,6 +43,8 @@ pub struct Asking {
     pub(super) is_errand: bool,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
+    /// What is stored may be written to the second level, too.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
@@ -109,6 +112,11 @@ impl Asking {
     /// Whether nobody waits for the answer.
     pub fn is_errand(&self) -> bool {
         self.is_errand
+    }
+
+    /// The right to write to the second level, once.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        self.ticket.take()
     }
 
     /// Those who wait for the answer go on.

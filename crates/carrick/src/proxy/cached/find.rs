@@ -1,6 +1,7 @@
 //! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
 use super::ask::{Asking, NO_CONDITIONS, realm};
 use super::refresh;
+use super::second_level::SecondLevel;
 use super::send::{Source, send};
 use crate::cache::Cache;
 use crate::cache::flights::{Flight, Follow};
@@ -43,11 +44,11 @@ pub enum Begun {
 }
 
 /// A request for which the cache is asked.
-struct Wanted {
-    cache: Arc<Cache>,
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
     route: Arc<RouteCache>,
-    key: Box<[u8]>,
-    not_filled: Option<NotFilled>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
     says_status: bool,
 }
 
@@ -87,6 +88,7 @@ pub async fn begin(
         return Begun::Ask(Box::new(asking));
     }
     let mut waits = true;
+    let mut level = SecondLevel::default();
     loop {
         let now = client.worker.clock.now();
         let (stored, lookup) = wanted.find(scratch, now);
@@ -110,7 +112,7 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
             };
-            trace.cache = Some(source.result());
+            trace.cache = Some(level.result(source.result()));
             let (passed, keep_alive) = send(client, scratch, &source, trace).await;
             return Begun::Answered { passed, keep_alive };
         }
@@ -133,13 +135,19 @@ pub async fn begin(
                 }
             }
         }
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            continue;
+        }
         // Others are not for caches to answer.
         if is_answerable(scratch.request_head.method) {
             trace.cache = Some(CacheResult::Miss);
         }
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
-        asking.lead = lead;
+        (asking.lead, asking.ticket) = (lead, level.ticket);
         return Begun::Ask(Box::new(asking));
     }
 }
@@ -245,6 +253,7 @@ impl Wanted {
             is_errand: false,
             is_bypassed: false,
             wants_only_stored: false,
+            ticket: None,
         }
     }
 }

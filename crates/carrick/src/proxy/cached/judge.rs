@@ -1,5 +1,6 @@
 //! What an origin's answer does to the store, and what becomes of it.
 use super::ask::{Asking, realm, stored_of};
+use super::second_level;
 use super::tee::Tee;
 use crate::cache::store::{Filling, Object, Purge, Which};
 use crate::proxy::arrival::Client;
@@ -115,7 +116,12 @@ fn replace(
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
     let object = match exchange.freshen(asking, stored) {
-        Ok(object) => object,
+        Ok(object) => {
+            if let Some(ticket) = asking.ticket.take() {
+                ticket.keep(&object, exchange.times.response);
+            }
+            object
+        }
         // Its client gets it nevertheless: the origin has just said that it is right.
         Err(why) => {
             asking.status.detail = Some(why);
@@ -172,6 +178,7 @@ fn invalidate(
             &asking.route.key,
         );
         let removed = asking.cache.store.purge(Which::Key(&key), Purge::Remove);
+        second_level::forget(client, &asking.cache, &key);
         client.worker.metrics.cache.invalidated.add(removed);
     }
 }
@@ -260,7 +267,7 @@ fn try_store(
             asking.key.clone(),
             (variant, meta, head),
             filling,
-            asking.lead.take(),
+            (asking.lead.take(), asking.ticket.take()),
         );
         Verdict::Keep(Box::new(tee))
     };

@@ -7,6 +7,7 @@
 //! | `find` | looking for a stored answer; waiting for somebody else's |
 //! | `judge` | what an origin's answer does to the store, and what the client gets |
 //! | `refresh` | validation in the background |
+//! | `second_level` | what is asked of the store that several processes share |
 //! | `sibling` | which requests another cache is asked for first, and what its answers mean |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
@@ -17,6 +18,7 @@ mod fill;
 mod find;
 mod judge;
 mod refresh;
+mod second_level;
 mod send;
 mod sibling;
 mod tee;

@@ -2,6 +2,7 @@
 //! go of, which its client does not notice.
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
+use crate::cache::shared::Ticket;
 use crate::cache::store::Filling;
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
@@ -17,6 +18,7 @@ pub struct Tee {
     filling: Option<Filling>,
     /// Others wait for the whole.
     lead: Option<Lead>,
+    ticket: Option<Ticket>,
     chunked: Chunked,
 }
 
@@ -26,7 +28,7 @@ impl Tee {
         key: Box<[u8]>,
         (variant, meta, head): (Variant, Meta, Vec<u8>),
         filling: Filling,
-        lead: Option<Lead>,
+        (lead, ticket): (Option<Lead>, Option<Ticket>),
     ) -> Self {
         Self {
             cache,
@@ -36,6 +38,7 @@ impl Tee {
             head,
             filling: Some(filling),
             lead,
+            ticket,
             chunked: Chunked::new(),
         }
     }
@@ -79,14 +82,17 @@ impl Tee {
         let body = Arc::clone(filling.body());
         if filling.finish() {
             let store = &self.cache.store;
-            // If there is no room, nothing has happened.
-            let _ = store.put(
+            let stored = store.put(
                 store.key(&self.key),
                 &self.variant,
                 self.meta,
                 &self.head,
                 &body,
             );
+            // If there is no room, nothing has happened.
+            if let (Ok(object), Some(ticket)) = (stored, self.ticket) {
+                ticket.keep(&object, object.meta().response_time);
+            }
         }
         self.lead = None;
     }

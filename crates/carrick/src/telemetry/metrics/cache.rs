@@ -14,6 +14,8 @@ pub enum CacheResult {
     Stale,
     /// It went to the origin, since nothing that could be sent was stored.
     Miss,
+    /// It was answered from the second level.
+    Shared,
     /// It was answered by a sibling, which had it.
     Sibling,
     /// It went to the origin by `cache_bypass`, or because its URL has no key.
@@ -24,12 +26,13 @@ pub enum CacheResult {
 
 impl CacheResult {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Hit,
         Self::Collapsed,
         Self::Revalidated,
         Self::Stale,
         Self::Miss,
+        Self::Shared,
         Self::Sibling,
         Self::Bypass,
         Self::Refused,
@@ -44,6 +47,7 @@ impl CacheResult {
             Self::Revalidated => "revalidated",
             Self::Stale => "stale",
             Self::Miss => "miss",
+            Self::Shared => "shared",
             Self::Sibling => "sibling",
             Self::Bypass => "bypass",
             Self::Refused => "refused",
@@ -55,7 +59,12 @@ impl CacheResult {
     pub const fn spares_origin(self) -> bool {
         matches!(
             self,
-            Self::Hit | Self::Collapsed | Self::Revalidated | Self::Stale | Self::Sibling
+            Self::Hit
+                | Self::Collapsed
+                | Self::Revalidated
+                | Self::Stale
+                | Self::Shared
+                | Self::Sibling
         )
     }
 }
