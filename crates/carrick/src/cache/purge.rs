@@ -49,6 +49,15 @@ impl Chosen {
         }
     }
 
+    /// The URL, as keys have it, if it is one.
+    #[must_use]
+    pub fn one_url(&self) -> Option<&[u8]> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::Prefix(_) | Self::Tag(_) | Self::All => None,
+        }
+    }
+
     /// Takes them out, or has them validated; returns how many.
     pub fn purge(&self, store: &Store, how: Purge) -> u64 {
         let purge = |object: Arc<Object>| u64::from(store.purge_one(&object, how));

@@ -94,6 +94,7 @@ pub async fn begin(
         let (stored, lookup) = wanted.find(scratch, now);
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
+        level.tell(&mut status);
         if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)

@@ -64,6 +64,13 @@ impl SecondLevel {
         self.is_found
     }
 
+    /// Says in `status` where a hit has come from.
+    pub(super) fn tell(&self, status: &mut CacheStatus<'static>) {
+        if self.is_found && status.hit {
+            status.detail = status.detail.or(Some("shared"));
+        }
+    }
+
     /// How a request was answered that would else be said to be answered so.
     pub(super) fn result(&self, result: CacheResult) -> CacheResult {
         match result {
