@@ -4,6 +4,8 @@ mod control;
 mod hits;
 mod parents;
 mod safety;
+#[cfg(feature = "shared-cache")]
+mod shared;
 mod siblings;
 mod together;
 mod validation;

@@ -23,6 +23,8 @@ pub mod output;
 pub mod peer;
 pub mod place;
 pub mod random;
+#[cfg(feature = "shared-cache")]
+pub mod redis;
 pub mod server;
 pub mod squid;
 pub mod tls;
@@ -32,6 +34,8 @@ pub use carrick::Carrick;
 pub use message::Response;
 pub use peer::{Ending, Peer};
 pub use place::Place;
+#[cfg(feature = "shared-cache")]
+pub use redis::Redis;
 pub use server::Server;
 pub use squid::Squid;
 
