@@ -27,7 +27,8 @@ impl Redis {
             let arguments = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
             Self::start_at(place, place.at(port), &arguments)
         });
-        let mut create = client();
+        let mut create = Command::new("timeout");
+        create.arg("60").arg(program("cli"));
         create.args(["--cluster", "create"]);
         create.args(servers.each_ref().map(|server| server.address.to_string()));
         create.args(["--cluster-replicas", "0", "--cluster-yes"]);
@@ -48,6 +49,8 @@ impl Redis {
         let process = Command::new(program("server"))
             .current_dir(place.directory())
             .args(["--bind", &address.ip().to_string()])
+            // The servers of a cluster know each other by the addresses that they connect from.
+            .args(["--bind-source-addr", &address.ip().to_string()])
             .args(["--port", &address.port().to_string()])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(arguments)
