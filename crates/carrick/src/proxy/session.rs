@@ -6,7 +6,7 @@ use super::bound::{self, Lost, Offered, Unsettled, Waited};
 use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, Destination, decide};
 use super::head::{self, NoHead};
-use super::relay::{Failure, Outcome, ask_sibling, relay};
+use super::relay::{Failure, Outcome, relay, relay_for_cache};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
@@ -310,38 +310,31 @@ async fn relay_decided(
             return over(client, scratch, trace, next);
         }
     }
-    let mut met = None;
-    if asking.is_some() {
-        // Boxed: as above.
-        met = Box::pin(ask_sibling(
-            client,
-            &mut scratch,
-            destination,
-            trace,
-            &mut asking,
-        ))
-        .await;
-    }
-    if met.is_some()
-        && let Some(checkout) = at_hand.take()
-    {
-        checkout.give_back(client, &destination.place);
-    }
     let next = loop {
-        let outcome = match met.take() {
-            Some(outcome) => outcome,
-            None => {
-                relay(
-                    client,
-                    &mut scratch,
-                    destination,
-                    trace,
-                    at_hand.take(),
-                    binds,
-                    &mut asking,
-                )
-                .await
-            }
+        let at_hand = at_hand.take();
+        let outcome = if asking.is_some() {
+            // Boxed: as above.
+            let relayed = relay_for_cache(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            );
+            Box::pin(relayed).await
+        } else {
+            relay(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            )
+            .await
         };
         break match outcome {
             Outcome::Bound(checkout) => {

@@ -14,6 +14,8 @@ mod names;
 mod order;
 #[cfg(feature = "shared-cache")]
 mod server;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "shared-cache")]
 mod thread;
 

@@ -39,7 +39,7 @@ async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<State>)
         };
         let (server, state) = (Rc::clone(&server), Arc::clone(&state));
         tokio::task::spawn_local(async move {
-            obey(&server, &state, order).await;
+            Box::pin(obey(&server, &state, order)).await;
             drop(place);
         });
     }
@@ -56,7 +56,7 @@ async fn obey(server: &Server, state: &State, order: Order) {
             if reply.is_closed() {
                 return;
             }
-            match server.get(&key, field).await {
+            match Box::pin(server.get(&key, field)).await {
                 Ok(Got { generation, value }) => {
                     state.succeeded();
                     let _ = reply.send(Got { generation, value });

@@ -43,6 +43,8 @@ pub struct Asking {
     pub(super) is_errand: bool,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
+    /// One was asked already.
+    pub(super) is_sibling_asked: bool,
     /// What is stored may be written to the second level, too.
     pub(super) ticket: Option<Ticket>,
 }

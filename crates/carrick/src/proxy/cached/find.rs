@@ -254,6 +254,7 @@ impl Wanted {
             is_errand: false,
             is_bypassed: false,
             wants_only_stored: false,
+            is_sibling_asked: false,
             ticket: None,
         }
     }

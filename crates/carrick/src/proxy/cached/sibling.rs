@@ -21,7 +21,12 @@ impl Asking {
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Stale)
         );
         let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
-        if !is_wanted || self.is_bypassed || self.not_filled.is_some() || passes() {
+        if !is_wanted
+            || self.is_sibling_asked
+            || self.is_bypassed
+            || self.not_filled.is_some()
+            || passes()
+        {
             return None;
         }
         if !is_for_others(&scratch.request_head, &scratch.request) {
@@ -34,6 +39,7 @@ impl Asking {
     /// What is asked next is asked of a sibling, for what it has stored; or of the origin.
     pub fn wants_only_stored(&mut self, word: bool) {
         self.wants_only_stored = word;
+        self.is_sibling_asked = true;
         self.status.detail = word.then_some("sibling");
     }
 

@@ -8,7 +8,7 @@ mod sibling;
 mod stored;
 mod wait;
 
-pub use sibling::ask_sibling;
+pub use sibling::relay_for_cache;
 
 use super::arrival::Client;
 use super::bound;

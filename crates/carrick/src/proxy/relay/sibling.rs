@@ -1,7 +1,7 @@
 //! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
 use super::wait::{HeadWait, NoHead};
-use super::{Attempt, Failure, Outcome, write_request};
+use super::{Attempt, Failure, Outcome, relay, write_request};
 use crate::cache::siblings::{Said, Sibling, Siblings};
 use crate::config::plan::{Responses, ServerAddress, SiblingsPlan};
 use crate::proxy::arrival::Client;
@@ -33,8 +33,29 @@ enum Turned {
     ClientGone,
 }
 
-/// Asks the sibling that owns what the request in `scratch` asks for; `None`: nobody has it, and the origin is to be asked.
-pub async fn ask_sibling(
+/// As [`relay`], for a request whose answer the cache wants: the sibling that owns what it asks for is asked first.
+pub async fn relay_for_cache(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut Trace,
+    at_hand: Option<Box<Checkout>>,
+    binds: bool,
+    asking: &mut Option<Box<Asking>>,
+) -> Outcome {
+    match ask_sibling(client, scratch, destination, trace, asking).await {
+        Some(outcome) => {
+            if let Some(checkout) = at_hand {
+                checkout.give_back(client, &destination.place);
+            }
+            outcome
+        }
+        None => relay(client, scratch, destination, trace, at_hand, binds, asking).await,
+    }
+}
+
+/// Asks a sibling; `None`: nobody has it, and the origin is to be asked.
+async fn ask_sibling(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
