@@ -1,6 +1,6 @@
 //! Who is asked for what, and that nobody asks in circles.
 use super::{MISS, fetch, fetch_with, forward, origin, siblings, wait_for_answers};
-use crate::support::carrick::FORWARD_TEXT;
+use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::place::FORWARD_PORT;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server};
@@ -120,4 +120,26 @@ fn a_reload_changes_who_is_asked() {
         504
     );
     assert_eq!(super::answers(&carrick, "miss"), 1.0);
+}
+
+#[test]
+fn switches_can_be_siblings_too() {
+    let (near, far) = (Place::claim(), Place::claim());
+    let origin = origin(&far);
+    let text = |cache: &str| {
+        let switch = switch_text(&[origin.address()]);
+        let cached = switch.replace(
+            "upstream = \"u\"\n[upstream",
+            "upstream = \"u\"\ncache = true\n[upstream",
+        );
+        format!("[cache]\n{cache}\n{cached}")
+    };
+    let other = Carrick::start(&far, &text(""));
+    let carrick = Carrick::start(&near, &text(&siblings(&[other.listener()], "")));
+    let ask = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    assert_eq!(other.connect().ask(ask).text(), "/a");
+    let found = carrick.connect().ask(ask);
+    assert_eq!((found.status, found.text().as_str()), (200, "/a"));
+    wait_for_answers(&carrick, "hit", 1.0);
+    assert_eq!(origin.accepted(), 1);
 }
