@@ -19,10 +19,15 @@ fn asking(place: &Place, sibling: SocketAddr) -> Carrick {
     forward(place, &siblings(&[sibling], ""))
 }
 
-/// The key `siblings`, with further ones in it.
+/// The key `siblings`, with further ones in it. Nobody who lives is taken for dead because the machine is busy.
 fn siblings(members: &[SocketAddr], more: &str) -> String {
     let members: Vec<String> = members.iter().map(ToString::to_string).collect();
-    format!("siblings = {{ members = {members:?}{more} }}")
+    let patience = if more.contains("answer") {
+        ""
+    } else {
+        ", connect = \"20s\", answer = \"20s\""
+    };
+    format!("siblings = {{ members = {members:?}{more}{patience} }}")
 }
 
 /// An origin whose answers are fresh for a minute, and have the path as their body.
