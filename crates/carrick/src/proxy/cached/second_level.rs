@@ -33,7 +33,12 @@ impl SecondLevel {
             return false;
         };
         let now = client.worker.clock.now();
-        if std::mem::replace(&mut self.is_asked, true) || !is_for_all(scratch, wanted, now) {
+        // What always has to be validated is not there.
+        let is_there = stored.is_none_or(|stored| !stored.meta().always_validate);
+        if std::mem::replace(&mut self.is_asked, true)
+            || !is_there
+            || !is_for_all(scratch, wanted, now)
+        {
             return false;
         }
         let names = names(client, &shared, &wanted.key);

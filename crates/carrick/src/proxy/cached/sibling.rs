@@ -20,6 +20,9 @@ impl Asking {
             self.status.forward,
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Stale)
         );
+        // Nobody but the origin can say that it may be sent.
+        let stored = self.stored.as_ref();
+        let is_wanted = is_wanted && !stored.is_some_and(|stored| stored.meta().always_validate);
         let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
         if !is_wanted
             || self.is_sibling_asked

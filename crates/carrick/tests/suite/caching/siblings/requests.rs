@@ -82,3 +82,33 @@ fn what_was_not_stored_lately_is_not_asked_for_elsewhere() {
     assert!(!peer_has_something(&mut peer));
     sibling.expect_nobody();
 }
+
+#[test]
+fn what_has_to_be_validated_each_time_is_asked_of_the_origin_alone() {
+    let (near, far) = (Place::claim(), Place::claim());
+    let origin = Server::listen(&far).serve(|peer, _| {
+        answer_requests(peer, |head| {
+            let lines = "Cache-Control: no-cache\r\nETag: \"v\"\r\n";
+            if field(head, "if-none-match").is_some() {
+                format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n").into_bytes()
+            } else {
+                format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 2\r\n\r\nok").into_bytes()
+            }
+        });
+    });
+    let sibling = Server::listen(&far);
+    let carrick = asking(&near, sibling.address());
+    let mut client = carrick.connect_forward();
+    client.send(request("GET", origin.address(), "/a", ""));
+    let mut peer = sibling.accept();
+    peer.read_head();
+    peer.send(super::MISS);
+    assert_eq!(client.read_response("GET").text(), "ok");
+    for _ in 0..3 {
+        let again = client.ask(&request("GET", origin.address(), "/a", ""));
+        assert_eq!(again.text(), "ok");
+        assert!(crate::caching::status(&again).contains("fwd-status=304"));
+    }
+    assert!(!peer_has_something(&mut peer));
+    sibling.expect_nobody();
+}
