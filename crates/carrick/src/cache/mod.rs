@@ -4,13 +4,18 @@ pub mod flights;
 pub mod passes;
 pub mod purge;
 pub mod purges;
+pub mod shared;
+pub mod siblings;
 pub mod store;
 
 use crate::config::plan::CachePlan;
+use arc_swap::ArcSwapOption;
 use flights::Flights;
 use passes::Passes;
 use purge::Chosen;
 use purges::{Moment, Purges};
+use shared::Shared;
+use siblings::Siblings;
 use std::sync::Arc;
 use store::{Limits, Object, Purge, Store};
 
@@ -27,6 +32,10 @@ pub struct Cache {
     pub purges: Purges,
     /// How much may be stored.
     pub bytes_max: u64,
+    /// Who else is asked; swapped at reload.
+    pub siblings: ArcSwapOption<Siblings>,
+    /// The second level; swapped at reload.
+    pub shared: ArcSwapOption<Shared>,
 }
 
 impl Cache {
@@ -43,6 +52,20 @@ impl Cache {
             passes: Passes::default(),
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
+            siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),
+            shared: ArcSwapOption::new(plan.shared.as_ref().and_then(Shared::start)),
+        }
+    }
+
+    /// Takes up what a reload can change.
+    pub fn follow(&self, plan: Option<&CachePlan>) {
+        let before = self.siblings.load();
+        let siblings = plan.and_then(|plan| Siblings::for_plan(plan, before.as_deref()));
+        self.siblings.store(siblings);
+        let before = self.shared.load();
+        let shared = plan.and_then(|plan| plan.shared.as_ref());
+        if before.as_deref().map(Shared::plan) != shared {
+            self.shared.store(shared.and_then(Shared::start));
         }
     }
     /// Takes objects out, or has them validated; returns how many. Answers that are under way are meant as well.

@@ -52,6 +52,16 @@ impl Chosen {
         }
     }
 
+    /// The URL, as keys have it, if it is one.
+    #[must_use]
+    pub fn one_url(&self) -> Option<&[u8]> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::Key(key) => url_of(key),
+            Self::Prefix(_) | Self::Tag(_) | Self::All => None,
+        }
+    }
+
     /// Takes them out, or has them validated; returns how many.
     pub fn purge(&self, store: &Store, how: Purge) -> u64 {
         let purge = |object: Arc<Object>| u64::from(store.purge_one(&object, how));
@@ -94,7 +104,8 @@ fn normal(text: &str) -> Result<Box<[u8]>, Wrong> {
 }
 
 /// The URL in a key: between the realm and the fields.
-fn url_of(key: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn url_of(key: &[u8]) -> Option<&[u8]> {
     let end = memchr::memchr(b'\n', key).unwrap_or(key.len());
     let start = memchr::memmem::find(key, b" http://")? + 1;
     key.get(start..end)

@@ -5,7 +5,7 @@ mod listener;
 mod markdown;
 mod upstream;
 
-pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, QUICK_ABORT};
+pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, QUICK_ABORT, SHARED, SIBLINGS};
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
@@ -443,6 +443,8 @@ pub static TABLES: &[&Table] = &[
     &LOG,
     &CACHE,
     &QUICK_ABORT,
+    &SIBLINGS,
+    &SHARED,
     &LISTENER,
     &INTERCEPT,
     &PARENT,

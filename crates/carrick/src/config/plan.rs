@@ -1,7 +1,10 @@
 //! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
 mod cache;
 
-pub use cache::{CachePlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, RouteCache};
+pub use cache::{
+    CachePlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password, RouteCache,
+    SharedPlan, SiblingsPlan,
+};
 
 use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;

@@ -12,7 +12,19 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         .collect();
     if let Some(cache) = &plan.cache {
         let size = super::values::show_size(cache.memory_bytes);
-        lines.push(format!("cache of {} in memory", size.trim_matches('"')));
+        let mut line = format!("cache of {} in memory", size.trim_matches('"'));
+        if let Some(siblings) = &cache.siblings {
+            let count = siblings.members.len() - usize::from(siblings.own.is_some());
+            line.push_str(&format!(", siblings: {count}"));
+        }
+        if let Some(server) = cache
+            .shared
+            .as_ref()
+            .and_then(|shared| shared.servers.first())
+        {
+            line.push_str(&format!(", second level at {server}"));
+        }
+        lines.push(line);
     }
     lines.push(match plan.admin {
         Some(address) => format!("admin on {address}"),

@@ -136,8 +136,8 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
 
 async fn serve(stream: TcpStream, state: Arc<ControlState>) {
     let service = service_fn(move |request| {
-        let response = respond(&request, &state);
-        async move { Ok::<_, Infallible>(response) }
+        let state = Arc::clone(&state);
+        async move { Ok::<_, Infallible>(respond(&request, &state).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -148,7 +148,7 @@ async fn serve(stream: TcpStream, state: Arc<ControlState>) {
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
     if !host::is_ours(request) {
         // A page of the web whose name was made to point here must not read this (DNS rebinding).
         return text(
@@ -157,7 +157,7 @@ fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<F
         );
     }
     if request.method() == Method::DELETE && request.uri().path() == "/cache" {
-        return cache::purge(request, state);
+        return cache::purge(request, state).await;
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = text(

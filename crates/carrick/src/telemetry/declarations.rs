@@ -104,7 +104,7 @@ metrics! {
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, bypass, refused (only-if-cached).";
+    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, shared (a hit of the second level), sibling (answered by another cache, which had it), bypass, refused (only-if-cached).";
     CACHE_WAITED = Counter "carrick_cache_waited" "Requests that waited for the answer to another one.";
     CACHE_BYTES_SAVED = Counter "carrick_cache_saved_bytes" "Bytes of bodies that were sent out of the cache without the origin's having sent them for that.";
     CACHE_ANSWERS = Counter "carrick_cache_answers" "Whole answers of origins, by whether they were stored.";
@@ -117,6 +117,13 @@ metrics! {
     CACHE_BYTES = Gauge "carrick_cache_bytes" "Bytes that the cache takes: stored, or only held by readers of what is stored no more.";
     CACHE_FILLS = Gauge "carrick_cache_fills" "Bodies on their way into the cache.";
     CACHE_EVICTIONS = Counter "carrick_cache_evictions" "Objects that had to make room, by queue: small (not asked for since they came), main.";
+
+    SIBLING_ANSWERS = Counter "carrick_sibling_answers" "What came of asking other caches, by sibling: hit, miss, refused (it answered something else), failed (it did not answer, or not to the end).";
+    SIBLING_UP = Gauge "carrick_sibling_up" "1 while the sibling is asked; 0 while it is left out, since it failed.";
+
+    SHARED_REQUESTS = Counter "carrick_shared_requests" "Questions to the cache's second level, by result: hit, miss, garbage (it has something else there), failed.";
+    SHARED_WRITES = Counter "carrick_shared_writes" "Responses for the second level, by result: written, dropped (too much was waiting), not_written (it did not take them).";
+    SHARED_UP = Gauge "carrick_shared_up" "1 while the second level is asked; 0 while it is left out, since it failed, or if there is none.";
 
     LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";

@@ -2,6 +2,8 @@
 use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::purge::{Chosen, Wrong};
+use crate::cache::shared::{Did, Shared};
+use crate::cache::siblings::{Said, Sibling};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
 use crate::telemetry::metrics::CacheResult;
@@ -10,6 +12,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Objects that are listed at most, unless `limit` says otherwise.
 const LISTED_MAX: usize = 1000;
@@ -35,6 +38,57 @@ pub(super) struct CacheStatus {
     age_max_s: Option<u32>,
     /// Why bodies are not sent by `sendfile(2)`, if they are not.
     heap_only: Option<String>,
+    siblings: Vec<SiblingStatus>,
+    shared: Option<SharedStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct SharedStatus {
+    servers: Vec<String>,
+    state: &'static str,
+    #[serde(flatten)]
+    counted: BTreeMap<&'static str, u64>,
+}
+
+impl SharedStatus {
+    fn of(shared: &Shared) -> Self {
+        let state = shared.state();
+        let servers = &shared.plan().servers;
+        Self {
+            servers: servers.iter().map(ToString::to_string).collect(),
+            state: up_or_not(!state.is_left_out()),
+            counted: (Did::ALL.into_iter())
+                .map(|did| (did.name(), state.counted(did)))
+                .collect(),
+        }
+    }
+}
+
+fn up_or_not(is_up: bool) -> &'static str {
+    if is_up { "up" } else { "left out" }
+}
+
+#[derive(Debug, Serialize)]
+struct SiblingStatus {
+    address: String,
+    state: &'static str,
+    hits: u64,
+    misses: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl SiblingStatus {
+    fn of(sibling: &Sibling) -> Self {
+        Self {
+            address: sibling.label.to_string(),
+            state: up_or_not(!sibling.is_left_out()),
+            hits: sibling.answers(Said::Hit),
+            misses: sibling.answers(Said::Miss),
+            refused: sibling.answers(Said::Refused),
+            failed: sibling.answers(Said::Failed),
+        }
+    }
 }
 
 impl CacheStatus {
@@ -61,6 +115,11 @@ impl CacheStatus {
             age_mean_s,
             age_max_s,
             heap_only: cache.store.heap_only().map(str::to_owned),
+            siblings: (cache.siblings.load().iter())
+                .flat_map(|siblings| siblings.others())
+                .map(|sibling| SiblingStatus::of(sibling))
+                .collect(),
+            shared: (cache.shared.load().as_deref()).map(SharedStatus::of),
         })
     }
 }
@@ -128,7 +187,10 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
 
 /// `DELETE /cache`: takes out what is chosen, or says that it is out of date. A web page cannot make a browser send this: a method other than
 /// GET, HEAD and POST needs a permission that is never given (Fetch, CORS-preflight).
-pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Response<Full<Bytes>> {
+pub(super) async fn purge(
+    request: &Request<Incoming>,
+    state: &ControlState,
+) -> Response<Full<Bytes>> {
     let Some(cache) = &state.cache else {
         return none();
     };
@@ -140,9 +202,24 @@ pub(super) fn purge(request: &Request<Incoming>, state: &ControlState) -> Respon
     };
     match parameters.chosen(false) {
         Ok(chosen) => {
+            // The second level first: what is taken out here must not come back from there.
+            let shared = cache.shared.load_full();
+            let told = match &shared {
+                Some(shared) => shared.purge(chosen.one_url()).await,
+                None => Ok(()),
+            };
             let count = cache.purge(&chosen, how);
             tracing::info!("{count} objects of the cache were purged by admin");
-            answer(StatusCode::OK, TEXT, format!("{count}\n"))
+            match told {
+                Ok(()) => answer(StatusCode::OK, TEXT, format!("{count}\n")),
+                Err(why) => answer(
+                    StatusCode::BAD_GATEWAY,
+                    TEXT,
+                    format!(
+                        "{count} objects were purged here. The shared second level may still have what was meant: {why}. Purge again when it answers.\n"
+                    ),
+                ),
+            }
         }
         Err(_) => text(StatusCode::BAD_REQUEST, USAGE),
     }

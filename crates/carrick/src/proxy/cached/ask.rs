@@ -3,6 +3,7 @@ use super::parts::Completion;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Key, Object};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
@@ -49,6 +50,12 @@ pub struct Asking {
     pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
     pub(super) is_errand: bool,
+    /// Another cache is asked, for what it has stored.
+    pub(super) wants_only_stored: bool,
+    /// One was asked already.
+    pub(super) is_sibling_asked: bool,
+    /// What is stored may be written to the second level, too.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
@@ -68,6 +75,9 @@ pub fn request_lines(
     let Some(asking) = asking else {
         return &[];
     };
+    if asking.wants_only_stored {
+        lines.extend_from_slice(b"Cache-Control: only-if-cached\r\n");
+    }
     if let Some(Completion { object, missing }) = &asking.completion
         && write_range_conditions(lines, &stored_of(object), missing)
     {
@@ -124,9 +134,15 @@ impl Asking {
         self.is_errand
     }
 
-    /// The answer comes from there.
+    /// The answer comes from there. Who fetched what another cache has is not known.
     pub fn comes_from(&mut self, place: &Place, address: IpAddr) {
-        self.origin = matches!(place, Place::Origin { parent: false, .. }).then_some(address);
+        let is_origin = matches!(place, Place::Origin { parent: false, .. });
+        self.origin = (is_origin && !self.wants_only_stored).then_some(address);
+    }
+
+    /// The right to write to the second level, once.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        self.ticket.take()
     }
 
     /// Those who wait for the answer go on.

@@ -1,5 +1,6 @@
 //! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
 use super::parts::Keep;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Filling, Object};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
@@ -27,6 +28,8 @@ pub struct Fill {
     pub length: u64,
     /// Whether the connection can be used again behind the body.
     pub is_kept: bool,
+    /// The right to write it to the second level.
+    pub ticket: Option<Ticket>,
 }
 
 impl Fill {
@@ -109,8 +112,13 @@ impl Fill {
             place,
             length,
             is_kept,
+            ticket,
         } = self;
-        filling.finish();
+        if filling.finish()
+            && let Some(ticket) = ticket
+        {
+            ticket.keep(&object, client.worker.clock.now());
+        }
         checkout.count(&client.worker.metrics, 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);

@@ -2,6 +2,7 @@
 use super::ask::{Asking, NO_CONDITIONS, realm};
 use super::parts::{Completion, answers};
 use super::refresh;
+use super::second_level::SecondLevel;
 use super::send::{Source, send};
 use crate::cache::Cache;
 use crate::cache::flights::{Flight, Follow};
@@ -50,11 +51,11 @@ pub enum Begun {
 }
 
 /// A request for which the cache is asked.
-struct Wanted {
-    cache: Arc<Cache>,
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
     route: Arc<RouteCache>,
-    key: Box<[u8]>,
-    not_filled: Option<NotFilled>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
     says_status: bool,
 }
 
@@ -94,6 +95,7 @@ pub async fn begin(
         return Begun::Ask(Box::new(asking));
     }
     let mut waits = true;
+    let mut level = SecondLevel::default();
     loop {
         let now = client.worker.clock.now();
         let begun = Instant::now();
@@ -102,6 +104,7 @@ pub async fn begin(
         client.worker.metrics.cache.find_seconds.observe(took);
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
+        level.tell(&mut status);
         if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
@@ -120,7 +123,7 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
             };
-            trace.cache = Some(source.result());
+            trace.cache = Some(level.result(source.result()));
             let (passed, keep_alive) = send(client, scratch, &source, trace).await;
             return Begun::Answered { passed, keep_alive };
         }
@@ -150,6 +153,12 @@ pub async fn begin(
                 }
             }
         }
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            continue;
+        }
         // Others are not for caches to answer.
         if is_answerable(scratch.request_head.method) {
             trace.cache = Some(CacheResult::Miss);
@@ -164,7 +173,7 @@ pub async fn begin(
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
         asking.completion = completion;
-        asking.lead = lead;
+        (asking.lead, asking.ticket) = (lead, level.ticket);
         return Begun::Ask(Box::new(asking));
     }
 }
@@ -297,6 +306,9 @@ impl Wanted {
             lead: None,
             is_errand: false,
             is_bypassed: false,
+            wants_only_stored: false,
+            is_sibling_asked: false,
+            ticket: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an origin's answer does to the store, and what becomes of it.
 use super::ask::{Asking, realm, stored_of};
 use super::parts::{Keep, answers};
+use super::second_level;
 use super::tee::Tee;
 use crate::cache::purge::Chosen;
 use crate::cache::store::{Filling, Object, Purge};
@@ -121,7 +122,12 @@ fn replace(
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
     let object = match exchange.freshen(asking, stored) {
-        Ok(object) => object,
+        Ok(object) => {
+            if let Some(ticket) = asking.ticket.take() {
+                ticket.keep(&object, exchange.times.response);
+            }
+            object
+        }
         // Its client gets it nevertheless: the origin has just said that it is right.
         Err(why) => {
             asking.status.detail = Some(why);
@@ -187,6 +193,7 @@ fn invalidate(
         );
         let chosen = Chosen::Key(key.as_slice().into());
         let removed = asking.cache.purge(&chosen, Purge::Remove);
+        second_level::forget(client, &asking.cache, &key);
         client.worker.metrics.cache.invalidated.add(removed);
     }
 }
@@ -281,7 +288,7 @@ fn try_store(
             (asking.key.clone(), asking.asked, asking.origin),
             (variant, meta, head),
             filling,
-            asking.lead.take(),
+            (asking.lead.take(), asking.ticket.take()),
         );
         Verdict::Keep(Box::new(tee))
     };

@@ -8,6 +8,8 @@
 //! | `judge` | what an origin's answer does to the store, and what the client gets |
 //! | `parts` | answers that have a part of what there is, and those that broke off |
 //! | `refresh` | validation in the background |
+//! | `second_level` | what is asked of the store that several processes share |
+//! | `sibling` | which requests another cache is asked for first, and what its answers mean |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
 //!
@@ -18,7 +20,9 @@ mod find;
 mod judge;
 mod parts;
 mod refresh;
+mod second_level;
 mod send;
+mod sibling;
 mod tee;
 
 pub use ask::{Asking, request_lines};
@@ -27,4 +31,5 @@ pub use find::{Begun, begin};
 pub use judge::{Verdict, judge, reuse_of};
 pub use parts::Keep;
 pub use send::{Source, send, stale};
+pub use sibling::meaning;
 pub use tee::Tee;

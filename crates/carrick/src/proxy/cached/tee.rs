@@ -4,6 +4,7 @@ use super::parts::keep_beginning;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
 use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Filling, Part};
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
@@ -22,6 +23,7 @@ pub struct Tee {
     filling: Option<Filling>,
     /// Others wait for the whole.
     lead: Option<Lead>,
+    ticket: Option<Ticket>,
     chunked: Chunked,
 }
 
@@ -31,7 +33,7 @@ impl Tee {
         (key, asked, origin): (Box<[u8]>, Moment, Option<IpAddr>),
         (variant, meta, head): (Variant, Meta, Vec<u8>),
         filling: Filling,
-        lead: Option<Lead>,
+        (lead, ticket): (Option<Lead>, Option<Ticket>),
     ) -> Self {
         Self {
             cache,
@@ -43,6 +45,7 @@ impl Tee {
             head,
             filling: Some(filling),
             lead,
+            ticket,
             chunked: Chunked::new(),
         }
     }
@@ -92,6 +95,9 @@ impl Tee {
             // If there is no room, nothing has happened.
             if let Ok(object) = stored {
                 self.cache.catch_up(self.asked, &object);
+                if let Some(ticket) = self.ticket {
+                    ticket.keep(&object, object.meta().response_time);
+                }
             }
         }
         self.lead = None;

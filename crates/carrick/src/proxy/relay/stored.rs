@@ -1,7 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::store::{Filling, Object};
-use crate::proxy::cached::{self, Fill, Keep, Source, Tee, reuse_of};
+use crate::proxy::cached::{self, Asking, Fill, Keep, Source, Tee, reuse_of};
 use crate::proxy::request_body::follow;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::read_some;
@@ -37,6 +37,7 @@ impl Attempt<'_> {
             place: self.destination.place.clone(),
             length,
             is_kept: response.keep_alive && body_sent,
+            ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
         };
         // Before it is looked at by somebody whether anybody reads.
         let reader = object.body().reader();

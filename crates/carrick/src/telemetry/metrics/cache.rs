@@ -14,6 +14,10 @@ pub enum CacheResult {
     Stale,
     /// It went to the origin, since nothing that could be sent was stored.
     Miss,
+    /// It was answered from the second level.
+    Shared,
+    /// It was answered by a sibling, which had it.
+    Sibling,
     /// It went to the origin by `cache_bypass`, or because its URL has no key.
     Bypass,
     /// It was refused: nothing was stored, and it wanted nothing else (`only-if-cached`).
@@ -22,12 +26,14 @@ pub enum CacheResult {
 
 impl CacheResult {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Hit,
         Self::Collapsed,
         Self::Revalidated,
         Self::Stale,
         Self::Miss,
+        Self::Shared,
+        Self::Sibling,
         Self::Bypass,
         Self::Refused,
     ];
@@ -41,6 +47,8 @@ impl CacheResult {
             Self::Revalidated => "revalidated",
             Self::Stale => "stale",
             Self::Miss => "miss",
+            Self::Shared => "shared",
+            Self::Sibling => "sibling",
             Self::Bypass => "bypass",
             Self::Refused => "refused",
         }
@@ -51,7 +59,12 @@ impl CacheResult {
     pub const fn spares_origin(self) -> bool {
         matches!(
             self,
-            Self::Hit | Self::Collapsed | Self::Revalidated | Self::Stale
+            Self::Hit
+                | Self::Collapsed
+                | Self::Revalidated
+                | Self::Stale
+                | Self::Shared
+                | Self::Sibling
         )
     }
 }

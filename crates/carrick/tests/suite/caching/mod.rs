@@ -4,8 +4,12 @@ mod control;
 mod fickle;
 mod hits;
 mod lifetimes;
+mod parents;
 mod parts;
 mod safety;
+#[cfg(feature = "shared-cache")]
+mod shared;
+mod siblings;
 mod together;
 mod validation;
 
