@@ -9,7 +9,7 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 	/usr/include/linux/bpf.h=linux-libc-dev
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
-	ethtool=ethtool nft=nftables
+	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.
@@ -41,17 +41,19 @@ test: need-rust
 	@scripts/need $(NEEDED_TO_TEST)
 	$(CARGO) test --workspace --locked --all-targets
 	$(CARGO) test --workspace --locked --doc
+	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching config
 
 lint: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
+	$(CARGO) clippy -p carrick --features shared-cache --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 
 # Licences, doubled and banned crates, sources. (Advisories need the network of their database: `cargo deny check advisories`.)
 deny: need-rust
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny@0.20.2
-	$(CARGO) deny --locked check bans licenses sources
+	$(CARGO) deny --locked --all-features check bans licenses sources
 
 bench: build
 	@scripts/need $(NEEDED_TO_BENCH)

@@ -157,7 +157,7 @@ impl Balancer {
 
     /// Weighted rendezvous hashing: each server draws, from the key and its identity alone, the time until it would claim
     /// the key (exponentially distributed, its weight the rate), and the earliest has it.
-    fn pick_by_key(&self, servers: &[ServerView], key: &[u8]) -> Option<usize> {
+    pub(crate) fn pick_by_key(&self, servers: &[ServerView], key: &[u8]) -> Option<usize> {
         let key = hash(key);
         let eligible = servers
             .iter()

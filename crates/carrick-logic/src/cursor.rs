@@ -44,7 +44,7 @@ impl<'b> Cursor<'b> {
         self.take(usize::from(length))
     }
 
-    fn take(&mut self, length: usize) -> Option<&'b [u8]> {
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)

@@ -7,9 +7,9 @@
 mod workload;
 
 use carrick::cache::store::{Found, Limits, OVERHEAD_BYTES, Store};
-use carrick_logic::cache::{Fields, LifetimeFrom, Meta, UnixTime, Validator, Variant};
+use carrick_logic::cache::{Fields, Variant};
 use std::sync::Arc;
-use workload::{Cache, Lru, Workload, object_bytes, ratios};
+use workload::{Cache, Lru, META, Workload, object_bytes, ratios};
 
 /// Objects that popularity is spread over.
 const OBJECTS: usize = 100_000;
@@ -19,24 +19,6 @@ const REQUESTS: usize = 1_000_000;
 
 /// What the name of an object takes.
 const KEY_BYTES: u64 = 8;
-
-const META: Meta = Meta {
-    status: 200,
-    response_time: UnixTime(0),
-    initial_age_s: 0,
-    lifetime_s: 100,
-    lifetime_from: LifetimeFrom::MaxAge,
-    date: UnixTime(0),
-    last_modified: None,
-    validator: Validator::None,
-    always_validate: false,
-    client_may_take_stale: true,
-    stale_while_revalidate_s: 0,
-    stale_if_error_s: 0,
-    immutable: false,
-    no_transform: false,
-    part: None,
-};
 
 /// The store, asked as a relay asks it. What cannot be stored is a miss.
 struct Stored {

@@ -170,6 +170,11 @@ impl ResponseDirectives {
         directives
     }
 
+    /// Whether others may have the answer to a request with `Authorization` (RFC 9111 section 3.5).
+    pub(super) fn allow_authorized(&self) -> bool {
+        self.public || self.must_revalidate || self.s_maxage_s.is_some()
+    }
+
     /// RFC 9213 section 2.1: a Dictionary of RFC 9651. A field that is no Dictionary, is empty, or gives a lifetime
     /// that is no Integer, counts as absent. Parameters mean nothing.
     fn read_targeted(fields: Fields<'_>, name_lower: &[u8]) -> Option<Self> {

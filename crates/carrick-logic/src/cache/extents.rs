@@ -141,7 +141,8 @@ impl Extents {
 }
 
 /// Appends the field lines that ask the origin for `range` of the stored version only, and for the whole if that has
-/// changed (`Range`, `If-Range`). `false`, and nothing is appended, if there is no strong validator.
+/// changed (`Range`, `If-Range`). An end of [`u64::MAX`] is the end of the representation. `false`, and nothing is
+/// appended, if there is no strong validator.
 pub fn write_range_conditions(out: &mut Vec<u8>, stored: &Stored<'_>, range: &Range<u64>) -> bool {
     if range.is_empty() || !stored.meta.has_strong_validator() {
         return false;
@@ -153,11 +154,12 @@ pub fn write_range_conditions(out: &mut Vec<u8>, stored: &Stored<'_>, range: &Ra
     else {
         return false;
     };
-    write_line(
-        out,
-        b"Range",
-        format!("bytes={}-{}", range.start, range.end - 1).as_bytes(),
-    );
+    let last = match range.end {
+        u64::MAX => String::new(),
+        end => (end - 1).to_string(),
+    };
+    let value = format!("bytes={}-{last}", range.start);
+    write_line(out, b"Range", value.as_bytes());
     write_line(out, b"If-Range", validator);
     true
 }

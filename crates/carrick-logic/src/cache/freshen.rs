@@ -1,12 +1,13 @@
 //! Updating a stored response from a 304 or from the answer to HEAD (RFC 9111 sections 3.2, 4.3.4 and 4.3.5).
+use super::Policy;
 use super::directives::ResponseDirectives;
 use super::fields::{Fields, write_line};
 use super::message::{Request, Response, Times};
 use super::meta::Meta;
+use super::parts::is_same_version;
 use super::storing::{NotStored, Storing, decide_storing, is_storable};
 use super::uri::Uri;
 use super::validation::Stored;
-use super::{Policy, Validator};
 use crate::http1::Method;
 
 /// What becomes of a stored response.
@@ -14,7 +15,7 @@ use crate::http1::Method;
 pub enum Freshened {
     /// It has new fields, which were written, and new decisions.
     Updated(Meta),
-    /// The request forbids storing: it stays as it was.
+    /// The request forbids storing, or had credentials and the answer may be for its user alone: it stays as it was.
     Unchanged,
     /// The update forbids storing: it is removed, once this client has been answered.
     Remove(NotStored),
@@ -44,17 +45,21 @@ pub fn freshen(
 ) -> Freshened {
     debug_assert!(out.is_empty());
     let mut merged_fields = Vec::new();
-    merge(&mut merged_fields, stored.fields, response, policy);
+    merge(&mut merged_fields, stored.fields, response, times, policy);
     let merged = Fields::of_text(&merged_fields);
     let directives = ResponseDirectives::read(merged, &policy.targeted);
+    if request.has_authorization && !directives.allow_authorized() {
+        return Freshened::Unchanged;
+    }
     for (name, value) in merged {
         if is_storable(name, merged, &directives) {
             write_line(out, name, value);
         }
     }
-    // Age is no stored field: that of the update counts.
+    // Age is no stored field: that of the update counts. What of a part is there is not what its fields said once.
     let merged = Response {
         age_s: response.age_s,
+        content_range: stored.meta.part,
         ..Response::read(
             stored.meta.status,
             Fields::of_text(out),
@@ -62,8 +67,7 @@ pub fn freshen(
             policy,
         )
     };
-    // The stored response was allowed to be stored. That this request asks by HEAD or with credentials takes nothing
-    // back.
+    // The stored response was allowed to be stored. That this request asks by HEAD or has a body takes nothing back.
     let request = Request {
         method: Method::Get,
         has_authorization: false,
@@ -90,7 +94,15 @@ pub fn freshen(
     }
 }
 
-fn merge(out: &mut Vec<u8>, stored: Fields<'_>, response: &Response<'_>, policy: &Policy) {
+fn merge(
+    out: &mut Vec<u8>,
+    stored: Fields<'_>,
+    response: &Response<'_>,
+    times: Times,
+    policy: &Policy,
+) {
+    // RFC 9110 section 6.6.1: what has no Date gets the time at which it came. With the old one it would be as old as before.
+    let is_dated = response.fields.has(b"date");
     let updates = |name: &[u8]| {
         let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
         let is_cookie = is(&b"set-cookie".as_slice()) || is(&b"set-cookie2".as_slice());
@@ -99,12 +111,9 @@ fn merge(out: &mut Vec<u8>, stored: Fields<'_>, response: &Response<'_>, policy:
             && is_storable(name, response.fields, &response.directives)
     };
     for (name, value) in stored {
-        if !(updates(name)
-            && response
-                .fields
-                .iter()
-                .any(|(new, _)| new.eq_ignore_ascii_case(name)))
-        {
+        let is_new = |(new, _): (&[u8], &[u8])| new.eq_ignore_ascii_case(name);
+        let is_old_date = !is_dated && name.eq_ignore_ascii_case(b"date");
+        if !(is_old_date || updates(name) && response.fields.iter().any(is_new)) {
             write_line(out, name, value);
         }
     }
@@ -112,6 +121,11 @@ fn merge(out: &mut Vec<u8>, stored: Fields<'_>, response: &Response<'_>, policy:
         if updates(name) {
             write_line(out, name, value);
         }
+    }
+    if !is_dated {
+        let mut date = Vec::with_capacity(29);
+        times.response.write_http_date(&mut date);
+        write_line(out, b"Date", &date);
     }
 }
 
@@ -154,26 +168,14 @@ pub fn head_effect(
 /// length if both know it.
 #[must_use]
 pub fn may_combine(stored: &Stored<'_>, response: &Response<'_>, meta: &Meta) -> bool {
-    let Some(part) = meta.part.filter(|_| response.status == 206) else {
-        return false;
+    let new = Stored {
+        meta,
+        fields: response.fields,
     };
-    let same_version = match (stored.etag(), response.etag) {
-        (Some(stored), Some(new)) => stored.is_strongly(new),
-        (None, None) => {
-            stored.meta.validator == Validator::StrongDate
-                && meta.validator == Validator::StrongDate
-                && stored.meta.last_modified == response.last_modified
-        }
-        _ => false,
-    };
-    let total_before = stored.meta.part.and_then(|before| before.total_bytes);
-    let same_length = match (total_before, part.total_bytes) {
-        (Some(before), Some(now)) => before == now,
-        _ => true,
-    };
-    let same_coding =
-        stored.fields.first(b"content-encoding") == response.fields.first(b"content-encoding");
-    same_version && same_length && same_coding && matches!(stored.meta.status, 200 | 206)
+    response.status == 206
+        && meta.part.is_some()
+        && matches!(stored.meta.status, 200 | 206)
+        && is_same_version(stored, &new)
 }
 
 #[cfg(test)]

@@ -171,6 +171,8 @@ fn decide_use(request: &Request<'_>, meta: &Meta, now: UnixTime, policy: &Policy
         .max_stale_s
         .is_some_and(|most| stale_s <= i64::from(most))
         && meta.client_may_take_stale
+        // Of two wishes the stricter counts.
+        && !too_short
     {
         return Lookup::Stale(reuse);
     }

@@ -118,9 +118,7 @@ fn objection(
     if directives.private == Scope::Response {
         return Some(NotStored::Private);
     }
-    if request.has_authorization
-        && !(directives.public || directives.must_revalidate || directives.s_maxage_s.is_some())
-    {
+    if request.has_authorization && !directives.allow_authorized() {
         return Some(NotStored::Authorization);
     }
     if response.varies_on_everything {

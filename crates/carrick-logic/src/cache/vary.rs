@@ -49,6 +49,16 @@ impl Variant {
         self.names.is_empty() || *self.values == values(&self.names, request)
     }
 
+    /// The variant that a request with these fields asks for, of a response that varies with `names`, which are those of
+    /// another variant.
+    #[must_use]
+    pub fn asked_for(names: &[u8], request: Fields<'_>) -> Self {
+        Self {
+            names: names.into(),
+            values: values(names, request).into(),
+        }
+    }
+
     /// The names, lower-case and sorted, with commas between them; empty if the response does not vary.
     #[must_use]
     pub fn names(&self) -> &[u8] {

@@ -6,4 +6,6 @@ mod checks;
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod properties;

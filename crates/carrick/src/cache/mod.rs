@@ -4,14 +4,23 @@ pub mod disk;
 pub mod flights;
 pub mod passes;
 pub mod purge;
+pub mod purges;
+pub mod shared;
+pub mod siblings;
 pub mod store;
 
 use crate::config::plan::CachePlan;
+use arc_swap::ArcSwapOption;
 use disk::Disk;
 use flights::Flights;
 use passes::Passes;
+use purge::Chosen;
+use purges::{Moment, Purges};
+use shared::Shared;
+use siblings::Siblings;
 use std::sync::Arc;
-use store::{Limits, Store};
+use store::{Limits, Object, Purge, Store};
+use tokio::sync::oneshot;
 
 /// The cache of a process.
 #[derive(Debug)]
@@ -22,8 +31,14 @@ pub struct Cache {
     pub flights: Arc<Flights>,
     /// What was not stored lately.
     pub passes: Passes,
+    /// What was purged lately.
+    pub purges: Purges,
     /// How much may be stored.
     pub bytes_max: u64,
+    /// Who else is asked; swapped at reload.
+    pub siblings: ArcSwapOption<Siblings>,
+    /// The second level; swapped at reload.
+    pub shared: ArcSwapOption<Shared>,
 }
 
 impl Cache {
@@ -39,7 +54,36 @@ impl Cache {
             store: Arc::new(Store::with_disk(limits, disk)),
             flights: Arc::default(),
             passes: Passes::default(),
+            purges: Purges::default(),
             bytes_max: plan.memory_bytes,
+            siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),
+            shared: ArcSwapOption::new(plan.shared.as_ref().and_then(Shared::start)),
+        }
+    }
+
+    /// Takes up what a reload can change.
+    pub fn follow(&self, plan: Option<&CachePlan>) {
+        let before = self.siblings.load();
+        let siblings = plan.and_then(|plan| Siblings::for_plan(plan, before.as_deref()));
+        self.siblings.store(siblings);
+        let before = self.shared.load();
+        let shared = plan.and_then(|plan| plan.shared.as_ref());
+        if before.as_deref().map(Shared::plan) != shared {
+            self.shared.store(shared.and_then(Shared::start));
+        }
+    }
+
+    /// Takes objects out, or has them validated; returns how many. Answers that are under way are meant as well. With a disk, it has been
+    /// done there, too, when the second part has come.
+    pub fn purge(&self, chosen: &Chosen, how: Purge) -> (u64, Option<oneshot::Receiver<()>>) {
+        self.purges.note(chosen, how);
+        chosen.purge(&self.store, how)
+    }
+
+    /// Does to an object that has just been stored what was done to others like it since the origin was asked for it.
+    pub fn catch_up(&self, asked: Moment, object: &Arc<Object>) {
+        if let Some(how) = self.purges.since(asked, object) {
+            self.store.purge_one(object, how);
         }
     }
 }

@@ -34,6 +34,12 @@ impl Chosen {
         Self(Pattern::Tag(text.as_bytes().into()))
     }
 
+    /// By key: all variants, for one value of the fields that are in the key.
+    #[must_use]
+    pub fn key(key: &[u8]) -> Self {
+        Self(Pattern::Key(key.into()))
+    }
+
     /// All.
     #[must_use]
     pub fn all() -> Self {
@@ -50,6 +56,16 @@ impl Chosen {
     #[must_use]
     pub fn has_entry(&self, entry: &Entry) -> bool {
         self.0.has(entry.key_bytes(), |tag| entry.has_tag(tag))
+    }
+
+    /// The URL, as keys have it, if it is one.
+    #[must_use]
+    pub fn one_url(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Pattern::Url(url) => Some(url),
+            Pattern::Key(key) => url_of(key),
+            _ => None,
+        }
     }
 
     /// Takes them out, or has them validated; returns how many. With a disk, it has been done there, too, when `over` has come.

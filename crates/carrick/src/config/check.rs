@@ -5,6 +5,8 @@ mod cache;
 mod listener;
 mod requests;
 mod route;
+mod shared;
+mod siblings;
 mod transparent;
 mod upstream;
 
@@ -34,7 +36,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
     let engine = engine(&file.engine).unwrap_or_default();
-    let (caching, cache) = cache::check(file, problems);
+    let (caching, cache) = cache::check(file, directory, problems);
     if !file.has_listeners {
         problems
             .error(0..0, "there is nothing to listen on", "")

@@ -3,7 +3,7 @@ mod cache;
 mod intercept;
 mod upstream;
 
-pub use cache::{Bypass, Cache, CacheKey, CacheUse, Disk, Query, QuickAbort};
+pub use cache::{Bypass, Cache, CacheKey, CacheUse, Disk, Query, QuickAbort, Shared, Siblings};
 pub use intercept::Intercept;
 pub use upstream::{Health, Server, Upstream};
 

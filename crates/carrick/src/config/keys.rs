@@ -5,7 +5,7 @@ mod listener;
 mod markdown;
 mod upstream;
 
-pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, DISK, QUICK_ABORT};
+pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, DISK, QUICK_ABORT, SHARED, SIBLINGS};
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
@@ -444,6 +444,8 @@ pub static TABLES: &[&Table] = &[
     &CACHE,
     &DISK,
     &QUICK_ABORT,
+    &SIBLINGS,
+    &SHARED,
     &LISTENER,
     &INTERCEPT,
     &PARENT,

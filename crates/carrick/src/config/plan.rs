@@ -2,7 +2,8 @@
 mod cache;
 
 pub use cache::{
-    CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, RouteCache,
+    CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password, RouteCache,
+    SharedPlan, SiblingsPlan,
 };
 
 use carrick_logic::access::{Access, NamePattern};

@@ -12,14 +12,24 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         .collect();
     if let Some(cache) = &plan.cache {
         let size = super::values::show_size(cache.memory_bytes);
-        let disk = cache.disk.as_ref().map_or_else(String::new, |disk| {
+        let mut line = format!("cache of {} in memory", size.trim_matches('"'));
+        if let Some(disk) = &cache.disk {
             let size = super::values::show_size(disk.bytes);
-            format!(", {} in {}", size.trim_matches('"'), disk.path.display())
-        });
-        lines.push(format!(
-            "cache of {} in memory{disk}",
-            size.trim_matches('"')
-        ));
+            let size = size.trim_matches('"');
+            line.push_str(&format!(", {size} in {}", disk.path.display()));
+        }
+        if let Some(siblings) = &cache.siblings {
+            let count = siblings.members.len() - usize::from(siblings.own.is_some());
+            line.push_str(&format!(", siblings: {count}"));
+        }
+        if let Some(server) = cache
+            .shared
+            .as_ref()
+            .and_then(|shared| shared.servers.first())
+        {
+            line.push_str(&format!(", second level at {server}"));
+        }
+        lines.push(line);
     }
     lines.push(match plan.admin {
         Some(address) => format!("admin on {address}"),

@@ -136,13 +136,8 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
 
 async fn serve(stream: TcpStream, state: Arc<ControlState>) {
     let service = service_fn(move |request| {
-        let is_purge = request.method() == Method::DELETE && request.uri().path() == "/cache";
-        let (response, over) = if is_purge && host::is_ours(&request) {
-            cache::purge(&request, &state)
-        } else {
-            (respond(&request, &state), None)
-        };
-        async move { Ok::<_, Infallible>(cache::finished(response, over).await) }
+        let state = Arc::clone(&state);
+        async move { Ok::<_, Infallible>(respond(&request, &state).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -153,13 +148,16 @@ async fn serve(stream: TcpStream, state: Arc<ControlState>) {
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
+async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
     if !host::is_ours(request) {
         // A page of the web whose name was made to point here must not read this (DNS rebinding).
         return text(
             StatusCode::MISDIRECTED_REQUEST,
             "Ask by address: admin answers to IP addresses and localhost only.\n",
         );
+    }
+    if request.method() == Method::DELETE && request.uri().path() == "/cache" {
+        return cache::purge(request, state).await;
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = text(

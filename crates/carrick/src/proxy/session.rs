@@ -6,7 +6,7 @@ use super::bound::{self, Lost, Offered, Unsettled, Waited};
 use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, Destination, decide};
 use super::head::{self, NoHead};
-use super::relay::{Failure, Outcome, relay};
+use super::relay::{Failure, Outcome, relay, relay_for_cache};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
 use super::trace::Trace;
@@ -311,16 +311,32 @@ async fn relay_decided(
         }
     }
     let next = loop {
-        let relayed = relay(
-            client,
-            &mut scratch,
-            destination,
-            trace,
-            at_hand.take(),
-            binds,
-            &mut asking,
-        );
-        break match relayed.await {
+        let at_hand = at_hand.take();
+        let outcome = if asking.is_some() {
+            // Boxed: as above.
+            let relayed = relay_for_cache(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            );
+            Box::pin(relayed).await
+        } else {
+            relay(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            )
+            .await
+        };
+        break match outcome {
             Outcome::Bound(checkout) => {
                 let place = &destination.place;
                 match bound::start(client, &mut scratch, checkout, place, trace).await {

@@ -104,13 +104,15 @@ metrics! {
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, bypass, refused (only-if-cached).";
+    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, shared (a hit of the second level), sibling (answered by another cache, which had it), bypass, refused (only-if-cached).";
     CACHE_WAITED = Counter "carrick_cache_waited" "Requests that waited for the answer to another one.";
     CACHE_BYTES_SAVED = Counter "carrick_cache_saved_bytes" "Bytes of bodies that were sent out of the cache without the origin's having sent them for that.";
     CACHE_ANSWERS = Counter "carrick_cache_answers" "Whole answers of origins, by whether they were stored.";
     CACHE_INVALIDATED = Counter "carrick_cache_invalidated" "Objects taken out because an unsafe method changed what they are copies of.";
     CACHE_REFRESHES = Counter "carrick_cache_refreshes" "Validations in the background (stale-while-revalidate).";
     CACHE_GIVEN_UP = Counter "carrick_cache_fills_given_up" "Bodies that were not fetched to their end because nobody waited for them.";
+    CACHE_FIND_SECONDS = Histogram "carrick_cache_find_seconds" "Time to look for an answer in the cache, whether or not there is one.";
+    CACHE_FIRST_BYTE_SECONDS = Histogram "carrick_cache_first_byte_seconds" "From a request's first byte to the first of its answer, where the cache had it and the origin was not asked.";
     CACHE_OBJECTS = Gauge "carrick_cache_objects" "Objects in the cache.";
     CACHE_BYTES = Gauge "carrick_cache_bytes" "Bytes that the cache takes: stored, or only held by readers of what is stored no more.";
     CACHE_FILLS = Gauge "carrick_cache_fills" "Bodies on their way into the cache.";
@@ -125,6 +127,13 @@ metrics! {
     CACHE_DISK_REFUSED = Counter "carrick_cache_disk_refused" "Objects that were not written because too much waited to be written already.";
     CACHE_DISK_EVICTIONS = Counter "carrick_cache_disk_evictions" "Objects that had to make room on the disk, by queue: small (not asked for since they came), main.";
     CACHE_DISK_ERRORS = Counter "carrick_cache_disk_errors" "What went wrong on the disk, by kind: read and write (calls that failed), damaged (files that were not what was written).";
+
+    SIBLING_ANSWERS = Counter "carrick_sibling_answers" "What came of asking other caches, by sibling: hit, miss, refused (it answered something else), failed (it did not answer, or not to the end).";
+    SIBLING_UP = Gauge "carrick_sibling_up" "1 while the sibling is asked; 0 while it is left out, since it failed.";
+
+    SHARED_REQUESTS = Counter "carrick_shared_requests" "Questions to the cache's second level, by result: hit, miss, garbage (it has something else there), failed.";
+    SHARED_WRITES = Counter "carrick_shared_writes" "Responses for the second level, by result: written, dropped (too much was waiting), not_written (it did not take them).";
+    SHARED_UP = Gauge "carrick_shared_up" "1 while the second level is asked; 0 while it is left out, since it failed, or if there is none.";
 
     LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";

@@ -59,6 +59,22 @@ pub fn peek(stream: &TcpStream) -> rustix::io::Result<bool> {
     Ok(bytes > 0)
 }
 
+/// Whether the client has reset its connection. One that only ended its side still waits for its response (RFC 9112 section 9.6): it is
+/// watched no more, nor is one that has sent something.
+pub fn poll_reset(client: &TcpStream, watches: &mut bool, cx: &mut Context<'_>) -> bool {
+    while client.poll_read_ready(cx).is_ready() {
+        match try_peek(client) {
+            Ok(_) => {
+                *watches = false;
+                return false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return true,
+        }
+    }
+    false
+}
+
 /// Reads what is there, without waiting.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! Any two requests and any response: nothing panics, and the promises of the cache's decisions hold.
 use carrick_logic::cache::{
-    Answer, CacheStatus, Extents, Fields, Found, Freshened, Lookup, Meta, Policy, Request,
-    Response, Stored, Storing, Times, UnixTime, Uri, Variant, after_validation, decide_storing,
-    freshen, head_effect, invalidated, look_up, may_combine, multipart, plan_answer, select,
-    stale_on_error, tags, truncated, write_answer_fields, write_conditions, write_range_conditions,
-    write_stored_fields,
+    Answer, CacheStatus, ContentRange, Extents, Fields, Found, Freshened, Lookup, Meta, Policy,
+    Request, Response, Stored, Storing, Times, UnixTime, Uri, Variant, after_validation,
+    decide_storing, freshen, has_all, head_effect, invalidated, look_up, may_combine, missing,
+    multipart, plan_answer, select, stale_on_error, tags, truncated, write_answer_fields,
+    write_conditions, write_range_conditions, write_stored_fields,
 };
 use carrick_logic::http1::Method;
 
@@ -134,6 +134,31 @@ fn use_stored(
     CacheStatus::of(decision).write(&mut status, b"carrick");
     assert!(status.iter().all(|byte| (b' '..=b'~').contains(byte)));
     send(stored, request, now, policy);
+    complete(stored, &extents, request, now, policy);
+}
+
+/// With what is said to be missing, all is there.
+fn complete(
+    stored: &Stored<'_>,
+    held: &Extents,
+    request: &Request<'_>,
+    now: UnixTime,
+    policy: &Policy,
+) {
+    let Some(missing) = missing(request, stored, held, now, policy) else {
+        return;
+    };
+    assert!(missing.start < missing.end && !held.has(&missing));
+    assert!(write_range_conditions(&mut Vec::new(), stored, &missing));
+    let mut held = held.clone();
+    let part = ContentRange {
+        start: missing.start,
+        end: missing.end,
+        total_bytes: held.total_bytes(),
+    };
+    if part.total_bytes.is_some() && held.add(part) {
+        assert!(has_all(request, stored, &held, now, policy));
+    }
 }
 
 fn send(stored: &Stored<'_>, request: &Request<'_>, now: UnixTime, policy: &Policy) {

@@ -10,6 +10,7 @@
 use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator, Variant};
 use std::fmt;
 use std::hash::Hasher;
+use std::net::IpAddr;
 use twox_hash::XxHash3_64;
 
 /// The first bytes of a head; the last one is the version.
@@ -22,7 +23,10 @@ const PLACE_BYTES_MIN: u64 = 512;
 pub(super) const CLASS_MAX: u8 = 11;
 
 /// Bytes of a head that do not depend on its texts, with the checksum at its end.
-const FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 4 * 4 + META_BYTES + SUM_BYTES;
+const FIXED_BYTES: usize = 8 + 8 + 8 + 8 + ORIGIN_BYTES + 4 * 4 + META_BYTES + SUM_BYTES;
+
+/// An address of IPv6, or of IPv4 as one (RFC 4291 section 2.5.5.2); zeros: none is known.
+const ORIGIN_BYTES: usize = 16;
 
 const META_BYTES: usize = 2 + 5 + 8 + 4 + 4 + 8 + 9 + 4 + 4;
 
@@ -76,6 +80,8 @@ pub(super) struct Head {
     pub(super) revision: u64,
     pub(super) body_bytes: u64,
     pub(super) body_sum: u64,
+    /// The address that it came from, if rules for addresses are about it.
+    pub(super) origin: Option<IpAddr>,
     pub(super) meta: Meta,
     pub(super) key: Box<[u8]>,
     pub(super) variant: Variant,
@@ -100,6 +106,11 @@ impl Head {
         for number in [self.revision, self.body_bytes, self.body_sum] {
             out.extend_from_slice(&number.to_le_bytes());
         }
+        out.extend_from_slice(&match self.origin {
+            None => [0; ORIGIN_BYTES],
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+            Some(IpAddr::V6(address)) => address.octets(),
+        });
         for text in texts {
             // Longer ones fit into no place, and are refused before.
             let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -118,6 +129,8 @@ impl Head {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(&MAGIC)?;
         let [revision, body_bytes, body_sum] = take_numbers(&mut rest)?;
+        let origin: [u8; ORIGIN_BYTES] = take(&mut rest)?;
+        let origin = (origin != [0; ORIGIN_BYTES]).then(|| IpAddr::from(origin).to_canonical());
         let mut lengths = [0; 4];
         for length in &mut lengths {
             *length = u32::from_le_bytes(take(&mut rest)?) as usize;
@@ -140,6 +153,7 @@ impl Head {
             revision,
             body_bytes,
             body_sum,
+            origin,
             meta,
             key: key.into(),
             variant: Variant::from_parts(names, values),

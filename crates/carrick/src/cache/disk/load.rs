@@ -10,6 +10,7 @@ use crate::cache::flights::{Flight, Lead};
 use crate::cache::store::{HEAP_BYTES_MAX, Item};
 use carrick_logic::cache::Meta;
 use rustix::io::Errno;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +20,8 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub(in crate::cache) struct Loaded {
     pub(in crate::cache) meta: Meta,
+    /// The address that it came from, if rules for addresses are about it.
+    pub(in crate::cache) origin: Option<IpAddr>,
     /// The field lines.
     pub(in crate::cache) fields: Box<[u8]>,
     pub(in crate::cache) body: LoadedBody,
@@ -149,6 +152,7 @@ impl Disk {
         }
         Ok(Loaded {
             meta: head.meta,
+            origin: head.origin,
             fields: head.fields,
             body,
             version,

@@ -153,6 +153,7 @@ impl Disk {
             revision: 0,
             body_bytes: entry.body_bytes,
             body_sum,
+            origin: object.origin(),
             meta: *object.meta(),
             key: object.key().bytes().into(),
             variant: object.variant().clone(),

@@ -95,7 +95,13 @@ impl Store {
         body.set_kept(&None, entry);
         let (key, variant) = (entry.key(), entry.variant());
         let object = self
-            .make(key, variant, loaded.meta, &loaded.fields, &body)
+            .make(
+                key,
+                variant,
+                loaded.meta,
+                (&loaded.fields, loaded.origin),
+                &body,
+            )
             .ok()?;
         let put = self.index.lock(key.hash()).put_new(&object);
         let is_put = put.is_some();

@@ -14,11 +14,12 @@ mod key;
 mod ledger;
 mod memory;
 mod object;
+mod parts;
 mod stats;
 #[cfg(test)]
 pub(in crate::cache) mod tests;
 
-pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Reader, State};
+pub use body::{Body, FillError, Filling, HEAP_BYTES_MAX, Have, Piece, Reader, State};
 pub use control::{Objects, Purge, Which};
 pub use index::VARIANTS_MAX;
 pub(in crate::cache) use index::{Index, Item};
@@ -26,6 +27,7 @@ pub use key::Key;
 pub(in crate::cache) use ledger::Ledger;
 pub use ledger::Limits;
 pub use object::{OVERHEAD_BYTES, Object};
+pub use parts::{PIECES_MAX, Part};
 pub use stats::Stats;
 
 use super::disk::Disk;
@@ -33,6 +35,7 @@ use carrick_logic::cache::{Fields, Meta, Variant, select};
 use memory::Memory;
 use stats::count;
 use std::hash::RandomState;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -190,10 +193,24 @@ impl Store {
         head: &[u8],
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
+        self.put_from(None, key, (variant, meta, head), body)
+    }
+
+    /// The same for a response that came from this address, if rules for addresses are about it.
+    ///
+    /// # Errors
+    /// Nothing is stored.
+    pub fn put_from(
+        &self,
+        origin: Option<IpAddr>,
+        key: Key<'_>,
+        (variant, meta, head): (&Variant, Meta, &[u8]),
+        body: &Arc<Body>,
+    ) -> Result<Arc<Object>, NotTaken> {
         if !body.is_of(&self.memory) || body.have().state == State::Broken || !body.mark_stored() {
             return Err(NotTaken::Body);
         }
-        let object = match self.make(key, variant, meta, head, body) {
+        let object = match self.make(key, variant, meta, (head, origin), body) {
             Ok(object) => object,
             Err(error) => {
                 body.unmark_stored();
@@ -228,7 +245,7 @@ impl Store {
         key: Key<'_>,
         variant: &Variant,
         meta: Meta,
-        head: &[u8],
+        head: (&[u8], Option<IpAddr>),
         body: &Arc<Body>,
     ) -> Result<Arc<Object>, NotTaken> {
         let ledger = &self.memory.ledger;
@@ -251,8 +268,7 @@ impl Store {
             })
     }
 
-    /// Puts another head and other decisions in the place of `old`'s, for the same body: what a 304 or the answer to HEAD
-    /// makes of it.
+    /// Puts another head and other decisions in the place of `old`'s, for the same body.
     ///
     /// # Errors
     /// Nothing is changed. [`NotTaken::Gone`] if `old` is not stored any more; its body can still be sent.
@@ -262,7 +278,22 @@ impl Store {
         meta: Meta,
         head: &[u8],
     ) -> Result<Arc<Object>, NotTaken> {
+        self.freshen(old, meta, head, old.origin())
+    }
+
+    /// The same for what a 304 or the answer to HEAD makes of it, which came from this address.
+    ///
+    /// # Errors
+    /// As those of [`replace`](Self::replace).
+    pub fn freshen(
+        &self,
+        old: &Arc<Object>,
+        meta: Meta,
+        head: &[u8],
+        origin: Option<IpAddr>,
+    ) -> Result<Arc<Object>, NotTaken> {
         let key = old.key();
+        let head = (head, origin);
         let charge = Object::charge_of(key, old.variant(), head);
         self.take(charge)?;
         let Some(mut new) = Object::new(key, old.variant(), meta, head, Arc::clone(old.body()))

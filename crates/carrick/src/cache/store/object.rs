@@ -4,6 +4,7 @@ use super::index::Item;
 use super::key::Key;
 use super::ledger::Charge;
 use carrick_logic::cache::{Fields, Meta, Variant, tags};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
@@ -22,9 +23,10 @@ static NO_VARIANT: LazyLock<Variant> = LazyLock::new(Variant::default);
 pub struct Object {
     meta: Meta,
     key_hash: u64,
-    /// Key and head.
+    /// Key, the address of its origin, and head.
     text: Box<[u8]>,
     key_bytes: u32,
+    origin_bytes: u8,
     hits: AtomicU32,
     variant: Option<Box<Variant>>,
     body: Arc<Body>,
@@ -39,17 +41,21 @@ impl Object {
         key: Key<'_>,
         variant: &Variant,
         meta: Meta,
-        head: &[u8],
+        (head, origin): (&[u8], Option<IpAddr>),
         body: Arc<Body>,
     ) -> Option<Self> {
         let key_bytes = u32::try_from(key.bytes().len()).ok()?;
-        let charge = Self::charge_of(key, variant, head);
+        let charge = Self::charge_of(key, variant, (head, origin));
+        let mut room = [0; 16];
+        let origin = written(origin, &mut room);
         let variant = (!variant.names().is_empty()).then(|| Box::new(variant.clone()));
         Some(Self {
             meta,
             key_hash: key.hash(),
-            text: [key.bytes(), head].concat().into(),
+            text: [key.bytes(), origin, head].concat().into(),
             key_bytes,
+            // It has 16 at most.
+            origin_bytes: origin.len() as u8,
             hits: AtomicU32::new(0),
             charge: Charge::new(charge),
             variant,
@@ -60,12 +66,17 @@ impl Object {
     }
 
     /// Bytes that an object is charged with, its body not counted.
-    pub(super) fn charge_of(key: Key<'_>, variant: &Variant, head: &[u8]) -> u64 {
+    pub(super) fn charge_of(
+        key: Key<'_>,
+        variant: &Variant,
+        (head, origin): (&[u8], Option<IpAddr>),
+    ) -> u64 {
         let of_variant = match variant.parts() {
             ([], _) => 0,
             (names, values) => size_of::<Variant>() + names.len() + values.len(),
         };
-        OVERHEAD_BYTES + (key.bytes().len() + head.len() + of_variant) as u64
+        let of_origin = written(origin, &mut [0; 16]).len();
+        OVERHEAD_BYTES + (key.bytes().len() + of_origin + head.len() + of_variant) as u64
     }
 
     /// What was decided when it was stored.
@@ -77,7 +88,7 @@ impl Object {
     /// The field lines, as `write_stored_fields` writes them.
     #[must_use]
     pub fn head(&self) -> &[u8] {
-        &self.text[self.key_bytes as usize..]
+        &self.text[self.key_bytes as usize + usize::from(self.origin_bytes)..]
     }
 
     /// The same, to be read.
@@ -123,6 +134,15 @@ impl Object {
     #[must_use]
     pub fn has_tag(&self, tag: &[u8]) -> bool {
         self.has_tags && tags(self.fields()).contains(&tag)
+    }
+
+    /// The address of the server that it came from, if rules for addresses are about it.
+    #[must_use]
+    pub fn origin(&self) -> Option<IpAddr> {
+        let start = self.key_bytes as usize;
+        let bytes = &self.text[start..start + usize::from(self.origin_bytes)];
+        let v4 = || Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?));
+        v4().or_else(|| Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)))
     }
 
     /// Goes on counting from `hits`.
@@ -179,6 +199,21 @@ impl Item for Object {
 
     fn set_frequency(&self, frequency: u8) {
         self.frequency.store(frequency, Relaxed);
+    }
+}
+
+/// An address as bytes.
+fn written(address: Option<IpAddr>, room: &mut [u8; 16]) -> &[u8] {
+    match address {
+        None => &[],
+        Some(IpAddr::V4(address)) => {
+            room[..4].copy_from_slice(&address.octets());
+            &room[..4]
+        }
+        Some(IpAddr::V6(address)) => {
+            *room = address.octets();
+            room
+        }
     }
 }
 

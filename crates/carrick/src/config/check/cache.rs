@@ -1,5 +1,5 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
-use super::narrow;
+use super::{narrow, shared, siblings};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
 use crate::config::plan::{CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
 use crate::config::plan::{Requests, Responses};
@@ -10,6 +10,7 @@ use carrick_logic::http1::Forwarded;
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use toml::Spanned;
 
@@ -59,11 +60,15 @@ struct Said {
 }
 
 /// Checks `[cache]`.
-pub fn check(file: &File, problems: &mut Problems) -> (Caching, Option<CachePlan>) {
+pub fn check(
+    file: &File,
+    directory: &Path,
+    problems: &mut Problems,
+) -> (Caching, Option<CachePlan>) {
     let plan = file
         .cache
         .given()
-        .map(|written| plan(written.get_ref(), problems));
+        .map(|written| plan(written.get_ref(), directory, problems));
     let caching = Caching {
         is_there: !file.cache.is_absent(),
         policy: plan
@@ -88,7 +93,7 @@ pub fn report_unused(file: &File, listeners: &[Arc<ListenerPlan>], problems: &mu
     }
 }
 
-fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
+fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> CachePlan {
     let object_bytes_most = written.memory / OBJECT_SHARE;
     if let Some(size) = written.object_max.given()
         && *size.get_ref() > object_bytes_most
@@ -149,6 +154,14 @@ fn plan(written: &file::Cache, problems: &mut Problems) -> CachePlan {
             percent_min: narrow(written.percent, 100),
         }),
         status: written.status,
+        siblings: written
+            .siblings
+            .given()
+            .and_then(|siblings| siblings::check(siblings.get_ref(), problems)),
+        shared: written
+            .shared
+            .given()
+            .and_then(|shared| shared::check(shared.get_ref(), directory, problems)),
     }
 }
 

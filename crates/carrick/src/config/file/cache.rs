@@ -32,6 +32,8 @@ pub struct Cache {
     pub ranges_max: u64,
     pub quick_abort: Setting<QuickAbort>,
     pub status: bool,
+    pub siblings: Setting<Siblings>,
+    pub shared: Setting<Shared>,
 }
 
 /// `disk = { … }`
@@ -50,6 +52,33 @@ pub struct Disk {
 pub struct QuickAbort {
     pub left: u64,
     pub percent: u64,
+}
+
+/// `siblings = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Siblings {
+    /// Where it is.
+    pub span: Range<usize>,
+    pub members: Setting<Vec<Spanned<String>>>,
+    pub own: Setting<String>,
+    pub connect: Duration,
+    pub answer: Duration,
+}
+
+/// `shared = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Shared {
+    /// Where it is.
+    pub span: Range<usize>,
+    pub servers: Setting<Vec<Spanned<String>>>,
+    pub cluster: bool,
+    pub prefix: Setting<String>,
+    pub timeout: Duration,
+    pub object_max: u64,
+    pub user: Setting<String>,
+    pub password_file: Setting<String>,
 }
 
 /// What a listener or a route says about the cache.
@@ -135,6 +164,35 @@ impl Cache {
                 },
             ),
             status: table.switch("status", problems),
+            siblings: inline(
+                table,
+                "siblings",
+                &keys::SIBLINGS,
+                problems,
+                |table, problems| Siblings {
+                    span: table.span(),
+                    members: table.texts("members", problems),
+                    own: table.text("self", problems),
+                    connect: table.time("connect", problems),
+                    answer: table.time("answer", problems),
+                },
+            ),
+            shared: inline(
+                table,
+                "shared",
+                &keys::SHARED,
+                problems,
+                |table, problems| Shared {
+                    span: table.span(),
+                    servers: table.texts("servers", problems),
+                    cluster: table.switch("cluster", problems),
+                    prefix: table.text("prefix", problems),
+                    timeout: table.time("timeout", problems),
+                    object_max: table.size("object_max", problems),
+                    user: table.text("user", problems),
+                    password_file: table.text("password_file", problems),
+                },
+            ),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The keys of `[cache]`, and those of listeners and routes about it.
-use super::{DAY, Form, KIB, Key, MIB, NONE, Table};
+use super::{DAY, Form, KIB, Key, MIB, MS, NONE, REQUIRED, Table, seconds};
 use crate::config::plan::{MEMORY_BYTES_DEFAULT, OBJECTS_DEFAULT};
 use std::time::Duration;
 
@@ -133,6 +133,125 @@ pub static CACHE: Table = Table {
             name: "status",
             form: Form::Switch { default: true },
             about: "Whether responses say in `Cache-Status` what the cache did (RFC 9211)",
+        },
+        Key {
+            name: "siblings",
+            form: Form::Other {
+                what: "`{ members, self, connect, answer }`",
+                default: NONE,
+            },
+            about: "Other caches, of which the one that owns the URL is asked for what is not stored here, before the server is",
+        },
+        Key {
+            name: "shared",
+            form: Form::Other {
+                what: "`{ servers, cluster, prefix, timeout, object_max, user, password_file }`",
+                default: NONE,
+            },
+            about: "A second level in a Redis or Valkey that several carricks share. Only in a carrick that was built with it",
+        },
+    ],
+};
+
+/// `shared = { … }`
+pub static SHARED: Table = Table {
+    title: "shared = { }",
+    keys: &[
+        Key {
+            name: "servers",
+            form: Form::Texts {
+                what: "`host:port`; port 6379 if left out",
+                default: REQUIRED,
+            },
+            about: "The server; of a cluster some of its servers, which know the others",
+        },
+        Key {
+            name: "cluster",
+            form: Form::Switch { default: false },
+            about: "Whether they are a cluster",
+        },
+        Key {
+            name: "prefix",
+            form: Form::Text {
+                what: "a word",
+                default: "\"carrick\"",
+            },
+            about: "What the names of all keys there begin with. Carricks with the same prefix share what they store",
+        },
+        Key {
+            name: "timeout",
+            form: Form::Time {
+                min: MS,
+                max: seconds(10),
+                default: Duration::from_millis(100),
+            },
+            about: "How long a request waits for it; one that takes longer is left out for a while",
+        },
+        Key {
+            name: "object_max",
+            form: Form::Size {
+                min: OBJECT_BYTES_MIN,
+                max: 512 * MIB,
+                default: MIB,
+            },
+            about: "Largest body that is written there",
+        },
+        Key {
+            name: "user",
+            form: Form::Text {
+                what: "a name",
+                default: "the server's default user",
+            },
+            about: "As whom to log in; needs `password_file`",
+        },
+        Key {
+            name: "password_file",
+            form: Form::Text {
+                what: "a path",
+                default: NONE,
+            },
+            about: "A file whose first line is the password",
+        },
+    ],
+};
+
+/// `siblings = { … }`
+pub static SIBLINGS: Table = Table {
+    title: "siblings = { }",
+    keys: &[
+        Key {
+            name: "members",
+            form: Form::Texts {
+                what: "`host:port`; port 3128 if left out",
+                default: REQUIRED,
+            },
+            about: "The caches that share all URLs among them, in any order; written alike in the files of all of them",
+        },
+        Key {
+            name: "self",
+            form: Form::Text {
+                what: "one of `members`",
+                default: "it is none of them",
+            },
+            about: "Which of them this carrick is: for URLs that it owns nobody is asked",
+        },
+        Key {
+            name: "connect",
+            form: Form::Time {
+                min: MS,
+                max: seconds(60),
+                default: Duration::from_millis(200),
+            },
+            about: "To connect to a member",
+        },
+        Key {
+            name: "answer",
+            form: Form::Time {
+                min: MS,
+                max: seconds(60),
+                default: seconds(1),
+            },
+            about: "Until a member's answer begins; one that takes longer is left out for a while",
         },
     ],
 };

@@ -1,9 +1,10 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
-use super::Plan;
+use super::{Plan, ServerAddress};
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::http1::{Forwarded, RequestHead};
 use carrick_logic::route::Conditions;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Bytes of memory when nothing says otherwise.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -31,6 +32,52 @@ pub struct CachePlan {
     pub quick_abort: QuickAbort,
     /// Whether responses say in `Cache-Status` what the cache did (RFC 9211).
     pub status: bool,
+    /// Other caches that are asked before the origin is.
+    pub siblings: Option<SiblingsPlan>,
+    /// A second level that other processes share.
+    pub shared: Option<SharedPlan>,
+}
+
+/// `shared = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedPlan {
+    /// The server, or some of the cluster's.
+    pub servers: Vec<ServerAddress>,
+    /// Whether they are a cluster.
+    pub cluster: bool,
+    /// What the names of keys begin with.
+    pub prefix: String,
+    /// How long a request waits for an answer.
+    pub timeout: Duration,
+    /// Largest body that is written.
+    pub object_bytes_max: u64,
+    /// As whom to log in.
+    pub user: Option<String>,
+    /// With which password.
+    pub password: Option<Password>,
+}
+
+/// A password, which is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Password(..)")
+    }
+}
+
+/// `siblings = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiblingsPlan {
+    /// All caches that own URLs, this one included if it is one of them.
+    pub members: Vec<ServerAddress>,
+    /// Its place among them.
+    pub own: Option<usize>,
+    /// To connect to one.
+    pub connect: Duration,
+    /// From then on until its answer's head is there.
+    pub answer: Duration,
 }
 
 /// `disk = { … }`
@@ -56,6 +103,8 @@ impl Default for CachePlan {
             policy: Policy::default(),
             quick_abort: QuickAbort::default(),
             status: true,
+            siblings: None,
+            shared: None,
         }
     }
 }

@@ -1,22 +1,28 @@
 //! `/cache`: what is stored, and taking it out.
 use super::{JSON, TEXT, answer, text};
+use crate::cache::Cache;
 use crate::cache::disk::Disk;
 use crate::cache::purge::{Chosen, Wrong};
+use crate::cache::shared::{Did, Shared};
+use crate::cache::siblings::{Said, Sibling};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
 use crate::telemetry::metrics::CacheResult;
+use crate::worker::clock::Clock;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// Objects that are listed at most, unless `limit` says otherwise.
 const LISTED_MAX: usize = 1000;
 
 /// How long a purge waits for the disk.
 const DISK_WAIT: Duration = Duration::from_secs(30);
+/// Objects whose ages are looked at for `/status`.
+const AGES_MAX: usize = 10_000;
 
 /// The cache as a part of `/status`.
 #[derive(Debug, Serialize)]
@@ -30,7 +36,13 @@ pub(super) struct CacheStatus {
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
+    /// Seconds since origins made or validated what is stored: the mean, and the most; `null` if there is nothing. Of a large store it
+    /// is a sample.
+    age_mean_s: Option<u64>,
+    age_max_s: Option<u32>,
     disk: Option<DiskStatus>,
+    siblings: Vec<SiblingStatus>,
+    shared: Option<SharedStatus>,
 }
 
 /// The second level.
@@ -80,6 +92,55 @@ impl DiskStatus {
     }
 }
 
+#[derive(Debug, Serialize)]
+struct SharedStatus {
+    servers: Vec<String>,
+    state: &'static str,
+    #[serde(flatten)]
+    counted: BTreeMap<&'static str, u64>,
+}
+
+impl SharedStatus {
+    fn of(shared: &Shared) -> Self {
+        let state = shared.state();
+        let servers = &shared.plan().servers;
+        Self {
+            servers: servers.iter().map(ToString::to_string).collect(),
+            state: up_or_not(!state.is_left_out()),
+            counted: (Did::ALL.into_iter())
+                .map(|did| (did.name(), state.counted(did)))
+                .collect(),
+        }
+    }
+}
+
+fn up_or_not(is_up: bool) -> &'static str {
+    if is_up { "up" } else { "left out" }
+}
+
+#[derive(Debug, Serialize)]
+struct SiblingStatus {
+    address: String,
+    state: &'static str,
+    hits: u64,
+    misses: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl SiblingStatus {
+    fn of(sibling: &Sibling) -> Self {
+        Self {
+            address: sibling.label.to_string(),
+            state: up_or_not(!sibling.is_left_out()),
+            hits: sibling.answers(Said::Hit),
+            misses: sibling.answers(Said::Miss),
+            refused: sibling.answers(Said::Refused),
+            failed: sibling.answers(Said::Failed),
+        }
+    }
+}
+
 impl CacheStatus {
     pub(super) fn of(state: &ControlState) -> Option<Self> {
         let cache = state.cache.as_ref()?;
@@ -91,6 +152,7 @@ impl CacheStatus {
             .map(count)
             .sum();
         let asked = answered + count(CacheResult::Miss);
+        let (age_mean_s, age_max_s) = ages(cache).unzip();
         Some(Self {
             objects: stats.objects,
             bytes: stats.bytes,
@@ -101,8 +163,28 @@ impl CacheStatus {
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
             disk: cache.store.disk().map(|disk| DiskStatus::of(disk)),
+            age_mean_s,
+            age_max_s,
+            siblings: (cache.siblings.load().iter())
+                .flat_map(|siblings| siblings.others())
+                .map(|sibling| SiblingStatus::of(sibling))
+                .collect(),
+            shared: (cache.shared.load().as_deref()).map(SharedStatus::of),
         })
     }
+}
+
+/// The mean age and the highest of what is stored.
+fn ages(cache: &Cache) -> Option<(u64, u32)> {
+    let now = Clock::default().now();
+    let (mut count, mut sum, mut max) = (0, 0, 0);
+    for object in cache.store.objects().take(AGES_MAX) {
+        let age_s = object.meta().age_s(now);
+        count += 1;
+        sum += u64::from(age_s);
+        max = max.max(age_s);
+    }
+    (count > 0).then(|| (sum / count, max))
 }
 
 /// One object of `GET /cache`.
@@ -132,17 +214,17 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
     let (Ok(limit), Ok(chosen)) = (limit, parameters.chosen(true)) else {
         return text(StatusCode::BAD_REQUEST, USAGE);
     };
-    let now = crate::worker::clock::Clock::default().now();
+    let now = Clock::default().now();
     let in_memory = (cache.store.objects())
         .filter(|object| chosen.has(object))
         .map(|object| Listed {
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: Some(object.meta().status),
             bytes: object.stored_bytes(),
-            state: if object.body().is_whole() {
-                "whole"
-            } else {
-                "filling"
+            state: match object.meta().part {
+                Some(_) => "part",
+                None if object.body().is_whole() => "whole",
+                None => "filling",
             },
             place: if object.body().is_file() {
                 "disk"
@@ -176,45 +258,49 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
 
 /// `DELETE /cache`: takes out what is chosen, or says that it is out of date. A web page cannot make a browser send this: a method other than
 /// GET, HEAD and POST needs a permission that is never given (Fetch, CORS-preflight).
-/// With a disk, it is done when the second part has come.
-pub(super) fn purge(
+pub(super) async fn purge(
     request: &Request<Incoming>,
     state: &ControlState,
-) -> (Response<Full<Bytes>>, Option<oneshot::Receiver<()>>) {
+) -> Response<Full<Bytes>> {
     let Some(cache) = &state.cache else {
-        return (none(), None);
+        return none();
     };
     let parameters = Parameters::of(request);
     let how = match parameters.first("how") {
         None | Some("remove") => Purge::Remove,
         Some("outdate") => Purge::Outdate,
-        Some(_) => return (text(StatusCode::BAD_REQUEST, USAGE), None),
+        Some(_) => return text(StatusCode::BAD_REQUEST, USAGE),
     };
-    match parameters.chosen(false) {
-        Ok(chosen) => {
-            let (count, over) = chosen.purge(&cache.store, how);
-            tracing::info!("{count} objects of the cache were purged by admin");
-            (answer(StatusCode::OK, TEXT, format!("{count}\n")), over)
-        }
-        Err(_) => (text(StatusCode::BAD_REQUEST, USAGE), None),
+    let Ok(chosen) = parameters.chosen(false) else {
+        return text(StatusCode::BAD_REQUEST, USAGE);
+    };
+    // The second level first: what is taken out here must not come back from there.
+    let shared = cache.shared.load_full();
+    let told = match &shared {
+        Some(shared) => shared.purge(chosen.one_url()).await,
+        None => Ok(()),
+    };
+    let (count, over) = cache.purge(&chosen, how);
+    tracing::info!("{count} objects of the cache were purged by admin");
+    if let Err(why) = told {
+        return answer(
+            StatusCode::BAD_GATEWAY,
+            TEXT,
+            format!(
+                "{count} objects were purged here. The shared second level may still have what was meant: {why}. Purge again when it answers.\n"
+            ),
+        );
     }
-}
-
-/// The response, when what it tells of is on the disk.
-pub(super) async fn finished(
-    response: Response<Full<Bytes>>,
-    over: Option<oneshot::Receiver<()>>,
-) -> Response<Full<Bytes>> {
-    let Some(over) = over else {
-        return response;
-    };
-    match tokio::time::timeout(DISK_WAIT, over).await {
-        Ok(_) => response,
-        Err(_) => text(
+    // It is done when it is on the disk.
+    if let Some(over) = over
+        && tokio::time::timeout(DISK_WAIT, over).await.is_err()
+    {
+        return text(
             StatusCode::ACCEPTED,
             "It is purged for all requests from now on; but the disk is slow, and it is not certain that it stays so after a restart.\n",
-        ),
+        );
     }
+    answer(StatusCode::OK, TEXT, format!("{count}\n"))
 }
 
 const USAGE: &str = "Say which, and only once: ?url=http://host/path?query, ?prefix=http://host/path, ?tag=name, or ?all=yes; \

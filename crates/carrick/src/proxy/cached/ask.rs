@@ -1,6 +1,9 @@
 //! What is asked of the origin for a request that the cache cannot answer by itself.
+use super::parts::Completion;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
+use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Key, Object};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
@@ -8,8 +11,9 @@ use crate::proxy::decide::Place;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
     CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
-    write_conditions,
+    write_conditions, write_range_conditions,
 };
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A request on its way to the origin, as the cache sees it.
@@ -24,10 +28,16 @@ pub struct Asking {
     pub(super) not_filled: Option<NotFilled>,
     /// What is stored, and is to be validated.
     pub(super) stored: Option<Arc<Object>>,
+    /// What is stored in parts, and what of it is asked for.
+    pub(super) completion: Option<Completion>,
     /// The conditions that were sent.
     pub(super) conditions: Conditions,
     /// When it was asked for.
     pub(super) asked_at: UnixTime,
+    /// Which purges it comes after.
+    pub(super) asked: Moment,
+    /// The address that the answer comes from, if rules for addresses are about it.
+    pub(super) origin: Option<IpAddr>,
     /// What `Cache-Status` will say.
     pub(super) status: CacheStatus<'static>,
     /// Whether a cache nearer to the origin had the answer for a while.
@@ -40,6 +50,12 @@ pub struct Asking {
     pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
     pub(super) is_errand: bool,
+    /// Another cache is asked, for what it has stored.
+    pub(super) wants_only_stored: bool,
+    /// One was asked already.
+    pub(super) is_sibling_asked: bool,
+    /// What is stored may be written to the second level, too.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
@@ -59,12 +75,24 @@ pub fn request_lines(
     let Some(asking) = asking else {
         return &[];
     };
+    if asking.wants_only_stored {
+        lines.extend_from_slice(b"Cache-Control: only-if-cached\r\n");
+    }
+    if let Some(Completion { object, missing }) = &asking.completion
+        && write_range_conditions(lines, &stored_of(object), missing)
+    {
+        return &OMITTED;
+    }
     let Some(stored) = &asking.stored else {
         return &[];
     };
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     asking.conditions = write_conditions(lines, &request, &[stored_of(stored)]);
-    &OMITTED
+    match stored.meta().part {
+        // Of what is stored in parts the client's range is enough.
+        Some(_) => &CONDITION_FIELDS,
+        None => &OMITTED,
+    }
 }
 
 /// A stored object as the policy sees it.
@@ -106,6 +134,17 @@ impl Asking {
         self.is_errand
     }
 
+    /// The answer comes from there. Who fetched what another cache has is not known.
+    pub fn comes_from(&mut self, place: &Place, address: IpAddr) {
+        let is_origin = matches!(place, Place::Origin { parent: false, .. });
+        self.origin = (is_origin && !self.wants_only_stored).then_some(address);
+    }
+
+    /// The right to write to the second level, once.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        self.ticket.take()
+    }
+
     /// Those who wait for the answer go on.
     pub fn release(&mut self) {
         self.lead = None;
@@ -114,6 +153,7 @@ impl Asking {
     /// The stored response does not count: it is asked for as if there were none.
     pub fn forget_stored(&mut self) {
         self.stored = None;
+        self.completion = None;
         self.conditions = NO_CONDITIONS;
     }
 

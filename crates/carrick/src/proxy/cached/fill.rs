@@ -1,4 +1,6 @@
 //! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
+use super::parts::Keep;
+use crate::cache::shared::Ticket;
 use crate::cache::store::{Filling, Object};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
@@ -14,6 +16,8 @@ pub struct Fill {
     pub filling: Filling,
     /// What is filled.
     pub object: Arc<Object>,
+    /// What becomes of it when it has come, or has broken off.
+    pub keep: Box<Keep>,
     /// The origin's end.
     pub checkout: Checkout,
     /// Where that leads.
@@ -22,6 +26,8 @@ pub struct Fill {
     pub length: u64,
     /// Whether the connection can be used again behind the body.
     pub is_kept: bool,
+    /// The right to write it to the second level.
+    pub ticket: Option<Ticket>,
 }
 
 impl Fill {
@@ -42,17 +48,20 @@ impl Fill {
             return;
         }
         let left_bytes = self.length - bytes as u64;
-        if left_bytes == 0 {
-            return self.end(client);
+        if left_bytes == 0 && !self.keep.is_part() {
+            self.end(client);
+            return;
         }
         let mut errand = client.errand();
         tokio::task::spawn_local(async move {
             if self.run(&mut errand, left_bytes).await {
-                self.end(&errand);
+                let (keep, object) = self.end(&errand);
+                keep.end(&object).await;
             } else {
                 self.checkout.failed(&self.place);
                 let received_bytes = self.filling.written_bytes();
                 (self.checkout).count(&errand.worker.metrics, 0, received_bytes);
+                self.keep.cut(self.filling, &self.object).await;
             }
         });
     }
@@ -93,20 +102,27 @@ impl Fill {
         left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
     }
 
-    fn end(self, client: &Client) {
+    fn end(self, client: &Client) -> (Box<Keep>, Arc<Object>) {
         let Self {
             filling,
+            object,
+            keep,
             mut checkout,
             place,
             length,
             is_kept,
-            ..
+            ticket,
         } = self;
-        filling.finish();
+        if filling.finish()
+            && let Some(ticket) = ticket
+        {
+            ticket.keep(&object, client.worker.clock.now());
+        }
         checkout.count(&client.worker.metrics, 0, length);
         if is_kept {
             checkout.upstream.expect_like(length);
             checkout.give_back(client, &place);
         }
+        (keep, object)
     }
 }

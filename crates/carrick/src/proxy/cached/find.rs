@@ -1,29 +1,37 @@
 //! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
 use super::ask::{Asking, NO_CONDITIONS, realm};
+use super::parts::{Completion, answers};
 use super::refresh;
+use super::second_level::SecondLevel;
 use super::send::{Source, send};
 use crate::cache::Cache;
 use crate::cache::flights::{Flight, Follow};
 use crate::cache::store::{self, Object};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
-use crate::proxy::decide::Destination;
+use crate::proxy::decide::{Destination, Place};
 use crate::proxy::reply::Reply;
 use crate::proxy::response_body::Passed;
-use crate::proxy::trace::Trace;
+use crate::proxy::trace::{CLIENT_CLOSED_REQUEST, Trace};
 use crate::telemetry::metrics::CacheResult;
+use crate::worker::io::poll_reset;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
-    CacheStatus, Fields, Forward, Found, Lookup, NotFilled, Request, Reuse, UnixTime, look_up,
-    may_fill, target_uri, write_key,
+    CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
+    look_up, may_fill, target_uri, write_key,
 };
 use carrick_logic::http1::{BodyLength, Method};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// So long a request waits for another one's answer at most. Then it asks, too.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How a request ended whose client has gone.
+const CLIENT_RESET: &str = "client_reset";
 
 /// What the cache has done with a request.
 pub enum Begun {
@@ -43,11 +51,11 @@ pub enum Begun {
 }
 
 /// A request for which the cache is asked.
-struct Wanted {
-    cache: Arc<Cache>,
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
     route: Arc<RouteCache>,
-    key: Box<[u8]>,
-    not_filled: Option<NotFilled>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
     says_status: bool,
 }
 
@@ -87,9 +95,13 @@ pub async fn begin(
         return Begun::Ask(Box::new(asking));
     }
     let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
+    let mut level = SecondLevel::default();
     loop {
         let now = client.worker.clock.now();
-        let (stored, lookup) = wanted.find(scratch, now);
+        let begun = Instant::now();
+        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let took = begun.elapsed();
+        client.worker.metrics.cache.find_seconds.observe(took);
         if stored.is_none() && asks_disk {
             asks_disk = false;
             is_from_disk = wanted.bring(client, scratch).await;
@@ -99,6 +111,7 @@ pub async fn begin(
         }
         let mut status = CacheStatus::of(lookup);
         status.collapsed = !waits;
+        level.tell(&mut status);
         if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
             if matches!(lookup, Lookup::StaleWhileRevalidate(_))
                 && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
@@ -117,7 +130,7 @@ pub async fn begin(
                 says_status: wanted.says_status,
                 now,
             };
-            trace.cache = Some(match source.result() {
+            trace.cache = Some(match level.result(source.result()) {
                 CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
                 result => result,
             });
@@ -138,21 +151,51 @@ pub async fn begin(
                 Flight::Lead(mine) => lead = Some(mine),
                 Flight::Follow(follow) => {
                     waits = false;
-                    wait(client, follow).await;
+                    if wait(client, follow).await.is_err() {
+                        let passed = Passed::ClientGone(CLIENT_RESET);
+                        (trace.ended, trace.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
+                        return Begun::Answered {
+                            passed,
+                            keep_alive: false,
+                        };
+                    }
                     asks_disk = true;
                     continue;
                 }
             }
         }
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            continue;
+        }
         // Others are not for caches to answer.
         if is_answerable(scratch.request_head.method) {
             trace.cache = Some(CacheResult::Miss);
         }
+        let completion = stored
+            .as_ref()
+            .filter(|_| lookup == Lookup::Miss(Miss::Part) && wanted.not_filled.is_none())
+            .and_then(|object| {
+                let store = &wanted.cache.store;
+                Completion::of(store, scratch, object, now, &wanted.route.policy)
+            });
         let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
         let mut asking = wanted.ask(stored, status, now);
-        asking.lead = lead;
+        asking.completion = completion;
+        (asking.lead, asking.ticket) = (lead, level.ticket);
         return Begun::Ask(Box::new(asking));
     }
+}
+
+/// Whether the address that an object came from is one that the client may not have anything from.
+fn is_denied(client: &Client, destination: &Destination, object: &Object) -> bool {
+    let Place::Origin { parent: false, .. } = destination.place else {
+        return false;
+    };
+    let access = &client.listener.access;
+    (object.origin()).is_some_and(|address| access.check_address(address).is_err())
 }
 
 /// How what is stored is sent, if it is.
@@ -198,7 +241,13 @@ fn name(
 
 impl Wanted {
     /// What is stored for the request in `scratch`, and what is to be done with it.
-    fn find(&self, scratch: &Scratch, now: UnixTime) -> (Option<Arc<Object>>, Lookup) {
+    fn find(
+        &self,
+        client: &Client,
+        scratch: &Scratch,
+        destination: &Destination,
+        now: UnixTime,
+    ) -> (Option<Arc<Object>>, Lookup) {
         let request = Request::of_head(&scratch.request_head, &scratch.request);
         let found = if is_answerable(request.method) {
             let store = &self.cache.store;
@@ -209,8 +258,18 @@ impl Wanted {
         let (object, known) = match &found {
             store::Found::Nothing => (None, Found::Nothing),
             store::Found::OtherVariant => (None, Found::OtherVariant),
+            // By rules that came later. The origin is asked, and that is refused.
+            store::Found::Object(object) if is_denied(client, destination, object) => {
+                (None, Found::Nothing)
+            }
             store::Found::Object(object) => {
-                (Some(Arc::clone(object)), Found::Stored(object.meta()))
+                let is_enough = answers(&request, object, now, &self.route.policy);
+                let known = if is_enough {
+                    Found::Stored
+                } else {
+                    Found::PartOnly
+                };
+                (Some(Arc::clone(object)), known(object.meta()))
             }
         };
         (object, look_up(&request, known, now, &self.route.policy))
@@ -274,22 +333,42 @@ impl Wanted {
             key: self.key.clone(),
             not_filled: self.not_filled,
             stored,
+            completion: None,
             conditions: NO_CONDITIONS,
             asked_at: now,
+            asked: self.cache.purges.now(),
+            origin: None,
             status,
             is_aged: false,
             says_status: self.says_status,
             lead: None,
             is_errand: false,
             is_bypassed: false,
+            wants_only_stored: false,
+            is_sibling_asked: false,
+            ticket: None,
         }
     }
 }
 
-async fn wait(client: &mut Client, mut follow: Follow) {
+/// The client has gone.
+struct Gone;
+
+/// Waits for somebody else's answer, with an eye on the client.
+async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
     client.worker.metrics.cache.waited.add(1);
     let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
-    let over = pin!(follow.over());
+    let mut over = pin!(follow.over());
+    let (stream, mut watches) = (&client.stream, true);
+    let ended = poll_fn(|cx| {
+        if over.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if watches && poll_reset(stream, &mut watches, cx) {
+            return Poll::Ready(Err(Gone));
+        }
+        Poll::Pending
+    });
     // Whether it was over or took too long: both are seen in the store.
-    let _ = client.timer.within(limit, over).await;
+    client.timer.within(limit, ended).await.unwrap_or(Ok(()))
 }

@@ -1,7 +1,10 @@
 //! What an origin's answer does to the store, and what becomes of it.
 use super::ask::{Asking, realm, stored_of};
+use super::parts::{Keep, answers};
+use super::second_level;
 use super::tee::Tee;
-use crate::cache::store::{Filling, Object, Purge, Which};
+use crate::cache::purge::Chosen;
+use crate::cache::store::{Filling, Object, Purge};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Destination;
 use crate::worker::scratch::Scratch;
@@ -20,7 +23,7 @@ pub enum Verdict {
     /// It is passed on, and what passes is kept: its length is not known.
     Keep(Box<Tee>),
     /// It goes into the store, and the client reads it from there.
-    Fill(Filling, Arc<Object>),
+    Fill(Filling, Arc<Object>, Box<Keep>),
     /// It is not wanted any further: the client gets what is stored.
     Use(Arc<Object>, Reuse),
     /// It is about nothing that anybody has: the origin is asked again, without conditions.
@@ -28,11 +31,11 @@ pub enum Verdict {
 }
 
 /// An answer, and the request that it answers.
-struct Exchange<'a> {
-    request: Request<'a>,
-    uri: Uri<'a>,
-    response: Response<'a>,
-    times: Times,
+pub(super) struct Exchange<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) uri: Uri<'a>,
+    pub(super) response: Response<'a>,
+    pub(super) times: Times,
 }
 
 /// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
@@ -73,6 +76,10 @@ pub fn judge(
             invalidate(client, destination, &exchange, asking);
         }
         return Verdict::PassOn;
+    }
+    if asking.completion.is_some() && matches!(exchange.response.status, 304 | 412 | 416) {
+        // Whatever it means, it is no answer to what the client has asked.
+        return Verdict::AskAgain;
     }
     let Some(stored) = asking.stored.clone() else {
         return replace(client, scratch, &exchange, asking);
@@ -115,13 +122,26 @@ fn replace(
 fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
     asking.status.forward_status = Some(304);
     let object = match exchange.freshen(asking, stored) {
-        Ok(object) => object,
+        Ok(object) => {
+            if let Some(ticket) = asking.ticket.take() {
+                ticket.keep(&object, exchange.times.response);
+            }
+            object
+        }
         // Its client gets it nevertheless: the origin has just said that it is right.
         Err(why) => {
             asking.status.detail = Some(why);
             Arc::clone(stored)
         }
     };
+    if !answers(
+        &exchange.request,
+        &object,
+        exchange.times.response,
+        &asking.route.policy,
+    ) {
+        return Verdict::AskAgain;
+    }
     let reuse = reuse_of(&object, exchange.times.response);
     Verdict::Use(object, reuse)
 }
@@ -133,7 +153,7 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
         if !object.variant().matches(exchange.request.fields) {
             continue;
         }
-        let total_bytes = object.body().total_bytes();
+        let total_bytes = object.total_bytes();
         match head_effect(&stored_of(&object), total_bytes, &exchange.response) {
             // What cannot be brought up to date is taken out.
             HeadEffect::Freshen => drop(exchange.freshen(asking, &object)),
@@ -171,7 +191,9 @@ fn invalidate(
             exchange.request.fields,
             &asking.route.key,
         );
-        let removed = asking.cache.store.purge(Which::Key(&key), Purge::Remove);
+        let chosen = Chosen::key(&key);
+        let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
+        second_level::forget(client, &asking.cache, &key);
         client.worker.metrics.cache.invalidated.add(removed);
     }
 }
@@ -191,11 +213,14 @@ fn store(
         }
         Err(why) => {
             client.worker.metrics.cache.not_stored.add(1);
+            let completion = asking.completion.take().map(|completion| completion.object);
+            if completion.is_some() && exchange.response.status == 206 {
+                return Verdict::AskAgain;
+            }
             asking.status.detail = Some(why);
             // What is stored is not what the origin has now.
-            if let Some(stored) = asking
-                .stored
-                .take()
+            if let Some(stored) = (asking.stored.take())
+                .or(completion)
                 .filter(|_| exchange.response.status < 400)
             {
                 asking.cache.store.remove(&stored);
@@ -226,8 +251,6 @@ fn try_store(
         return Err(why.label());
     }
     let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
-        // Parts are not put together.
-        Storing::Yes(meta) if meta.status == 206 => return Err(NotStored::Part.label()),
         Storing::Yes(meta) => meta,
         Storing::No(why) => return Err(why.label()),
     };
@@ -246,21 +269,26 @@ fn try_store(
         ResponseBody::None => Some(0),
         ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
     };
+    if meta.status == 206 {
+        return exchange.store_part(asking, length, (&variant, meta, head));
+    }
     let cache = &asking.cache;
     let key = cache.store.key(&asking.key);
     let filling = cache.store.fill(length).map_err(|why| why.label())?;
-    let verdict = if length.is_some() {
+    let verdict = if let Some(length) = length {
         let object = (cache.store)
-            .put(key, &variant, meta, &head, filling.body())
+            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
             .map_err(|why| why.label())?;
-        Verdict::Fill(filling, object)
+        cache.catch_up(asking.asked, &object);
+        let keep = Keep::whole(asking, length);
+        Verdict::Fill(filling, object, Box::new(keep))
     } else {
         let tee = Tee::new(
             Arc::clone(cache),
-            asking.key.clone(),
+            (asking.key.clone(), asking.asked, asking.origin),
             (variant, meta, head),
             filling,
-            asking.lead.take(),
+            (asking.lead.take(), asking.ticket.take()),
         );
         Verdict::Keep(Box::new(tee))
     };
@@ -284,7 +312,7 @@ impl Exchange<'_> {
         );
         match freshened {
             Freshened::Updated(meta) => store
-                .replace(stored, meta, &head)
+                .freshen(stored, meta, &head, asking.origin)
                 .map_err(|why| why.label()),
             Freshened::Unchanged => Ok(Arc::clone(stored)),
             Freshened::Remove(why) => {

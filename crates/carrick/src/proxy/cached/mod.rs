@@ -6,7 +6,10 @@
 //! | `fill` | the body of an answer on its way into the store, by itself: clients read along |
 //! | `find` | looking for a stored answer; waiting for somebody else's |
 //! | `judge` | what an origin's answer does to the store, and what the client gets |
+//! | `parts` | answers that have a part of what there is, and those that broke off |
 //! | `refresh` | validation in the background |
+//! | `second_level` | what is asked of the store that several processes share |
+//! | `sibling` | which requests another cache is asked for first, and what its answers mean |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
 //!
@@ -15,13 +18,18 @@ mod ask;
 mod fill;
 mod find;
 mod judge;
+mod parts;
 mod refresh;
+mod second_level;
 mod send;
+mod sibling;
 mod tee;
 
 pub use ask::{Asking, request_lines};
 pub use fill::Fill;
 pub use find::{Begun, begin};
 pub use judge::{Verdict, judge, reuse_of};
+pub use parts::Keep;
 pub use send::{Source, send, stale};
+pub use sibling::meaning;
 pub use tee::Tee;

@@ -4,6 +4,7 @@ use crate::cache::store::{Body, Object, Reader};
 use crate::config::plan::RouteCache;
 use crate::proxy::arrival::Client;
 use crate::proxy::head::has_tunnel_bytes;
+use crate::proxy::reply::{self, Asked, Reply};
 use crate::proxy::request_body::Pace;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, TOO_SLOW};
 use crate::proxy::trace::Trace;
@@ -78,13 +79,17 @@ pub async fn send(
     trace: &mut Trace,
 ) -> (Passed, bool) {
     let object = source.object;
-    let mut reader = object.body().reader();
-    let total_bytes = object.body().total_bytes().unwrap_or_default();
+    let reader = object.body().reader();
+    let total_bytes = object.total_bytes();
+    if total_bytes.is_none() && object.meta().part.is_none() {
+        return broken_off(client, scratch, trace).await;
+    }
+    let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
     let answer = plan_answer(
         &request,
         &stored_of(object),
-        total_bytes,
+        known_bytes,
         source.now,
         &source.route.policy,
     );
@@ -104,8 +109,40 @@ pub async fn send(
     );
     trace.status = status;
     let parts = if is_head { Vec::new() } else { parts };
-    let passed = send_parts(client, &mut scratch.out, &mut reader, parts, trace).await;
+    let is_at_hand = source.status.forward_status.is_none()
+        && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
+    let first_byte = is_at_hand.then_some(trace.begun);
+    let sending = Sending { reader, first_byte };
+    let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
+    if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
+        trace.ended = how;
+        let limits = &client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
+    }
     (passed, keep_alive)
+}
+
+/// What was found has broken off since then: not even its length is known any more.
+async fn broken_off(client: &mut Client, scratch: &Scratch, trace: &mut Trace) -> (Passed, bool) {
+    let reply = Reply::new(
+        502,
+        "no_response",
+        "The upstream closed the connection before its response was whole.",
+    );
+    let asked = Asked {
+        method: scratch.request_head.method,
+        version: scratch.request_head.version,
+        keep_alive: false,
+    };
+    let passed = match reply::send(client, &reply, asked, trace).await {
+        true => Passed::Whole,
+        false => Passed::ClientGone("client_reset"),
+    };
+    (passed, false)
 }
 
 /// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).
@@ -122,13 +159,14 @@ fn write_head(
     out: &mut Vec<u8>,
     source: &Source<'_>,
     answer: Answer,
-    total_bytes: u64,
+    total_bytes: Option<u64>,
     (version, keep_alive): (Version, bool),
     via: &str,
 ) -> (u16, Vec<Part>) {
     let stored = stored_of(source.object);
     let status = match &answer {
         Answer::NotModified => 304,
+        Answer::Whole if source.object.meta().part.is_some() => 200,
         Answer::Whole => source.object.meta().status,
         Answer::Range(_) | Answer::Ranges(_) => 206,
         Answer::Unsatisfiable => 416,
@@ -150,6 +188,7 @@ fn write_head(
         // RFC 9110 section 8.6: it has none.
         Answer::Whole if status == 204 => Vec::new(),
         Answer::Whole => {
+            let total_bytes = total_bytes.unwrap_or_default();
             put(format_args!("Content-Length: {total_bytes}\r\n"));
             vec![Part::Stored(0..total_bytes)]
         }
@@ -162,13 +201,14 @@ fn write_head(
             let part = ContentRange {
                 start: range.start,
                 end: range.end,
-                total_bytes: Some(total_bytes),
+                total_bytes,
             };
             part.write(out);
             out.extend_from_slice(b"\r\n");
             vec![Part::Stored(range)]
         }
         Answer::Ranges(ranges) => {
+            let total_bytes = total_bytes.unwrap_or_default();
             let content_type = stored.fields.first(b"content-type");
             let laid_out = multipart(ranges, total_bytes, content_type, boundary());
             put(format_args!("Content-Length: {}\r\n", laid_out.body_bytes));
@@ -179,7 +219,8 @@ fn write_head(
         }
         Answer::Unsatisfiable => {
             put(format_args!(
-                "Content-Length: 0\r\nContent-Range: bytes */{total_bytes}\r\n"
+                "Content-Length: 0\r\nContent-Range: bytes */{}\r\n",
+                total_bytes.unwrap_or_default()
             ));
             Vec::new()
         }
@@ -240,12 +281,28 @@ fn burst_bytes(readers: usize) -> u64 {
 
 /// How a body ends of which the disk does not have what it had.
 const DISK_FAILED: &str = "cache_disk";
+/// Where the bytes come from.
+struct Sending {
+    reader: Reader,
+    /// When the request began, until the first byte of its answer is sent, if that is to be counted.
+    first_byte: Option<Instant>,
+}
+
+impl Sending {
+    /// Some bytes were sent.
+    fn count(&mut self, client: &Client) {
+        if let Some(begun) = self.first_byte.take() {
+            let metrics = &client.worker.metrics.cache;
+            metrics.first_byte_seconds.observe(begun.elapsed());
+        }
+    }
+}
 
 /// Sends the head in `out`, and the parts.
 async fn send_parts(
     client: &mut Client,
     out: &mut Vec<u8>,
-    reader: &mut Reader,
+    mut sending: Sending,
     parts: Vec<Part>,
     trace: &mut Trace,
 ) -> Passed {
@@ -266,32 +323,36 @@ async fn send_parts(
         };
         let mut at = range.start;
         while at < range.end {
-            let more = poll_fn(|cx| reader.poll_more(cx, at));
+            let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
             let end = match client.timer.within(timeouts.idle, more).await {
                 Ok(have) if have.bytes > at => have.bytes.min(range.end),
-                Ok(_) => return cut_off(client, "upstream_closed"),
-                Err(_) => return cut_off(client, IDLE_TIMEOUT),
+                Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             };
             let begun = Instant::now();
-            let burst_bytes = burst_bytes(reader.body().readers());
+            let body = sending.reader.body();
+            let burst_bytes = burst_bytes(body.readers());
             let bytes = (end - at).min(burst_bytes);
-            if let Some(fetched) = reader.body().fetch(at, bytes) {
+            if let Some(fetched) = body.fetch(at, bytes) {
                 match client.timer.within(timeouts.idle, fetched).await {
                     Ok(Ok(true)) => {}
                     Ok(_) => {
-                        reader.body().spoil();
-                        return cut_off(client, DISK_FAILED);
+                        body.spoil();
+                        return Passed::UpstreamBroke(DISK_FAILED);
                     }
-                    Err(_) => return cut_off(client, IDLE_TIMEOUT),
+                    Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
                 }
             }
-            let sending = send_burst(&client.stream, out, reader.body(), (at, bytes));
-            match client.timer.within(timeouts.idle, pin!(sending)).await {
-                Ok(Ok(())) => {}
+            let sent = {
+                let burst = send_burst(&client.stream, out, body, (at, bytes));
+                client.timer.within(timeouts.idle, pin!(burst)).await
+            };
+            match sent {
+                Ok(Ok(())) => sending.count(client),
                 // The file has become shorter than it was.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    reader.body().spoil();
-                    return cut_off(client, DISK_FAILED);
+                    sending.reader.body().spoil();
+                    return Passed::UpstreamBroke(DISK_FAILED);
                 }
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
                 Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
@@ -318,7 +379,10 @@ async fn send_parts(
         .within(timeouts.idle, write_all(&client.stream, out))
         .await
     {
-        Ok(Ok(())) => Passed::Whole,
+        Ok(Ok(())) => {
+            sending.count(client);
+            Passed::Whole
+        }
         Ok(Err(_)) => Passed::ClientGone("client_reset"),
         Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
     }
@@ -346,12 +410,4 @@ async fn send_burst(
         }
     }
     Ok(())
-}
-
-/// The body ends before its end: the client is to notice.
-fn cut_off(client: &Client, how: &'static str) -> Passed {
-    if how == IDLE_TIMEOUT {
-        client.worker.metrics.limits.reached(Limit::IdleTimeout);
-    }
-    Passed::UpstreamBroke(how)
 }

@@ -1,41 +1,51 @@
 //! Keeping a body whose length nobody knows, while it is passed on. Nobody else gets it before it is whole; one that becomes too large is let
 //! go of, which its client does not notice.
+use super::parts::keep_beginning;
 use crate::cache::Cache;
 use crate::cache::flights::Lead;
-use crate::cache::store::Filling;
+use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
+use crate::cache::store::{Filling, Part};
 use carrick_logic::cache::{Meta, Variant};
 use carrick_logic::http1::{Chunked, Piece};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What has been kept so far, and what is to be stored with it.
 pub struct Tee {
     cache: Arc<Cache>,
     key: Box<[u8]>,
+    asked: Moment,
+    origin: Option<IpAddr>,
     variant: Variant,
     meta: Meta,
     head: Vec<u8>,
     filling: Option<Filling>,
     /// Others wait for the whole.
     lead: Option<Lead>,
+    ticket: Option<Ticket>,
     chunked: Chunked,
 }
 
 impl Tee {
     pub(super) fn new(
         cache: Arc<Cache>,
-        key: Box<[u8]>,
+        (key, asked, origin): (Box<[u8]>, Moment, Option<IpAddr>),
         (variant, meta, head): (Variant, Meta, Vec<u8>),
         filling: Filling,
-        lead: Option<Lead>,
+        (lead, ticket): (Option<Lead>, Option<Ticket>),
     ) -> Self {
         Self {
             cache,
             key,
+            asked,
+            origin,
             variant,
             meta,
             head,
             filling: Some(filling),
             lead,
+            ticket,
             chunked: Chunked::new(),
         }
     }
@@ -78,16 +88,37 @@ impl Tee {
         };
         filling.announce_end();
         let store = &self.cache.store;
+        let key = store.key(&self.key);
+        let response = (&self.variant, self.meta, self.head.as_slice());
+        let stored = store.put_from(self.origin, key, response, filling.body());
         // If there is no room, nothing has happened.
-        let _ = store.put(
-            store.key(&self.key),
-            &self.variant,
-            self.meta,
-            &self.head,
-            filling.body(),
-        );
-        filling.finish();
+        if filling.finish()
+            && let Ok(object) = stored
+        {
+            self.cache.catch_up(self.asked, &object);
+            if let Some(ticket) = self.ticket {
+                ticket.keep(&object, object.meta().response_time);
+            }
+        }
         self.lead = None;
+    }
+
+    /// The body broke off, or its client has gone.
+    pub async fn cut(mut self) {
+        let Some(filling) = self.filling.take() else {
+            return;
+        };
+        let part = Part {
+            key: self.cache.store.key(&self.key),
+            variant: &self.variant,
+            meta: self.meta,
+            head: &self.head,
+            origin: self.origin,
+            start: 0,
+            total_bytes: None,
+            body: &filling.cut(),
+        };
+        keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
     }
 
     /// It is not kept, and nobody needs to wait for it.

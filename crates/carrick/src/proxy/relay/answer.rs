@@ -34,11 +34,14 @@ impl Attempt<'_> {
         let is_tunnel = response_head.body == ResponseBody::Tunnel;
         let mut tee = None;
         if let Some(asking) = self.asking.as_deref_mut() {
+            let address = checkout.upstream.address.ip();
+            asking.comes_from(&self.destination.place, address);
             match cached::judge(self.client, self.scratch, self.destination, asking) {
                 Verdict::PassOn => {}
                 Verdict::Keep(kept) => tee = Some(kept),
-                Verdict::Fill(filling, object) => {
-                    return Box::pin(self.fill(checkout, body_sent, filling, object)).await;
+                Verdict::Fill(filling, object, keep) => {
+                    let filled = (filling, object, keep);
+                    return Box::pin(self.fill(checkout, body_sent, filled)).await;
                 }
                 Verdict::Use(object, reuse) => {
                     self.leave(checkout, body_sent);
@@ -81,8 +84,10 @@ impl Attempt<'_> {
             (self.trace, tee.as_deref_mut()),
         )
         .await;
-        if let Some(tee) = tee.filter(|_| matches!(passed, Passed::Whole | Passed::WholeAndDone)) {
-            tee.end();
+        match (tee, &passed) {
+            (Some(tee), Passed::Whole | Passed::WholeAndDone) => tee.end(),
+            (Some(tee), _) => Box::pin(tee.cut()).await,
+            (None, _) => {}
         }
         if let Some(asking) = self.asking.as_deref_mut() {
             asking.release();

@@ -4,8 +4,11 @@
 //! and not a byte of a response came.
 mod answer;
 mod send;
+mod sibling;
 mod stored;
 mod wait;
+
+pub use sibling::relay_for_cache;
 
 use super::arrival::Client;
 use super::bound;

@@ -1,7 +1,7 @@
 //! Answers that the client gets from the store: those that are just being put there, and those that were there before.
 use super::{Attempt, Outcome};
 use crate::cache::store::{Filling, Object};
-use crate::proxy::cached::{self, Fill, Source, Tee, reuse_of};
+use crate::proxy::cached::{self, Asking, Fill, Keep, Source, Tee, reuse_of};
 use crate::proxy::request_body::follow;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::read_some;
@@ -18,9 +18,11 @@ impl Attempt<'_> {
         mut self,
         checkout: Checkout,
         body_sent: bool,
-        filling: Filling,
-        object: Arc<Object>,
+        (filling, object, mut keep): (Filling, Arc<Object>, Box<Keep>),
     ) -> Outcome {
+        if let Some(asking) = self.asking.as_deref_mut() {
+            keep.take_lead(asking);
+        }
         checkout.count(&self.client.worker.metrics, self.trace.received, 0);
         let response = &self.scratch.response_head;
         let length = match response.body {
@@ -30,10 +32,12 @@ impl Attempt<'_> {
         let fill = Fill {
             filling,
             object: Arc::clone(&object),
+            keep,
             checkout,
             place: self.destination.place.clone(),
             length,
             is_kept: response.keep_alive && body_sent,
+            ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
         };
         // Before it is looked at by somebody whether anybody reads.
         let reader = object.body().reader();

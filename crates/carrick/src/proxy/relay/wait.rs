@@ -1,13 +1,13 @@
 //! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
 use crate::proxy::trace::Trace;
 use crate::worker::deadline::{Deadline, TimedOut, Timer};
-use crate::worker::io::{read_at_most, try_peek, write_all};
+use crate::worker::io::{poll_reset, read_at_most, write_all};
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -110,7 +110,7 @@ impl HeadWait<'_> {
             if let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) {
                 return Poll::Ready(Some(read));
             }
-            if *watches && poll_gone(client, watches, cx) {
+            if *watches && poll_reset(client, watches, cx) {
                 Poll::Ready(None)
             } else {
                 Poll::Pending
@@ -138,19 +138,4 @@ impl HeadWait<'_> {
         scratch.response.drain(..scratch.response_head.head_bytes);
         Ok(())
     }
-}
-
-/// Whether the client has reset its connection. One that only ended its side still waits for its response (RFC 9112 section 9.6).
-fn poll_gone(client: &TcpStream, watches: &mut bool, cx: &mut Context<'_>) -> bool {
-    while client.poll_read_ready(cx).is_ready() {
-        match try_peek(client) {
-            Ok(_) => {
-                *watches = false;
-                return false;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return true,
-        }
-    }
-    false
 }

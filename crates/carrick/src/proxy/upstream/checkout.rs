@@ -77,14 +77,7 @@ pub async fn checkout(
                 None => timed_dial(client, server, access, &wanted, trace).await?,
             };
             trace.took(&upstream);
-            Ok(Checkout {
-                upstream,
-                server: None,
-                preamble: Vec::new(),
-                splice: None,
-                expects_long: false,
-                active: None,
-            })
+            Ok(Checkout::alone(upstream))
         }
         Place::Group { group, index } => {
             trace.upstream = Some(*index);
@@ -146,6 +139,19 @@ pub async fn checkout(
 }
 
 impl Checkout {
+    /// A connection to a server that belongs to no group.
+    #[must_use]
+    pub fn alone(upstream: Upstream) -> Self {
+        Self {
+            upstream,
+            server: None,
+            preamble: Vec::new(),
+            splice: None,
+            expects_long: false,
+            active: None,
+        }
+    }
+
     /// Nothing is asked of the server for now: it does not count as in use.
     pub fn rest(&mut self) {
         self.active = None;

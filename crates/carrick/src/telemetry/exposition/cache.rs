@@ -1,5 +1,7 @@
 //! What is told of the cache; zeros, if there is none.
 use super::writer::Writer;
+use crate::cache::shared::Did;
+use crate::cache::siblings::Said;
 use crate::telemetry::declarations as declared;
 use crate::telemetry::metrics::CacheResult;
 use std::fmt;
@@ -32,6 +34,12 @@ impl Writer<'_, '_> {
         self.counter(&declared::CACHE_GIVEN_UP, |worker| {
             &worker.cache.fills_given_up
         })?;
+        self.histogram(&declared::CACHE_FIND_SECONDS, |worker| {
+            &worker.cache.find_seconds
+        })?;
+        self.histogram(&declared::CACHE_FIRST_BYTE_SECONDS, |worker| {
+            &worker.cache.first_byte_seconds
+        })?;
         let cache = state.cache.as_ref();
         let stats = cache.map(|cache| cache.store.stats()).unwrap_or_default();
         self.gauge(&declared::CACHE_OBJECTS, stats.objects)?;
@@ -50,7 +58,9 @@ impl Writer<'_, '_> {
                 ([("queue", "main")], stats.evicted_main),
             ],
         )?;
-        self.cache_disk()
+        self.cache_disk()?;
+        self.siblings()?;
+        self.shared()
     }
 
     fn cache_disk(&mut self) -> fmt::Result {
@@ -91,5 +101,39 @@ impl Writer<'_, '_> {
                 ([("kind", "damaged")], stats.damaged),
             ],
         )
+    }
+
+    fn shared(&mut self) -> fmt::Result {
+        let cache = self.state.cache.as_ref();
+        let shared = cache.and_then(|cache| cache.shared.load_full());
+        let state = shared.as_ref().map(|shared| shared.state());
+        let count = |did: Did| {
+            let counted = state.map_or(0, |state| state.counted(did));
+            ([("result", did.name())], counted)
+        };
+        let requests = [Did::Hit, Did::Miss, Did::Garbage, Did::Failed];
+        self.counters(&declared::SHARED_REQUESTS, requests.map(count))?;
+        let writes = [Did::Written, Did::Dropped, Did::NotWritten];
+        self.counters(&declared::SHARED_WRITES, writes.map(count))?;
+        let is_up = state.is_some_and(|state| !state.is_left_out());
+        self.gauge(&declared::SHARED_UP, u64::from(is_up))
+    }
+
+    fn siblings(&mut self) -> fmt::Result {
+        let cache = self.state.cache.as_ref();
+        let siblings = cache.and_then(|cache| cache.siblings.load_full());
+        let others = || siblings.iter().flat_map(|siblings| siblings.others());
+        let answers = others().flat_map(|sibling| {
+            Said::ALL.map(|said| {
+                let labels = [("sibling", &*sibling.label), ("result", said.name())];
+                (labels, sibling.answers(said))
+            })
+        });
+        self.counters(&declared::SIBLING_ANSWERS, answers)?;
+        let up = others().map(|sibling| {
+            let labels = [("sibling", &*sibling.label)];
+            (labels, u64::from(!sibling.is_left_out()))
+        });
+        self.gauges(&declared::SIBLING_UP, up)
     }
 }

@@ -16,6 +16,10 @@ pub enum CacheResult {
     Stale,
     /// It went to the origin, since nothing that could be sent was stored.
     Miss,
+    /// It was answered from the second level.
+    Shared,
+    /// It was answered by a sibling, which had it.
+    Sibling,
     /// It went to the origin by `cache_bypass`, or because its URL has no key.
     Bypass,
     /// It was refused: nothing was stored, and it wanted nothing else (`only-if-cached`).
@@ -24,13 +28,15 @@ pub enum CacheResult {
 
 impl CacheResult {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Hit,
         Self::HitDisk,
         Self::Collapsed,
         Self::Revalidated,
         Self::Stale,
         Self::Miss,
+        Self::Shared,
+        Self::Sibling,
         Self::Bypass,
         Self::Refused,
     ];
@@ -45,6 +51,8 @@ impl CacheResult {
             Self::Revalidated => "revalidated",
             Self::Stale => "stale",
             Self::Miss => "miss",
+            Self::Shared => "shared",
+            Self::Sibling => "sibling",
             Self::Bypass => "bypass",
             Self::Refused => "refused",
         }
@@ -55,7 +63,13 @@ impl CacheResult {
     pub const fn spares_origin(self) -> bool {
         matches!(
             self,
-            Self::Hit | Self::HitDisk | Self::Collapsed | Self::Revalidated | Self::Stale
+            Self::Hit
+                | Self::HitDisk
+                | Self::Collapsed
+                | Self::Revalidated
+                | Self::Stale
+                | Self::Shared
+                | Self::Sibling
         )
     }
 }
@@ -80,6 +94,10 @@ pub struct CacheMetrics {
     pub disk_seconds: Histogram,
     /// Bodies that were not fetched to their end because nobody waited for them.
     pub fills_given_up: Counter,
+    /// Time to look for something in the store.
+    pub find_seconds: Histogram,
+    /// Time from a request's first byte to the first of an answer that the origin was not asked for.
+    pub first_byte_seconds: Histogram,
 }
 
 impl CacheMetrics {

@@ -131,3 +131,104 @@ fn what_is_wrong_is_said() {
     page.send("POST /cache?all=yes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(page.read_response("POST").status, 405);
 }
+
+#[test]
+fn what_is_under_way_is_purged_too() {
+    let body = "x".repeat(200_000);
+    let announced = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n{FRESH}ETag: \"v\"\r\n\r\n",
+        body.len()
+    );
+    let until_close = format!("HTTP/1.1 200 OK\r\n{FRESH}ETag: \"v\"\r\n\r\n");
+    let part = format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes 0-199999/300000\r\nConnection: close\r\n\
+         {FRESH}ETag: \"v\"\r\n\r\n",
+        body.len()
+    );
+    for (name, asked, head) in [
+        ("of known length", "", announced),
+        ("of unknown length", "", until_close),
+        ("a part", "Range: bytes=0-199999\r\n", part),
+    ] {
+        for when in ["before its head", "before its end"] {
+            let play = Play::begin("");
+            let mut client = play.carrick.connect();
+            client.send(get("/a", asked));
+            let mut upstream = play.server.accept();
+            upstream.read_head();
+            if when == "before its end" {
+                upstream.send(format!("{head}{}", &body[..1000]));
+                client.read_exact(500);
+            }
+            said(&carrick(&play, &["purge", "--url", "http://a.example/a"]));
+            if when == "before its end" {
+                upstream.send(&body[1000..]);
+            } else {
+                upstream.send(format!("{head}{body}"));
+            }
+            drop(upstream);
+            // Who has asked before gets it.
+            let came = if when == "before its end" { 500 } else { 0 };
+            let whole = body.len() + came;
+            assert!(
+                client.read_exact(whole - 1000).len() > 1000,
+                "{name} {when}"
+            );
+            crate::support::wait_for("the end of the body", || {
+                (play.carrick.metric("carrick_cache_fills", &[]) == 0.0).then_some(())
+            });
+            for lines in ["", "Range: bytes=0-9\r\n"] {
+                let lines = format!("Cache-Control: only-if-cached\r\n{lines}");
+                assert_eq!(play.find_with("/a", &lines).status, 504, "{name} {when}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_under_way_is_outdated_too() {
+    let play = Play::begin("");
+    let mut client = play.carrick.connect();
+    client.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    said(&carrick(&play, &["purge", "--all", "--outdate"]));
+    upstream.send(ok(&format!("{FRESH}ETag: \"v\"\r\n"), "body"));
+    assert_eq!(client.read_response("GET").text(), "body");
+    drop(upstream);
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nConnection: close\r\n\r\n";
+    let (again, asked) = play.fetch_with("/a", "", not_modified);
+    assert!(asked.contains("If-None-Match: \"v\""), "{asked}");
+    assert_eq!(again.text(), "body");
+}
+
+#[test]
+fn times_and_ages_are_told() {
+    let play = Play::begin("");
+    assert!(play.carrick.status()["cache"]["age_max_s"].is_null());
+    play.fetch("/a", &ok(&format!("{FRESH}Age: 20\r\n"), "a"));
+    play.fetch("/b", &ok(&format!("{FRESH}Age: 10\r\n"), "b"));
+    for _ in 0..3 {
+        play.find("/a");
+    }
+    let cache = &play.carrick.status()["cache"];
+    let (mean, max) = (
+        cache["age_mean_s"].as_u64().unwrap(),
+        cache["age_max_s"].as_u64().unwrap(),
+    );
+    assert!(
+        (15..60).contains(&mean) && (20..60).contains(&max),
+        "{cache}"
+    );
+    // They are counted once the client has its answer.
+    let wait = |name: &str, count| {
+        play.carrick
+            .wait_for_metric(&format!("{name}_count"), &[], count)
+    };
+    assert_eq!(wait("carrick_cache_first_byte_seconds", 3.0), 3.0);
+    wait("carrick_cache_find_seconds", 5.0);
+    let sum = play
+        .carrick
+        .metric("carrick_cache_first_byte_seconds_sum", &[]);
+    assert!(sum > 0.0);
+}

@@ -2,13 +2,21 @@
 mod bodies;
 mod control;
 mod disk;
+mod fickle;
 mod hits;
+mod lifetimes;
+mod parents;
+mod parts;
 mod safety;
+#[cfg(feature = "shared-cache")]
+mod shared;
+mod siblings;
 mod together;
 mod validation;
 
 use crate::support::carrick::switch_text;
 use crate::support::{Carrick, Place, Response, Server};
+use std::net::SocketAddr;
 
 /// A switch whose only route is cached, with one server that is played by hand.
 struct Play {
@@ -27,11 +35,7 @@ impl Play {
     fn begin_with(cache: &str, route: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
-        let text = switch_text(&[server.address()]).replace(
-            "upstream = \"u\"\n[upstream",
-            &format!("upstream = \"u\"\ncache = true\n{route}\n[upstream"),
-        );
-        let carrick = Carrick::start(&place, &format!("[cache]\n{cache}\n{text}"));
+        let carrick = Carrick::start(&place, &cached_switch(&[server.address()], cache, route));
         Self {
             server,
             carrick,
@@ -40,12 +44,17 @@ impl Play {
     }
 
     /// Asks for `path` by a connection of its own, and plays the server's part with this answer.
-    fn fetch(&self, path: &str, answer: &str) -> Response {
+    fn fetch(&self, path: &str, answer: &(impl AsRef<[u8]> + ?Sized)) -> Response {
         self.fetch_with(path, "", answer).0
     }
 
     /// The same with further lines of the request; also what the server was asked.
-    fn fetch_with(&self, path: &str, lines: &str, answer: &str) -> (Response, String) {
+    fn fetch_with(
+        &self,
+        path: &str,
+        lines: &str,
+        answer: &(impl AsRef<[u8]> + ?Sized),
+    ) -> (Response, String) {
         let mut client = self.carrick.connect();
         client.send(get(path, lines));
         let mut upstream = self.server.accept();
@@ -69,6 +78,15 @@ impl Play {
         self.server.expect_nobody();
         response
     }
+}
+
+/// A switch whose only route is cached, with further lines of `[cache]` and of the route.
+fn cached_switch(servers: &[SocketAddr], cache: &str, route: &str) -> String {
+    let text = switch_text(servers).replace(
+        "upstream = \"u\"\n[upstream",
+        &format!("upstream = \"u\"\ncache = true\n{route}\n[upstream"),
+    );
+    format!("[cache]\n{cache}\n{text}")
 }
 
 /// A request.

@@ -92,3 +92,50 @@ fn without_cache_nothing_is_kept() {
         assert_eq!(client.read_response("GET").field("cache-status"), None);
     }
 }
+
+#[test]
+fn what_is_denied_by_rules_that_came_later_is_not_sent_from_the_store() {
+    use crate::support::carrick::FORWARD_TEXT;
+    use crate::support::{Carrick, Place, Server};
+    let place = Place::claim();
+    let server = Server::listen_at(([127, 0, 0, 1], 0).into());
+    let text = format!("[cache]\n{FORWARD_TEXT}");
+    let carrick = Carrick::start(&place, &format!("{text}deny_to = []\n"));
+    let address = server.address();
+    let requests = ["localhost", "127.0.0.1"].map(|host| {
+        format!(
+            "GET http://{host}:{}/x HTTP/1.1\r\nHost: {host}\r\n\r\n",
+            address.port()
+        )
+    });
+    for request in &requests {
+        let mut client = carrick.connect_forward();
+        client.send(request);
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(ok("Cache-Control: max-age=60\r\n", "secret"));
+        assert_eq!(client.read_response("GET").text(), "secret");
+        drop(upstream);
+        let found = carrick.connect_forward().ask(request);
+        assert!(super::status(&found).contains("hit"), "{}", found.head);
+    }
+    // A client that was there before is treated as all others.
+    let mut early = carrick.connect_forward();
+    assert_eq!(early.ask(&requests[0]).text(), "secret");
+    let reload = |deny: &str, count: f64| {
+        carrick.reload(&place, &format!("{text}deny_to = [{deny}]\n"));
+        carrick.wait_for_metric("carrick_reloads_total", &["result=\"ok\""], count);
+    };
+    reload("\"127.0.0.0/8\", \"::1\"", 1.0);
+    for request in &requests {
+        assert_eq!(carrick.connect_forward().ask(request).status, 403);
+        assert_eq!(early.ask(request).status, 403);
+    }
+    server.expect_nobody();
+    // What is allowed again is there again.
+    reload("", 2.0);
+    for request in &requests {
+        assert_eq!(carrick.connect_forward().ask(request).text(), "secret");
+    }
+    server.expect_nobody();
+}

@@ -148,3 +148,49 @@ fn what_is_far_from_its_end_is_given_up_with_its_last_client() {
         "new"
     );
 }
+
+#[test]
+fn who_leaves_while_waiting_is_noticed_at_once() {
+    let play = Play::begin("");
+    let mut first = play.carrick.connect();
+    first.send(get("/a", ""));
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    let mut waiting: Vec<Peer> = (0..3).map(|_| play.carrick.connect()).collect();
+    waiting
+        .iter_mut()
+        .for_each(|client| client.send(get("/a", "")));
+    play.carrick
+        .wait_for_metric("carrick_cache_waited_total", &[], 3.0);
+    let mut stays = waiting.pop().expect("three");
+    for client in waiting {
+        client.reset();
+    }
+    // Long before the first one is answered.
+    let lines = play.carrick.access_log(2);
+    for line in &lines {
+        assert_eq!(
+            (line.text("ended"), line.status()),
+            ("client_reset", 499),
+            "{line:?}"
+        );
+    }
+    upstream.send(ok("Cache-Control: max-age=60\r\n", "for both"));
+    assert_eq!(first.read_response("GET").text(), "for both");
+    assert_eq!(stays.read_response("GET").text(), "for both");
+    play.server.expect_nobody();
+}
+
+#[test]
+fn who_leaves_while_it_is_sent_is_in_the_log() {
+    let play = Play::begin("");
+    let body = "x".repeat(8_000_000);
+    play.fetch("/a", &ok("Cache-Control: max-age=60\r\n", &body));
+    let mut client = play.carrick.connect();
+    client.send(get("/a", ""));
+    client.read_exact(100);
+    client.reset();
+    let lines = play.carrick.access_log(2);
+    let hit = lines.iter().find(|line| line.text("cache") == "hit");
+    assert_eq!(hit.expect("a hit").text("ended"), "client_reset");
+}

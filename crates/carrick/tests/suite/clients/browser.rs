@@ -20,12 +20,14 @@ const SCRIPT: &str = "addEventListener('load', () => {
   document.getElementById('result').textContent = `style ${style}, picture ${width}, data ${JSON.parse(request.responseText).data}`;
 });";
 
-fn chromium(place: &Place, carrick: &Carrick) -> Tool {
+/// A headless browser that has carrick for its proxy, and keeps what it keeps in a folder of this name.
+pub fn chromium(place: &Place, carrick: &Carrick, profile: &str) -> Tool {
     Tool::new("chromium", place)
         .words("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage")
         .words("--disable-background-networking --disable-component-update --disable-sync --disable-default-apps")
         .words("--disable-extensions --no-default-browser-check --ignore-certificate-errors")
-        .words("--proxy-bypass-list=<-loopback> --user-data-dir=profile --dump-dom")
+        .words("--proxy-bypass-list=<-loopback> ")
+        .words(&format!("--user-data-dir={profile}"))
         .words(&format!("--proxy-server=http://{}", carrick.forward_address()))
 }
 
@@ -46,7 +48,10 @@ fn a_browser_shows_pages_by_http_and_by_https() {
     site.put("picture.svg", picture);
     let carrick = Carrick::forward(&place);
     for url in [site.http("/"), site.https("/")] {
-        let page = chromium(&place, &carrick).word(&url).expect();
+        let page = chromium(&place, &carrick, "profile")
+            .words("--dump-dom")
+            .word(&url)
+            .expect();
         assert!(
             page.contains("style inline-block, picture 37, data 42"),
             "{url}: {page}"
@@ -128,7 +133,10 @@ fn a_browser_keeps_a_websocket_through_a_tunnel() {
         ),
     );
     let carrick = Carrick::forward(&place);
-    let page = chromium(&place, &carrick).word(site.http("/")).expect();
+    let page = chromium(&place, &carrick, "profile")
+        .words("--dump-dom")
+        .word(site.http("/"))
+        .expect();
     assert!(page.contains("came 45000"), "{page}");
     wait_for("the tunnel in the log", || {
         let lines = carrick.access_log(1);

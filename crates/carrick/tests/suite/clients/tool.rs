@@ -2,7 +2,7 @@
 use crate::support::{PATIENCE, Place, output::Output};
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// How long a program may take: browsers and package managers start slowly.
@@ -24,6 +24,25 @@ pub struct Done {
     pub out: String,
     /// Its standard error.
     pub error: String,
+}
+
+/// A program that runs. It ends with all that it has started when this goes out of scope.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    _out: Output,
+    error: Output,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("it said:\n{}", self.error.text());
+        }
+    }
 }
 
 /// The path of a program; `None`, with a visible message, where it is not installed.
@@ -131,6 +150,22 @@ impl Tool {
             status,
             out: out.wait_for_end(),
             error: error.wait_for_end(),
+        }
+    }
+
+    /// Starts it, and lets it run until the guard is dropped.
+    pub fn start(mut self) -> Running {
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let mut child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        Running {
+            _out: Output::collect(child.stdout.take().expect("a pipe")),
+            error: Output::collect(child.stderr.take().expect("a pipe")),
+            child,
         }
     }
 

@@ -374,7 +374,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
 #[test]
 fn every_key_has_an_effect() {
     let mut tried = BTreeSet::new();
-    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS) {
+    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS).chain(second_level()) {
         let with = format!("{beginning}{lines}\n");
         let last_line = lines.lines().last().expect("a line");
         assert!(
@@ -396,12 +396,41 @@ fn every_key_has_an_effect() {
         .filter(|table| table.title != "the file")
         .flat_map(|table| table.keys.iter().map(|key| (table.title, key.name)))
         .collect();
+    tried.extend((cache::OF_SECOND_LEVEL.iter()).map(|(table, key, _, _)| (*table, *key)));
     assert_eq!(tried, declared);
+}
+
+/// The keys of the second level, if this carrick has one; else a test of its own sees that they are refused.
+fn second_level() -> &'static [(&'static str, &'static str, &'static str, &'static str)] {
+    if cfg!(feature = "shared-cache") {
+        cache::OF_SECOND_LEVEL
+    } else {
+        &[]
+    }
+}
+
+#[test]
+#[cfg(not(feature = "shared-cache"))]
+fn a_second_level_that_is_not_built_in_is_refused() {
+    for (_, _, beginning, lines) in cache::OF_SECOND_LEVEL {
+        let rejected = parse(&format!("{beginning}{lines}\n")).expect_err("it is not built in");
+        let problem = &rejected.problems[0];
+        assert!(
+            problem
+                .message
+                .contains("built without a shared second level"),
+            "{rejected}"
+        );
+        let help = problem.help.as_deref().unwrap_or_default();
+        assert!(help.contains("--features shared-cache"), "{help}");
+    }
 }
 
 #[test]
 fn an_unknown_key_is_refused_in_every_table() {
-    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS) {
+    for (table, key, beginning, lines) in
+        KEYS.iter().chain(cache::KEYS).chain(cache::OF_SECOND_LEVEL)
+    {
         if *key == "route" {
             continue;
         }

@@ -111,6 +111,11 @@ const ROWS: &[(&str, &str, &str)] = &[
         "percent_min: 91,",
     ),
     ("status = true", "status = false", "status: false,"),
+    (
+        r#"siblings = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.1:3128", connect = "200ms", answer = "1s" }"#,
+        r#"siblings = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.2:3128", connect = "300ms", answer = "2s" }"#,
+        "answer: 2s,",
+    ),
     ("cache = true", "cache = false", "cache: None,"),
     (
         r#"default_ttl = "10m""#,

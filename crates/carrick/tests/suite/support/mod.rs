@@ -23,7 +23,10 @@ pub mod output;
 pub mod peer;
 pub mod place;
 pub mod random;
+#[cfg(feature = "shared-cache")]
+pub mod redis;
 pub mod server;
+pub mod squid;
 pub mod tls;
 
 pub use access_log::Line;
@@ -31,7 +34,10 @@ pub use carrick::Carrick;
 pub use message::Response;
 pub use peer::{Ending, Peer};
 pub use place::Place;
+#[cfg(feature = "shared-cache")]
+pub use redis::Redis;
 pub use server::Server;
+pub use squid::Squid;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! A body: bytes that are appended by one and read by many, also while it is being filled.
 mod chunk;
 mod filling;
+mod pieces;
 mod place;
 mod reader;
 mod receiving;
@@ -8,6 +9,8 @@ mod sending;
 mod waiting;
 
 pub use filling::{FillError, Filling};
+pub use pieces::Piece;
+pub(super) use pieces::{PIECE_BYTES, joined};
 pub use reader::Reader;
 
 use super::ledger::{Charge, Ledger};
@@ -165,10 +168,11 @@ impl Body {
         }
     }
 
-    /// Whether anybody has it but who fills it and the store.
+    /// Whether anybody has it but who fills it and the store; of one that is made of pieces: but its object.
     #[must_use]
     pub fn is_read(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) > 2
+        let others = if self.pieces().is_empty() { 2 } else { 1 };
+        Arc::strong_count(self) > others
     }
 
     /// How many have it, about: who fills it, and its object, are among them.
@@ -271,7 +275,8 @@ impl Body {
 
     /// Bytes of memory that it is charged with.
     pub(super) fn charged_bytes(&self) -> u64 {
-        self.owner().charge.bytes()
+        let of_pieces = self.pieces().iter().map(|piece| piece.body.charged_bytes());
+        self.owner().charge.bytes() + of_pieces.sum::<u64>()
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -315,6 +320,14 @@ impl Body {
 
     /// No object in the index has it any more.
     pub(super) fn loosen(&self) {
+        self.loosen_itself();
+        for piece in self.pieces() {
+            piece.body.loosen();
+        }
+    }
+
+    /// The same, but for the pieces that it is made of.
+    pub(super) fn loosen_itself(&self) {
         self.owner().charge.loosen(self.ledger());
     }
 

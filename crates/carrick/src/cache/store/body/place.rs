@@ -1,5 +1,6 @@
 //! Where the bytes of a body are.
 use super::chunk::{CHUNK_BYTES, Chunk};
+use super::pieces::{self, Piece};
 use super::{Body, copy};
 use crate::cache::disk::File;
 use rustix::io::{pread, retry_on_intr};
@@ -18,6 +19,8 @@ pub(in super::super) enum Place {
     File(Arc<File>),
     /// In another body that ended early, of which this is what came.
     Beginning(Arc<Body>),
+    /// In several other bodies.
+    Pieces(Box<[Piece]>),
 }
 
 impl Place {
@@ -30,6 +33,7 @@ impl Place {
                 let read = of.read_at(buffer, from)?;
                 debug_assert_eq!(read, buffer.len());
             }
+            Self::Pieces(pieces) => pieces::read_at(pieces, buffer, from)?,
             Self::File(file) => read_file(file.file()?, buffer, file.start() + from)?,
         }
         Ok(())

@@ -9,11 +9,17 @@ use std::task::{Context, Poll};
 pub struct Reader {
     body: Arc<Body>,
     ticket: Option<Ticket>,
+    /// Who reads the piece that was waited for last.
+    of_piece: Option<Box<Reader>>,
 }
 
 impl Reader {
     pub(super) fn of(body: Arc<Body>) -> Self {
-        Self { body, ticket: None }
+        Self {
+            body,
+            ticket: None,
+            of_piece: None,
+        }
     }
 
     /// The body.
@@ -26,6 +32,9 @@ impl Reader {
     ///
     /// A reader has one waker: the last that it polled with. It may be polled in one thread and woken by another.
     pub fn poll_more(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Have> {
+        if !self.body.pieces().is_empty() {
+            return self.poll_piece(cx, from);
+        }
         let is_ready = |have: &Have| have.bytes > from || have.state != State::Filling;
         let have = self.body.have();
         if is_ready(&have) {
@@ -44,6 +53,25 @@ impl Reader {
         };
         self.ticket = Some(under_way.waiting.register(self.ticket, cx.waker()));
         Poll::Pending
+    }
+
+    /// The same for a body that is made of pieces.
+    fn poll_piece(&mut self, cx: &mut Context<'_>, from: u64) -> Poll<Have> {
+        let Some(piece) = self.body.piece(from) else {
+            return Poll::Ready(Have {
+                bytes: from,
+                state: State::Broken,
+            });
+        };
+        let (start, end) = (piece.start, piece.range.end);
+        let reader = match &mut self.of_piece {
+            Some(reader) if Arc::ptr_eq(&reader.body, &piece.body) => reader,
+            place => place.insert(Box::new(piece.body.reader())),
+        };
+        reader.poll_more(cx, from - start).map(|have| Have {
+            bytes: end.min(start.saturating_add(have.bytes)),
+            state: have.state,
+        })
     }
 }
 

@@ -59,6 +59,11 @@ impl Body {
             }
             Some(Place::Beginning(of)) => of.send(to, from, there, prefix),
             Some(Place::File(file)) => send_file(to, file, from, there, prefix),
+            Some(Place::Pieces(_)) => {
+                let piece = self.piece(from).ok_or(ErrorKind::UnexpectedEof)?;
+                let bytes_max = there.min(piece.range.end - from);
+                piece.body.send(to, from - piece.start, bytes_max, prefix)
+            }
         }
     }
 }

@@ -4,12 +4,13 @@ mod control;
 mod finding;
 mod hit_ratio;
 mod model;
+mod parts;
 mod threads;
 mod wire;
 mod workload;
 
 use super::{Filling, Found, Limits, NotTaken, Object, Store};
-use carrick_logic::cache::{Fields, LifetimeFrom, Meta, UnixTime, Validator, Variant};
+use carrick_logic::cache::{Fields, Meta, UnixTime, Variant};
 use std::sync::Arc;
 
 /// A megabyte, a thousand objects.
@@ -26,21 +27,9 @@ pub(super) fn store(limits: Limits) -> Arc<Store> {
 /// The decisions for a response that was made then.
 pub(in crate::cache) fn meta(date: u64) -> Meta {
     Meta {
-        status: 200,
         response_time: UnixTime(date),
-        initial_age_s: 0,
-        lifetime_s: 100,
-        lifetime_from: LifetimeFrom::MaxAge,
         date: UnixTime(date),
-        last_modified: None,
-        validator: Validator::None,
-        always_validate: false,
-        client_may_take_stale: true,
-        stale_while_revalidate_s: 0,
-        stale_if_error_s: 0,
-        immutable: false,
-        no_transform: false,
-        part: None,
+        ..workload::META
     }
 }
 

@@ -1,5 +1,25 @@
 //! Requests as models make them, and LRU, to compare eviction with. Shared with the example `cache_hit_ratio`.
+use carrick_logic::cache::{LifetimeFrom, Meta, UnixTime, Validator};
 use std::collections::{BTreeMap, HashMap};
+
+/// What was decided for a response of the year 1970 that is fresh for a while.
+pub const META: Meta = Meta {
+    status: 200,
+    response_time: UnixTime(0),
+    initial_age_s: 0,
+    lifetime_s: 100,
+    lifetime_from: LifetimeFrom::MaxAge,
+    date: UnixTime(0),
+    last_modified: None,
+    validator: Validator::None,
+    always_validate: false,
+    client_may_take_stale: true,
+    stale_while_revalidate_s: 0,
+    stale_if_error_s: 0,
+    immutable: false,
+    no_transform: false,
+    part: None,
+};
 
 /// A generator of numbers that look random (SplitMix64), the same for the same seed.
 #[derive(Debug, Clone)]

@@ -4,6 +4,12 @@ pub const CACHE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"for
 const FORWARD_CACHE: &str =
     "[cache]\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const SWITCH_CACHE: &str = "[cache]\n[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\ncache = true\n";
+const SIBLINGS: &str =
+    "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\n";
+const SIBLINGS_OF: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\nmembers = [\"10.0.0.1\", \"10.0.0.2\"]\n";
+const SHARED: &str =
+    "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\n";
+const SHARED_AT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\nservers = \"10.0.0.1\"\n";
 
 /// As the others: a table, one of its keys, a beginning, and the line with the key.
 pub const KEYS: &[(&str, &str, &str, &str)] = &[
@@ -189,5 +195,57 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
         "cgi",
         SWITCH_CACHE,
         "[[listener.route.cache_bypass]]\npath = \"/b\"\ncgi = true",
+    ),
+    (
+        "[cache]",
+        "siblings",
+        CACHE,
+        "siblings = { members = \"10.0.0.1\" }",
+    ),
+    (
+        "siblings = { }",
+        "members",
+        SIBLINGS,
+        "members = [\"10.0.0.1\", \"10.0.0.2:8080\"]",
+    ),
+    (
+        "siblings = { }",
+        "self",
+        SIBLINGS_OF,
+        "self = \"10.0.0.1:3128\"",
+    ),
+    ("siblings = { }", "connect", SIBLINGS_OF, "connect = \"1s\""),
+    ("siblings = { }", "answer", SIBLINGS_OF, "answer = \"2s\""),
+];
+
+/// The same, of what only a carrick with the feature `shared-cache` knows.
+pub const OF_SECOND_LEVEL: &[(&str, &str, &str, &str)] = &[
+    (
+        "[cache]",
+        "shared",
+        CACHE,
+        "shared = { servers = \"10.0.0.1\" }",
+    ),
+    ("shared = { }", "servers", SHARED, "servers = \"10.0.0.1\""),
+    ("shared = { }", "cluster", SHARED_AT, "cluster = true"),
+    ("shared = { }", "prefix", SHARED_AT, "prefix = \"other\""),
+    ("shared = { }", "timeout", SHARED_AT, "timeout = \"1s\""),
+    (
+        "shared = { }",
+        "object_max",
+        SHARED_AT,
+        "object_max = \"2 MB\"",
+    ),
+    (
+        "shared = { }",
+        "password_file",
+        SHARED_AT,
+        "password_file = \"users.htpasswd\"",
+    ),
+    (
+        "shared = { }",
+        "user",
+        SHARED_AT,
+        "password_file = \"users.htpasswd\"\nuser = \"carrick\"",
     ),
 ];

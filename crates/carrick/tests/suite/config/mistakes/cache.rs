@@ -137,6 +137,48 @@ pub const MISTAKES: &[Mistake] = &[
         "too large",
         "",
     ),
+    (
+        "§[cache]\nsiblings = { self = \"10.0.0.1\" }",
+        Error,
+        "{ self = \"10.0.0.1\" }",
+        "`members` is missing",
+        "all caches that share",
+    ),
+    (
+        "§[cache]\nsiblings = { members = [] }",
+        Error,
+        "[]",
+        "1 to 64 caches",
+        "to ask nobody",
+    ),
+    (
+        "§[cache]\nsiblings = { members = [\"http://10.0.0.1:3128/\"] }",
+        Error,
+        "\"http://10.0.0.1:3128/\"",
+        "not a server's address",
+        "write \"10.0.0.1:3128\"",
+    ),
+    (
+        "§[cache]\nsiblings = { members = [\"10.0.0.1\", \"10.0.0.1:3128\"] }",
+        Error,
+        "\"10.0.0.1:3128\"",
+        "in the list already",
+        "written once",
+    ),
+    (
+        "§[cache]\nsiblings = { members = [\"10.0.0.1\", \"10.0.0.2\"], self = \"10.0.0.3\" }",
+        Error,
+        "\"10.0.0.3\"",
+        "none of `members`",
+        "as it stands there",
+    ),
+    (
+        "§[cache]\nsiblings = { members = [\"10.0.0.1\"], self = \"10.0.0.1\" }",
+        Warning,
+        "[\"10.0.0.1\"]",
+        "nobody to ask",
+        "add the other members",
+    ),
     // Where there is none
     (
         "§cache = true",

@@ -3,6 +3,8 @@ mod cache;
 mod file;
 mod listeners;
 mod routes;
+#[cfg(feature = "shared-cache")]
+mod shared;
 mod upstreams;
 mod values;
 
@@ -20,13 +22,15 @@ type Mistake = (
 );
 
 /// By what they are in.
-const MISTAKES: [&[Mistake]; 6] = [
+const MISTAKES: &[&[Mistake]] = &[
     file::MISTAKES,
     values::MISTAKES,
     listeners::MISTAKES,
     routes::MISTAKES,
     upstreams::MISTAKES,
     cache::MISTAKES,
+    #[cfg(feature = "shared-cache")]
+    shared::MISTAKES,
 ];
 
 /// What `§` stands for in the cases below: a forward proxy that is right.

@@ -1,0 +1,95 @@
+//! Tests of the owners of keys.
+use super::{Siblings, shared_part};
+use proptest::prelude::*;
+
+fn names(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("10.0.{}.{}:3128", number / 250, number % 250))
+        .collect()
+}
+
+fn siblings(names: &[String], own: Option<usize>) -> Siblings {
+    Siblings::new(names.iter().map(String::as_bytes), own)
+}
+
+fn keys(count: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|number| format!("http://h{}.example:80/{number}", number % 97).into_bytes())
+}
+
+#[test]
+fn each_member_owns_its_share() {
+    for count in [2, 3, 5, 16] {
+        let all = siblings(&names(count), None);
+        let mut owned = vec![0_usize; count];
+        for key in keys(20_000) {
+            owned[all.owner(&key, |_| true).unwrap()] += 1;
+        }
+        let share = 20_000 / count;
+        for number in &owned {
+            assert!(
+                number.abs_diff(share) < share / 5,
+                "{count} members: {owned:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_is_no_member_asks_somebody_for_every_key() {
+    let all = siblings(&names(3), None);
+    assert!(keys(100).all(|key| all.owner(&key, |_| true).is_some()));
+    assert_eq!(siblings(&[], None).owner(b"key", |_| true), None);
+    assert_eq!(all.owner(b"key", |_| false), None);
+}
+
+#[test]
+fn the_shared_part_is_behind_the_realm() {
+    for (key, shared) in [
+        ("listener=127.0.0.1:3128 http://h:80/a?b", "http://h:80/a?b"),
+        (
+            "upstream=1:u http://h:80/ http://x\n1:x1:y",
+            "http://h:80/ http://x\n1:x1:y",
+        ),
+        ("other", "other"),
+    ] {
+        assert_eq!(shared_part(key.as_bytes()), shared.as_bytes());
+    }
+}
+
+proptest! {
+    /// Whoever is asked, and wherever the names stand in the list, the owner of a key is one and the same.
+    #[test]
+    fn all_members_agree(count in 1..12_usize, turn in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
+        let names = names(count);
+        let mut turned = names.clone();
+        turned.rotate_left(turn.index(count));
+        let owner = &names[siblings(&names, None).owner(&key, |_| true).unwrap()];
+        prop_assert_eq!(owner, &turned[siblings(&turned, None).owner(&key, |_| true).unwrap()]);
+        for (place, name) in names.iter().enumerate() {
+            let asked = siblings(&names, Some(place)).owner(&key, |_| true);
+            if name == owner {
+                prop_assert_eq!(asked, None, "the owner asks nobody");
+            } else {
+                prop_assert_eq!(asked.map(|place| &names[place]), Some(owner));
+            }
+        }
+    }
+
+    /// When a member leaves, or is left out, only its own keys go to others; when it comes back, to it alone.
+    #[test]
+    fn only_the_keys_of_who_leaves_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
+        let names = names(count);
+        let gone = gone.index(count);
+        let all = siblings(&names, None);
+        let before = all.owner(&key, |_| true).unwrap();
+        let without = all.owner(&key, |place| place != gone).unwrap();
+        prop_assert_ne!(without, gone);
+        if before != gone {
+            prop_assert_eq!(before, without);
+        }
+        let mut fewer = names.clone();
+        fewer.remove(gone);
+        let left = siblings(&fewer, None).owner(&key, |_| true).unwrap();
+        prop_assert_eq!(&fewer[left], &names[without], "left out or taken off the list is the same");
+    }
+}

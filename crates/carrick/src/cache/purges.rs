@@ -1,0 +1,140 @@
+//! Purges of late, so that what was asked for before one of them, and comes after it, does not bring back what was purged.
+use super::purge::Chosen;
+use super::store::{Object, Purge};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Purges that are remembered at most. Who began before all of them counts as purged.
+const REMEMBERED_MAX: usize = 1024;
+
+/// What was purged, and how.
+#[derive(Debug)]
+struct Past {
+    chosen: Chosen,
+    how: Purge,
+}
+
+/// The purges of late.
+#[derive(Debug, Default)]
+pub struct Purges {
+    /// How many there were.
+    count: AtomicU64,
+    past: Mutex<VecDeque<Past>>,
+}
+
+/// A moment between two purges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment(u64);
+
+impl Purges {
+    /// This moment: to be noted before the origin is asked.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        Moment(self.count.load(Ordering::Acquire))
+    }
+
+    /// A purge begins. To be called before the store is looked through: what is put in afterwards is checked by who puts it in.
+    pub fn note(&self, chosen: &Chosen, how: Purge) {
+        let mut past = self.lock();
+        if past.len() == REMEMBERED_MAX {
+            past.pop_front();
+        }
+        past.push_back(Past {
+            chosen: chosen.clone(),
+            how,
+        });
+        self.count.fetch_add(1, Ordering::Release);
+    }
+
+    /// What was done since then to objects like this one; the strictest counts.
+    #[must_use]
+    pub fn since(&self, moment: Moment, object: &Object) -> Option<Purge> {
+        if self.now() == moment {
+            return None;
+        }
+        let past = self.lock();
+        let missed = self.now().0.saturating_sub(moment.0);
+        if missed > past.len() as u64 {
+            return Some(Purge::Remove);
+        }
+        let missed = usize::try_from(missed).unwrap_or(usize::MAX);
+        let matching = past.iter().rev().take(missed);
+        let mut how = None;
+        for purge in matching.filter(|purge| purge.chosen.has(object)) {
+            if purge.how == Purge::Remove {
+                return Some(Purge::Remove);
+            }
+            how = Some(purge.how);
+        }
+        how
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Past>> {
+        // Nothing that is done under the lock can leave the list half changed.
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::store::{Limits, Store};
+    use carrick_logic::cache::{Fields, Meta, Policy, Response, Times, UnixTime, Variant};
+    use std::sync::Arc;
+
+    /// A stored object without a body.
+    fn object_named(key: &[u8]) -> Arc<Object> {
+        let store = Arc::new(Store::new(Limits {
+            bytes: 1 << 20,
+            objects: 10,
+            object_bytes_max: 1000,
+        }));
+        let policy = Policy::default();
+        let now = UnixTime(1_800_000_000);
+        let response = Response::read(200, Fields::of_text(b""), now, &policy);
+        let times = Times {
+            request: now,
+            response: now,
+        };
+        let meta = Meta::of(&response, times, &policy);
+        let filling = store.fill(Some(0)).unwrap();
+        let body = Arc::clone(filling.body());
+        assert!(filling.finish());
+        let key = store.key(key);
+        store
+            .put(key, &Variant::default(), meta, b"", &body)
+            .unwrap()
+    }
+
+    #[test]
+    fn what_began_before_a_purge_is_purged() {
+        let purges = Purges::default();
+        let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
+        let chosen = |text| Chosen::url(text).unwrap();
+        let before = purges.now();
+        assert_eq!(purges.since(before, &object), None);
+        purges.note(&chosen("http://h/b"), Purge::Remove);
+        assert_eq!(purges.since(before, &object), None, "it is another one");
+        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        assert_eq!(purges.since(before, &object), Some(Purge::Outdate));
+        assert_eq!(purges.since(purges.now(), &object), None);
+        purges.note(&Chosen::all(), Purge::Remove);
+        purges.note(&chosen("http://h/a"), Purge::Outdate);
+        assert_eq!(purges.since(before, &object), Some(Purge::Remove));
+    }
+
+    #[test]
+    fn what_began_before_all_that_is_remembered_is_purged() {
+        let purges = Purges::default();
+        let object = object_named(b"listener=127.0.0.1:3128 http://h:80/a");
+        let other = Chosen::url("http://h/b").unwrap();
+        let before = purges.now();
+        for _ in 0..REMEMBERED_MAX {
+            purges.note(&other, Purge::Remove);
+        }
+        assert_eq!(purges.since(before, &object), None);
+        purges.note(&other, Purge::Remove);
+        assert_eq!(purges.since(before, &object), Some(Purge::Remove));
+    }
+}

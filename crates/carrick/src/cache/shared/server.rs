@@ -1,0 +1,230 @@
+//! A Redis or Valkey, or a cluster of them: connecting, and the commands that are used.
+use super::order::{Field, Got};
+use crate::config::plan::{ServerAddress, SharedPlan};
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult,
+};
+use std::cell::RefCell;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Connecting, and writing, may take longer than a request would wait.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes fields, and has the whole kept for so many seconds at least. The key has no end before that is set: both are one
+/// command.
+const PUT: &str = "redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
+    if redis.call('TTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('EXPIRE', KEYS[1], ARGV[1]) end \
+    return 1";
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// There is no connection, or no answer.
+    #[error("{0}")]
+    Silent(String),
+    /// The answer is an error.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The server, connected to when it is needed.
+pub struct Server {
+    plan: SharedPlan,
+    generation_key: String,
+    connection: RefCell<Option<Connection>>,
+    connecting: Mutex<()>,
+}
+
+#[derive(Clone)]
+enum Connection {
+    Single(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Server {
+    /// Nothing is connected yet.
+    pub fn new(plan: SharedPlan) -> Self {
+        Self {
+            generation_key: format!("{}:generation", plan.prefix),
+            plan,
+            connection: RefCell::new(None),
+            connecting: Mutex::new(()),
+        }
+    }
+
+    /// A field of a key, and the generation, which is drawn if there is none.
+    pub async fn get(&self, key: &str, field: Field) -> Result<Got, Failure> {
+        let mut of_generation = redis::cmd("GET");
+        of_generation.arg(&self.generation_key);
+        let mut of_field = redis::cmd("HGET");
+        of_field.arg(key).arg(field.text());
+        let limit = self.plan.timeout;
+        // Both go out at once.
+        let (generation, value) = tokio::join!(
+            self.ask::<Option<Vec<u8>>>(&of_generation, limit),
+            self.ask::<Option<Vec<u8>>>(&of_field, limit)
+        );
+        let value = match value {
+            // Something else has the key.
+            Err(Failure::Refused(_)) => None,
+            value => value?,
+        };
+        let generation = match generation? {
+            None => {
+                let mut draw = redis::cmd("SET");
+                draw.arg(&self.generation_key)
+                    .arg(&draw_generation())
+                    .arg("NX");
+                self.ask::<()>(&draw, limit).await?;
+                self.ask::<Option<Vec<u8>>>(&of_generation, limit).await?
+            }
+            generation => generation,
+        };
+        let generation = generation.and_then(|bytes| bytes.try_into().ok());
+        let Some(generation) = generation.map(u64::from_be_bytes) else {
+            self.renew().await?;
+            return Err(Failure::Refused("the generation was garbage".to_owned()));
+        };
+        Ok(Got { generation, value })
+    }
+
+    /// Writes fields of a key.
+    pub async fn put(
+        &self,
+        key: &str,
+        fields: &[(Field, Vec<u8>)],
+        ttl_s: u32,
+    ) -> Result<(), Failure> {
+        let mut put = redis::cmd("EVAL");
+        put.arg(PUT).arg(1).arg(key).arg(ttl_s);
+        for (field, value) in fields {
+            put.arg(field.text()).arg(value);
+        }
+        self.ask(&put, PATIENCE).await
+    }
+
+    /// Deletes a key.
+    pub async fn forget(&self, key: &str) -> Result<(), Failure> {
+        self.ask(redis::cmd("DEL").arg(key), PATIENCE).await
+    }
+
+    /// Draws a new generation.
+    pub async fn renew(&self) -> Result<(), Failure> {
+        let mut draw = redis::cmd("SET");
+        draw.arg(&self.generation_key).arg(&draw_generation());
+        self.ask(&draw, PATIENCE).await
+    }
+
+    /// A command, within `limit`. A connection that did not answer is given up.
+    async fn ask<T: FromRedisValue>(&self, command: &Cmd, limit: Duration) -> Result<T, Failure> {
+        let mut connection = self.connection().await?;
+        let answer = tokio::time::timeout(limit, connection.query(command)).await;
+        let failure = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => failure(&error),
+            Err(_) => Failure::Silent("it did not answer in time".to_owned()),
+        };
+        if matches!(failure, Failure::Silent(_)) {
+            self.connection.replace(None);
+        }
+        Err(failure)
+    }
+
+    /// The connection; there is one for all.
+    async fn connection(&self) -> Result<Connection, Failure> {
+        if let Some(connection) = self.connection.borrow().clone() {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(connection) = self.connection.borrow().clone() {
+            return Ok(connection);
+        }
+        let connection = match tokio::time::timeout(PATIENCE, self.connect()).await {
+            // Also a refusal, of the password for example: without a connection there is nothing to ask.
+            Ok(Err(error)) => return Err(Failure::Silent(error.to_string())),
+            Err(_) => return Err(Failure::Silent("connecting took too long".to_owned())),
+            Ok(Ok(connection)) => connection,
+        };
+        self.connection.replace(Some(connection.clone()));
+        Ok(connection)
+    }
+
+    async fn connect(&self) -> RedisResult<Connection> {
+        let mut servers = Vec::with_capacity(self.plan.servers.len());
+        for server in &self.plan.servers {
+            servers.push(self.login(server)?);
+        }
+        if self.plan.cluster {
+            let client = ClusterClient::builder(servers)
+                .retries(1)
+                .connection_timeout(PATIENCE)
+                .response_timeout(PATIENCE)
+                .build()?;
+            return client.get_async_connection().await.map(Connection::Cluster);
+        }
+        let Some(server) = servers.into_iter().next() else {
+            return Err((ErrorKind::InvalidClientConfig, "no server").into());
+        };
+        let how = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = Client::open(server)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&how);
+        connection.await.map(Connection::Single)
+    }
+
+    /// Where a server is, and how to log in there.
+    fn login(&self, server: &ServerAddress) -> RedisResult<ConnectionInfo> {
+        let address = match server {
+            ServerAddress::Ip(address) => {
+                ConnectionAddr::Tcp(address.ip().to_string(), address.port())
+            }
+            ServerAddress::Name { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
+        };
+        let mut login = RedisConnectionInfo::default();
+        if let Some(user) = &self.plan.user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = &self.plan.password {
+            login = login.set_password(&password.0);
+        }
+        Ok(address.into_connection_info()?.set_redis_settings(login))
+    }
+}
+
+impl Connection {
+    async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        let answer = match self {
+            Self::Single(connection) => connection.req_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
+        };
+        Ok(T::from_redis_value(answer?.extract_error()?)?)
+    }
+}
+
+fn failure(error: &RedisError) -> Failure {
+    let is_silent = error.is_io_error()
+        || error.is_timeout()
+        || error.is_connection_dropped()
+        || error.is_connection_refusal()
+        || error.is_cluster_error()
+        || error.is_unrecoverable_error();
+    if is_silent {
+        Failure::Silent(error.to_string())
+    } else {
+        Failure::Refused(error.to_string())
+    }
+}
+
+/// Nobody draws the same again.
+fn draw_generation() -> [u8; 8] {
+    let mut bytes = [0; 8];
+    // Where there is none, the kernel is older than what carrick runs on.
+    let _ = getrandom::fill(&mut bytes);
+    bytes
+}

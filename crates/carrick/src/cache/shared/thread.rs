@@ -1,0 +1,108 @@
+//! The thread that talks with the server.
+use super::order::{Got, Order};
+use super::server::{Failure, Server};
+use super::{Did, State};
+use crate::config::plan::SharedPlan;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::LocalSet;
+
+/// Orders that are under way at the same time at most.
+const UNDER_WAY_MAX: usize = 128;
+
+/// Starts it. It ends when nobody can give it orders any more, and those that it has are done.
+pub(super) fn start(
+    plan: SharedPlan,
+    orders: Receiver<Order>,
+    state: Arc<State>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("shared-cache".to_owned())
+        .spawn(move || LocalSet::new().block_on(&runtime, serve(plan, orders, state)))?;
+    Ok(())
+}
+
+async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<State>) {
+    let server = Rc::new(Server::new(plan));
+    let places = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+    while let Some(order) = orders.recv().await {
+        // It is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let (server, state) = (Rc::clone(&server), Arc::clone(&state));
+        tokio::task::spawn_local(async move {
+            Box::pin(obey(&server, &state, order)).await;
+            drop(place);
+        });
+    }
+    // Those under way end within their time-outs.
+    let _ = places
+        .acquire_many(u32::try_from(UNDER_WAY_MAX).unwrap_or(u32::MAX))
+        .await;
+}
+
+async fn obey(server: &Server, state: &State, order: Order) {
+    match order {
+        Order::Get { key, field, reply } => {
+            // Nobody waits any more.
+            if reply.is_closed() {
+                return;
+            }
+            match Box::pin(server.get(&key, field)).await {
+                Ok(Got { generation, value }) => {
+                    state.succeeded();
+                    let _ = reply.send(Got { generation, value });
+                }
+                Err(failure) => failed(state, &failure, Did::Failed),
+            }
+        }
+        Order::Put {
+            key,
+            fields,
+            ttl_s,
+            bytes,
+        } => {
+            let written = server.put(&key, &fields, ttl_s).await;
+            state.queued_bytes.fetch_sub(bytes, Relaxed);
+            match written {
+                Ok(()) => state.count(Did::Written),
+                Err(failure) => failed(state, &failure, Did::NotWritten),
+            }
+        }
+        Order::Forget { key, reply } => answer(state, server.forget(&key).await, reply),
+        Order::Renew { reply } => answer(state, server.renew().await, Some(reply)),
+    }
+}
+
+/// One that does not answer is left out; an answer that is an error says nothing about the next one.
+fn failed(state: &State, failure: &Failure, did: Did) {
+    state.count(did);
+    match failure {
+        Failure::Silent(why) => state.leave_out(why),
+        Failure::Refused(why) => {
+            state.succeeded();
+            tracing::debug!("the shared second level: {why}");
+        }
+    }
+}
+
+fn answer(
+    state: &State,
+    result: Result<(), Failure>,
+    reply: Option<oneshot::Sender<Result<(), String>>>,
+) {
+    if let Err(failure) = &result {
+        failed(state, failure, Did::NotWritten);
+    }
+    if let Some(reply) = reply {
+        let _ = reply.send(result.map_err(|failure| failure.to_string()));
+    }
+}

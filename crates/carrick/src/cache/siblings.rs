@@ -1,0 +1,220 @@
+//! Other caches that are asked before the origin is: who they are, which of them are left out, what they answered. All
+//! workers share it.
+use crate::config::plan::{CachePlan, ServerAddress, SiblingsPlan};
+use carrick_logic::balance::PassiveHealth;
+use carrick_logic::cache::{self, shared_part};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The members of `siblings`, and what is known of them.
+#[derive(Debug)]
+pub struct Siblings {
+    /// As configured.
+    pub plan: SiblingsPlan,
+    /// In the order of `plan.members`; this carrick itself has a place, too.
+    pub members: Vec<Arc<Sibling>>,
+    owners: cache::Siblings,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Sibling {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// The same as text, for logs and metrics.
+    pub label: Box<str>,
+    /// Answers of the kinds of [`Said`].
+    answers: [AtomicU64; Said::ALL.len()],
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    health: PassiveHealth,
+    is_left_out: bool,
+}
+
+/// What came of asking one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// A response that it had.
+    Hit,
+    /// 504: it has none.
+    Miss,
+    /// Something that is no answer to the question, such as that it lets nobody in.
+    Refused,
+    /// Nothing in time, or nothing whole.
+    Failed,
+}
+
+impl Said {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Refused, Self::Failed];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Siblings {
+    /// For a plan; members that `previous` knows keep their state.
+    #[must_use]
+    pub fn for_plan(plan: &CachePlan, previous: Option<&Self>) -> Option<Arc<Self>> {
+        let plan = plan.siblings.clone()?;
+        let known = |address: &ServerAddress| {
+            let mut known = previous.into_iter().flat_map(|before| &before.members);
+            known.find(|member| member.address == *address).cloned()
+        };
+        let members: Vec<Arc<Sibling>> = (plan.members.iter())
+            .map(|address| known(address).unwrap_or_else(|| Arc::new(Sibling::new(address))))
+            .collect();
+        let names = members.iter().map(|member| member.label.as_bytes());
+        Some(Arc::new(Self {
+            owners: cache::Siblings::new(names, plan.own),
+            plan,
+            members,
+        }))
+    }
+
+    /// The member to ask for what is stored under this key; `None`: nobody. If it was left out, this is its trial: what
+    /// comes of it must be told by [`Sibling::told`].
+    #[must_use]
+    pub fn owner(&self, key: &[u8], now: Instant) -> Option<&Arc<Sibling>> {
+        let is_up = |place: usize| {
+            let member = self.members.get(place);
+            member.is_some_and(|member| member.lock().health.is_up(now))
+        };
+        let place = self.owners.owner(shared_part(key), is_up)?;
+        let member = self.members.get(place)?;
+        member.lock().health.chosen(now);
+        Some(member)
+    }
+
+    /// The members but this carrick itself.
+    pub fn others(&self) -> impl Iterator<Item = &Arc<Sibling>> {
+        let members = self.members.iter().enumerate();
+        members
+            .filter(|(place, _)| self.plan.own != Some(*place))
+            .map(|(_, member)| member)
+    }
+}
+
+impl Sibling {
+    fn new(address: &ServerAddress) -> Self {
+        Self {
+            address: address.clone(),
+            label: address.to_string().into(),
+            answers: Default::default(),
+            state: Mutex::new(State {
+                // It costs its time-out once, and then only at trials.
+                health: PassiveHealth::new(1),
+                is_left_out: false,
+            }),
+        }
+    }
+
+    /// Notes what came of asking it. Who is left out, or comes back, is told in the log.
+    pub fn told(&self, said: Said, why: &str, now: Instant) {
+        self.count(said).fetch_add(1, Relaxed);
+        let mut state = self.lock();
+        match said {
+            Said::Failed => {
+                state.health.failed(now);
+                if !std::mem::replace(&mut state.is_left_out, true) {
+                    tracing::warn!("the sibling {} is left out for a while: {why}", self.label);
+                }
+            }
+            Said::Hit | Said::Miss | Said::Refused => {
+                state.health.succeeded();
+                if std::mem::replace(&mut state.is_left_out, false) {
+                    tracing::info!("the sibling {} answers again", self.label);
+                }
+            }
+        }
+    }
+
+    /// How often that came of asking it.
+    #[must_use]
+    pub fn answers(&self, said: Said) -> u64 {
+        self.count(said).load(Relaxed)
+    }
+
+    /// Whether it is left out at present.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.lock().is_left_out
+    }
+
+    fn count(&self, said: Said) -> &AtomicU64 {
+        // As long as the enum: the index exists.
+        &self.answers[said as usize]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that is done under the lock can leave the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn plan(members: &[u16], own: Option<usize>) -> CachePlan {
+        let address = |port: &u16| ServerAddress::Ip(([10, 0, 0, 1], *port).into());
+        CachePlan {
+            siblings: Some(SiblingsPlan {
+                members: members.iter().map(address).collect(),
+                own,
+                connect: Duration::from_millis(200),
+                answer: Duration::from_secs(1),
+            }),
+            ..CachePlan::default()
+        }
+    }
+
+    #[test]
+    fn who_failed_is_left_out_and_tried_again() {
+        let siblings = Siblings::for_plan(&plan(&[1, 2], None), None).expect("siblings");
+        let (now, key) = (Instant::now(), b"listener=x http://h:80/");
+        let owner = Arc::clone(siblings.owner(key, now).expect("somebody owns it"));
+        owner.told(Said::Failed, "test", now);
+        assert!(owner.is_left_out());
+        let other = siblings.owner(key, now).expect("the other one");
+        assert_ne!(other.address, owner.address);
+        let later = now + Duration::from_secs(1);
+        let tried = siblings.owner(key, later).expect("the owner");
+        assert_eq!(tried.address, owner.address);
+        // It is tried once.
+        let meanwhile = siblings.owner(key, later).expect("the other one");
+        assert_ne!(meanwhile.address, owner.address);
+        tried.told(Said::Miss, "", later);
+        assert!(!owner.is_left_out());
+        let again = siblings.owner(key, later).expect("the owner");
+        assert_eq!(again.address, owner.address);
+        assert_eq!(
+            Said::ALL.map(|said| owner.answers(said)),
+            [0, 1, 0, 1],
+            "a miss and a failure"
+        );
+    }
+
+    #[test]
+    fn a_reload_keeps_what_is_known() {
+        let before = Siblings::for_plan(&plan(&[1, 2], Some(0)), None).expect("siblings");
+        before.members[1].told(Said::Failed, "test", Instant::now());
+        let after = Siblings::for_plan(&plan(&[2, 3], None), Some(&before)).expect("siblings");
+        assert!(after.members[0].is_left_out() && !after.members[1].is_left_out());
+        assert_eq!((before.others().count(), after.others().count()), (1, 2));
+        assert!(Siblings::for_plan(&CachePlan::default(), Some(&after)).is_none());
+    }
+}

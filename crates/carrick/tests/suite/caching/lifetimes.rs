@@ -1,0 +1,105 @@
+//! Lifetimes that the configuration gives: of what says nothing of one, and of errors.
+use super::{Play, get, ok, status};
+
+/// An answer with this status that says nothing of a lifetime.
+fn silent(status: u16, lines: &str) -> String {
+    format!("HTTP/1.1 {status} X\r\nContent-Length: 4\r\nConnection: close\r\n{lines}\r\nbody")
+}
+
+/// Whether it is kept: the second one who asks gets it from the store.
+fn is_kept(play: &Play, path: &str, answer: &str) -> bool {
+    let first = play.fetch(path, answer);
+    let lines = "Cache-Control: only-if-cached\r\n";
+    let found = play.carrick.connect().ask(&get(path, lines));
+    let is_kept = status(&found).contains("hit");
+    if is_kept {
+        assert_eq!((found.status, found.text()), (first.status, first.text()));
+    }
+    is_kept
+}
+
+#[test]
+fn errors_are_kept_as_long_as_the_configuration_says() {
+    let play = Play::begin("negative_ttl = \"1m\"");
+    for status in [400, 403, 404, 405, 410, 414, 500, 501, 502, 503, 504] {
+        let path = format!("/{status}");
+        assert!(is_kept(&play, &path, &silent(status, "")), "{status}");
+    }
+    // These are no errors of that kind, or the server has a word of its own.
+    for (status, lines) in [
+        (200, ""),
+        (302, ""),
+        (401, ""),
+        (429, ""),
+        (408, ""),
+        (404, "Cache-Control: no-store\r\n"),
+        (404, "Cache-Control: private\r\n"),
+        (500, "Cache-Control: max-age=0\r\n"),
+        (404, "Set-Cookie: a=b\r\n"),
+        (404, "Vary: *\r\n"),
+    ] {
+        let path = format!("/not/{status}?{}", lines.len());
+        assert!(
+            !is_kept(&play, &path, &silent(status, lines)),
+            "{status} {lines}"
+        );
+    }
+}
+
+#[test]
+fn errors_are_not_kept_by_default() {
+    let play = Play::begin("");
+    for status in [400, 403, 404, 410, 500, 503] {
+        assert!(
+            !is_kept(&play, &format!("/{status}"), &silent(status, "")),
+            "{status}"
+        );
+    }
+    // The server may say so of any.
+    let lines = "Cache-Control: max-age=60\r\n";
+    for status in [403, 404, 429, 500, 503] {
+        assert!(
+            is_kept(&play, &format!("/said/{status}"), &silent(status, lines)),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn an_error_that_is_over_is_asked_about_again() {
+    let play = Play::begin("negative_ttl = \"1s\"");
+    assert!(is_kept(&play, "/a", &silent(404, "")));
+    crate::support::wait_for("the end of its lifetime", || {
+        let lines = "Cache-Control: only-if-cached\r\n";
+        let found = play.carrick.connect().ask(&get("/a", lines));
+        (found.status == 504).then_some(())
+    });
+    let now_there = ok("Cache-Control: max-age=60\r\n", "there");
+    assert_eq!(play.fetch("/a", &now_there).text(), "there");
+    assert_eq!(play.find("/a").text(), "there");
+}
+
+#[test]
+fn a_failure_takes_no_place_of_what_may_be_sent_stale() {
+    let play = Play::begin("negative_ttl = \"1m\"");
+    let lines = "Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"v\"\r\n";
+    play.fetch("/a", &ok(lines, "good"));
+    assert_eq!(play.fetch("/a", &silent(503, "")).text(), "good");
+}
+
+#[test]
+fn a_route_has_lifetimes_of_its_own() {
+    let play = Play::begin_with("default_ttl = \"0s\"", "default_ttl = \"1m\"");
+    for status in [200, 301] {
+        assert!(
+            is_kept(&play, &format!("/{status}"), &silent(status, "")),
+            "{status}"
+        );
+    }
+    for status in [302, 404, 500] {
+        assert!(
+            !is_kept(&play, &format!("/{status}"), &silent(status, "")),
+            "{status}"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Taking out, by hand and by unsafe methods.
+use super::{Play, is_from_second_level, origin, request, server};
+use crate::support::{Peer, Response, wait_for};
+
+const TAGGED: &str = "Cache-Control: max-age=60\r\nCache-Tag: news\r\n";
+
+fn purge(play: &Play, query: &str) -> Response {
+    let admin = play.carrick.admin();
+    Peer::connect(admin).ask(&format!(
+        "DELETE /cache?{query} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    ))
+}
+
+#[test]
+fn a_purge_reaches_what_others_would_find() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let address = origin.address();
+    for query in [
+        format!("url=http://{address}/a"),
+        format!("prefix=http://{address}/a"),
+        "tag=news".to_owned(),
+        "all=yes".to_owned(),
+        format!("url=http://{address}/a&how=outdate"),
+    ] {
+        let (one, two, three) = (
+            Play::begin(server.address()),
+            Play::begin(server.address()),
+            Play::begin(server.address()),
+        );
+        one.fetch(address, "/a");
+        one.fetch(address, "/b");
+        one.wait_until_written(2);
+        assert!(is_from_second_level(&two.fetch(address, "/a")));
+        let purged = purge(&one, &query);
+        assert_eq!(purged.status, 200, "{}", purged.text());
+        let (a, b) = (three.fetch(address, "/a"), three.fetch(address, "/b"));
+        assert!(!is_from_second_level(&a), "{query}: {}", a.head);
+        // What is meant by more than one URL takes everything out.
+        assert_eq!(
+            is_from_second_level(&b),
+            query.starts_with("url="),
+            "{query}"
+        );
+        assert_eq!(purge(&one, "all=yes").status, 200);
+    }
+}
+
+#[test]
+fn who_purges_is_told_that_it_could_not_be_done() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let play = Play::begin(server.address());
+    play.fetch(origin.address(), "/a");
+    play.wait_until_written(1);
+    drop(server);
+    let purged = purge(&play, "all=yes");
+    assert_eq!(purged.status, 502);
+    assert!(
+        purged.text().starts_with("1 objects were purged here."),
+        "{}",
+        purged.text()
+    );
+}
+
+#[test]
+fn what_an_unsafe_method_changes_is_taken_out() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    one.fetch(origin.address(), "/a");
+    one.wait_until_written(1);
+    assert_eq!(server.keys().len(), 2);
+    let mut client = two.carrick.connect_forward();
+    client.send(request("DELETE", origin.address(), "/a", ""));
+    assert_eq!(client.read_response("DELETE").status, 200);
+    wait_for("it is taken out", || {
+        (server.keys().len() == 1).then_some(())
+    });
+    assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
+}

@@ -1,0 +1,61 @@
+//! Responses that vary.
+use super::{Play, is_from_second_level, origin, server};
+use crate::caching::status;
+
+#[test]
+fn each_variant_is_found_by_those_whom_it_is_for() {
+    let (server, far) = server();
+    let origin = origin(
+        &far,
+        "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n",
+    );
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    for (count, language) in [(1, "de"), (2, "en"), (3, "fr")] {
+        one.fetch_with(
+            origin.address(),
+            "/a",
+            &format!("Accept-Language: {language}\r\n"),
+        );
+        one.wait_until_written(count);
+    }
+    for language in ["en", "fr", "de"] {
+        let lines = format!("Accept-Language: {language}\r\n");
+        let found = two.fetch_with(origin.address(), "/a", &lines);
+        assert_eq!(found.text(), format!("/a {language}"));
+        assert!(is_from_second_level(&found), "{}", found.head);
+    }
+    let other = two.fetch_with(origin.address(), "/a", "Accept-Language: it\r\n");
+    assert_eq!(other.text(), "/a it");
+    assert!(status(&other).contains("fwd=vary-miss"), "{}", other.head);
+    let none = two.fetch(origin.address(), "/a");
+    assert_eq!(none.text(), "/a ");
+    assert_eq!((two.asked("hit"), two.asked("miss")), (3.0, 2.0));
+    // All of them are fields of one key.
+    assert_eq!(server.keys().len(), 2);
+}
+
+#[test]
+fn what_varied_and_does_so_no_more_is_found() {
+    let (server, far) = server();
+    let varying = origin(
+        &far,
+        "Cache-Control: max-age=1, stale-if-error=60\r\nVary: Accept-Language\r\n",
+    );
+    let one = Play::begin(server.address());
+    one.fetch_with(varying.address(), "/a", "Accept-Language: de\r\n");
+    one.wait_until_written(1);
+    let address = varying.address();
+    drop(varying);
+    let plain = crate::support::Server::listen_at(address).serve(|peer, _| {
+        crate::support::server::answer_requests(peer, |_| {
+            b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 3\r\n\r\nall".to_vec()
+        });
+    });
+    let (two, three) = (Play::begin(server.address()), Play::begin(server.address()));
+    let reload = "Accept-Language: de\r\nCache-Control: no-cache\r\n";
+    assert_eq!(two.fetch_with(plain.address(), "/a", reload).text(), "all");
+    two.wait_until_written(1);
+    let found = three.fetch_with(plain.address(), "/a", "Accept-Language: it\r\n");
+    assert_eq!(found.text(), "all");
+    assert!(is_from_second_level(&found), "{}", found.head);
+}

@@ -1,0 +1,81 @@
+//! Other caches that are asked before the origin is: carrick, Squid, and some that are played by hand.
+mod answers;
+mod failures;
+mod owners;
+mod requests;
+
+use crate::support::carrick::FORWARD_TEXT;
+use crate::support::server::{Serving, answer_requests};
+use crate::support::{Carrick, Place, Response, Server};
+use std::net::SocketAddr;
+
+/// A forward proxy with these lines in `[cache]`.
+fn forward(place: &Place, cache: &str) -> Carrick {
+    Carrick::start(place, &format!("[cache]\n{cache}\n{FORWARD_TEXT}"))
+}
+
+/// A forward proxy that is no member, and asks this one for everything.
+fn asking(place: &Place, sibling: SocketAddr) -> Carrick {
+    forward(place, &siblings(&[sibling], ""))
+}
+
+/// The key `siblings`, with further ones in it. Nobody who lives is taken for dead because the machine is busy.
+fn siblings(members: &[SocketAddr], more: &str) -> String {
+    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+    let patience = if more.contains("answer") {
+        ""
+    } else {
+        ", connect = \"20s\", answer = \"20s\""
+    };
+    format!("siblings = {{ members = {members:?}{more}{patience} }}")
+}
+
+/// An origin whose answers are fresh for a minute, and have the path as their body.
+fn origin(place: &Place) -> Serving {
+    Server::listen(place).serve(|peer, _| {
+        answer_requests(peer, |head| {
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            // Squid does not send again what has no date.
+            let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+            format!(
+                "HTTP/1.1 200 OK\r\nDate: {date}\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n{path}",
+                path.len()
+            )
+            .into_bytes()
+        });
+    })
+}
+
+/// Asks a forward proxy, by a connection of its own.
+fn fetch(carrick: &Carrick, origin: SocketAddr, path: &str) -> Response {
+    fetch_with(carrick, origin, path, "")
+}
+
+/// The same with further lines.
+fn fetch_with(carrick: &Carrick, origin: SocketAddr, path: &str, lines: &str) -> Response {
+    carrick
+        .connect_forward()
+        .ask(&request("GET", origin, path, lines))
+}
+
+fn request(method: &str, origin: SocketAddr, path: &str, lines: &str) -> String {
+    format!("{method} http://{origin}{path} HTTP/1.1\r\nHost: {origin}\r\n{lines}\r\n")
+}
+
+/// Waits until so often this has come of asking siblings.
+fn wait_for_answers(carrick: &Carrick, result: &str, count: f64) {
+    let label = format!("result=\"{result}\"");
+    carrick.wait_for_metric("carrick_sibling_answers_total", &[&label], count);
+    assert_eq!(answers(carrick, result), count);
+}
+
+/// How often this came of asking siblings.
+fn answers(carrick: &Carrick, result: &str) -> f64 {
+    carrick.metric(
+        "carrick_sibling_answers_total",
+        &[&format!("result=\"{result}\"")],
+    )
+}
+
+/// What a sibling says that has nothing.
+const MISS: &str = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 4\r\n\r\nnone";

@@ -1,0 +1,114 @@
+//! A Redis or Valkey of the play's own; also three of them as a cluster.
+use super::{Place, wait_for};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The ports of servers on the play's address. A cluster's servers talk with each other by ports 10000 above them.
+const PORTS: [u16; 3] = [13379, 13380, 13381];
+
+/// A server, until dropped.
+#[derive(Debug)]
+pub struct Redis {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// Starts one with these arguments besides the usual ones, and waits until it answers.
+    pub fn start(place: &Place, arguments: &[&str]) -> Self {
+        Self::start_at(place, place.at(PORTS[0]), arguments)
+    }
+
+    /// Three that are a cluster.
+    pub fn cluster(place: &Place) -> [Self; 3] {
+        let servers = PORTS.map(|port| {
+            let nodes = format!("nodes-{port}.conf");
+            let arguments = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
+            Self::start_at(place, place.at(port), &arguments)
+        });
+        let mut create = Command::new("timeout");
+        create.arg("60").arg(program("cli"));
+        create.args(["--cluster", "create"]);
+        create.args(servers.each_ref().map(|server| server.address.to_string()));
+        create.args(["--cluster-replicas", "0", "--cluster-yes"]);
+        let created = create.output().expect("redis-cli");
+        assert!(created.status.success(), "{created:?}");
+        for server in &servers {
+            wait_for("the cluster", || {
+                server
+                    .ask(&["CLUSTER", "INFO"])
+                    .contains("cluster_state:ok")
+                    .then_some(())
+            });
+        }
+        servers
+    }
+
+    fn start_at(place: &Place, address: SocketAddr, arguments: &[&str]) -> Self {
+        let process = Command::new(program("server"))
+            .current_dir(place.directory())
+            .args(["--bind", &address.ip().to_string()])
+            // The servers of a cluster know each other by the addresses that they connect from.
+            .args(["--bind-source-addr", &address.ip().to_string()])
+            .args(["--port", &address.port().to_string()])
+            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server");
+        let server = Self { process, address };
+        wait_for("redis-server", || {
+            let answer = server.ask(&["PING"]);
+            (answer.contains("PONG") || answer.contains("NOAUTH")).then_some(())
+        });
+        server
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it says to a command.
+    pub fn ask(&self, command: &[&str]) -> String {
+        let asked = client()
+            .args(["-h", &self.address.ip().to_string()])
+            .args(["-p", &self.address.port().to_string()])
+            .args(command)
+            .output()
+            .expect("redis-cli");
+        String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+    }
+
+    /// Its keys.
+    pub fn keys(&self) -> Vec<String> {
+        let keys = self.ask(&["KEYS", "*"]);
+        keys.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn client() -> Command {
+    Command::new(program("cli"))
+}
+
+/// `valkey-…` or `redis-…`, whichever there is.
+fn program(what: &str) -> PathBuf {
+    let names = ["valkey", "redis"].map(|name| format!("{name}-{what}"));
+    let folders = ["/usr/bin", "/usr/local/bin"];
+    let mut places = names
+        .iter()
+        .flat_map(|name| folders.map(|folder| Path::new(folder).join(name)));
+    places
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("there is no {}", names[1]))
+}
