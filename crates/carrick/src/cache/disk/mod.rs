@@ -212,6 +212,9 @@ impl Disk {
             return false;
         }
         let has_room = self.has_room(body_bytes);
+        if !has_room {
+            self.health.note_room(false);
+        }
         if !has_room && self.health.is_time_to_look() {
             // Somebody may have made room.
             let disk = Arc::clone(self);
@@ -278,8 +281,10 @@ impl Disk {
         match self.folder.free_bytes() {
             Ok(bytes) => {
                 self.free_bytes.store(bytes, Ordering::Relaxed);
-                self.health
-                    .note_room(bytes >= wanted_bytes.saturating_add(ROOM_MIN));
+                // Not at once, so that it does not go back and forth.
+                if bytes >= wanted_bytes.saturating_add(2 * ROOM_MIN) {
+                    self.health.note_room(true);
+                }
             }
             Err(trouble) => self.health.note(Doing::Reading, &trouble),
         }
