@@ -34,7 +34,7 @@ pub use stats::Stats;
 pub(super) use stream::Stream;
 
 use super::flights::Flights;
-use super::store::{Index, Item, Key, Ledger, Limits, Object};
+use super::store::{Body, Index, Item, Key, Ledger, Limits, Object};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{Fields, UnixTime, Variant};
 use entry::Stage;
@@ -188,9 +188,21 @@ impl Disk {
         {
             indexing.touch(key.hash());
         }
+        self.remove_variant(key, variant, |_| false);
+    }
+
+    /// The same after it has come, but for what it has there itself.
+    pub(super) fn supersede_but(&self, key: Key<'_>, variant: &Variant, body: &Body) {
+        self.remove_variant(key, variant, |entry| {
+            let kept = body.kept();
+            kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
+        });
+    }
+
+    fn remove_variant(&self, key: Key<'_>, variant: &Variant, stays: impl Fn(&Arc<Entry>) -> bool) {
         let variants = self.index.lock(key.hash()).find(key);
         for entry in variants.iter().flatten() {
-            if entry.variant() == variant {
+            if entry.variant() == variant && !stays(entry) {
                 self.remove(entry);
             }
         }
