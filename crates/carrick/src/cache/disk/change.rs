@@ -51,9 +51,9 @@ impl Disk {
             if entry.is_kept()
                 && let Err(trouble) = self.write_change(entry, &change)
             {
-                // The old head must not be found any more.
-                self.remove(entry);
-                if let Some(trouble) = trouble {
+                // The old head must not be found any more. If it was removed meanwhile, nothing is wrong.
+                let was_there = self.remove(entry);
+                if let Some(trouble) = trouble.filter(|_| was_there) {
                     self.health.note(Doing::Writing, &trouble);
                 }
             }

@@ -47,6 +47,7 @@ impl Change {
     pub(super) fn apply(&self, head: &mut Head) {
         if let Some(object) = &self.object {
             head.meta = *object.meta();
+            head.origin = object.origin();
             head.fields = object.head().into();
         }
         if self.is_outdated {

@@ -34,7 +34,7 @@ pub use stats::Stats;
 pub(super) use stream::Stream;
 
 use super::flights::Flights;
-use super::store::{Index, Item, Key, Ledger, Limits, Object};
+use super::store::{Body, Index, Item, Key, Ledger, Limits, Object};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{Fields, UnixTime, Variant};
 use entry::Stage;
@@ -188,9 +188,21 @@ impl Disk {
         {
             indexing.touch(key.hash());
         }
+        self.remove_variant(key, variant, |_| false);
+    }
+
+    /// The same after it has come, but for what it has there itself.
+    pub(super) fn supersede_but(&self, key: Key<'_>, variant: &Variant, body: &Body) {
+        self.remove_variant(key, variant, |entry| {
+            let kept = body.kept();
+            kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, entry))
+        });
+    }
+
+    fn remove_variant(&self, key: Key<'_>, variant: &Variant, stays: impl Fn(&Arc<Entry>) -> bool) {
         let variants = self.index.lock(key.hash()).find(key);
         for entry in variants.iter().flatten() {
-            if entry.variant() == variant {
+            if entry.variant() == variant && !stays(entry) {
                 self.remove(entry);
             }
         }
@@ -212,6 +224,9 @@ impl Disk {
             return false;
         }
         let has_room = self.has_room(body_bytes);
+        if !has_room {
+            self.health.note_room(false);
+        }
         if !has_room && self.health.is_time_to_look() {
             // Somebody may have made room.
             let disk = Arc::clone(self);
@@ -278,8 +293,10 @@ impl Disk {
         match self.folder.free_bytes() {
             Ok(bytes) => {
                 self.free_bytes.store(bytes, Ordering::Relaxed);
-                self.health
-                    .note_room(bytes >= wanted_bytes.saturating_add(ROOM_MIN));
+                // Not at once, so that it does not go back and forth.
+                if bytes >= wanted_bytes.saturating_add(2 * ROOM_MIN) {
+                    self.health.note_room(true);
+                }
             }
             Err(trouble) => self.health.note(Doing::Reading, &trouble),
         }

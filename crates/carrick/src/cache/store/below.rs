@@ -103,17 +103,18 @@ impl Store {
                 &body,
             )
             .ok()?;
-        let put = self.index.lock(key.hash()).put_new(&object);
+        let put = {
+            // Under the lock that is needed to take it out again: nobody sees it who has seen the other end of what was done.
+            let mut shard = self.index.lock(key.hash());
+            let is_right = entry.is_kept() && entry.version() == loaded.version;
+            is_right.then(|| shard.put_new(&object)).flatten()
+        };
         let is_put = put.is_some();
         for left in put.into_iter().flatten().flatten() {
             self.let_go(left);
         }
         if !is_put {
             self.let_go(object);
-            return None;
-        }
-        if !entry.is_kept() || entry.version() != loaded.version {
-            self.take_out(&object);
             return None;
         }
         if body.is_file() {

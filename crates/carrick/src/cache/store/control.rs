@@ -69,6 +69,10 @@ impl Store {
                 .map(purge)
                 .sum(),
         };
+        // And once more: what was in memory may have been offered to it in between.
+        if let Some(disk) = &self.disk {
+            disk.purge(which, how, ticket, |_| {});
+        }
         here + only_there
     }
 

@@ -222,6 +222,10 @@ impl Store {
             disk.supersede(key, variant);
         }
         let [replaced, left] = self.index.lock(key.hash()).put(Arc::clone(&object));
+        // And once more: what was before may have been offered to it in between.
+        if let Some(disk) = &self.disk {
+            disk.supersede_but(key, variant, object.body());
+        }
         let counters = self.index.counters(key.hash());
         count(&counters.puts);
         if let Some(replaced) = replaced {
@@ -303,13 +307,14 @@ impl Store {
         };
         new.set_hits(old.hits());
         let new = Arc::new(new);
+        // First there: what is loaded from there counts in the new head from now on.
+        if let (Some(disk), Some(entry)) = (&self.disk, &*new.body().kept()) {
+            disk.freshen(entry, &new);
+        }
         let replaced = self.index.lock(key.hash()).replace(old, &new);
         let Some(replaced) = replaced else {
             return Err(NotTaken::Gone);
         };
-        if let (Some(disk), Some(entry)) = (&self.disk, &*new.body().kept()) {
-            disk.freshen(entry, &new);
-        }
         replaced.loosen(false);
         drop(replaced);
         if !new.body().belongs_to(&new) {

@@ -101,8 +101,8 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     ("ranges_max = 16", "ranges_max = 1", "ranges_max: 1,"),
     (
-        r#"objects = 1000000, object_max = "12.5 GB" }"#,
-        r#"objects = 7, object_max = "12.5 GB" }"#,
+        r#"disk = { path = "/var/cache/carrick", size = "100 GB", objects = 1000000, object_max = "12.5 GB" }"#,
+        r#"disk = { path = "/var/cache/carrick", size = "100 GB", objects = 7 }"#,
         "objects: 7,",
     ),
     (

@@ -65,6 +65,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
         let name = random.below(NAMES);
         let text = name.to_string();
         let key = bed.store.key(text.as_bytes());
+        let text_key: Box<[u8]> = text.as_bytes().into();
         let is_own = name % THREADS == number;
         let one = &mut last[name as usize];
         match random.below(10) {
@@ -108,6 +109,11 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                         .is_ok()
                     {
                         *one = Some((version, revision + 1));
+                    } else {
+                        // It has left memory, and the disk may have the new head or not.
+                        bed.store
+                            .purge_with(&Pattern::Key(text_key.clone()), Purge::Remove, None);
+                        *one = None;
                     }
                 }
             }
