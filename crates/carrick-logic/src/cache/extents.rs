@@ -174,7 +174,7 @@ pub fn truncated(meta: &Meta, received_bytes: u64, announced_bytes: Option<u64>)
     {
         return None;
     }
-    let part = match (meta.status, meta.part) {
+    let part = match (meta.status, meta.part()) {
         (200, _) => ContentRange {
             start: 0,
             end: received_bytes,
@@ -188,8 +188,8 @@ pub fn truncated(meta: &Meta, received_bytes: u64, announced_bytes: Option<u64>)
     };
     Some(Meta {
         status: 206,
-        part: Some(part),
-        ..*meta
+        part: Some(Box::new(part)),
+        ..meta.clone()
     })
 }
 

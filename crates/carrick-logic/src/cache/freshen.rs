@@ -59,7 +59,7 @@ pub fn freshen(
     // Age is no stored field: that of the update counts. What of a part is there is not what its fields said once.
     let merged = Response {
         age_s: response.age_s,
-        content_range: stored.meta.part,
+        content_range: stored.meta.part(),
         ..Response::read(
             stored.meta.status,
             Fields::of_text(out),
@@ -86,7 +86,7 @@ pub fn freshen(
     );
     match decision {
         Storing::Yes(meta) => Freshened::Updated(Meta {
-            part: stored.meta.part,
+            part: stored.meta.part.clone(),
             ..meta
         }),
         Storing::No(NotStored::RequestNoStore) => Freshened::Unchanged,
@@ -173,7 +173,7 @@ pub fn may_combine(stored: &Stored<'_>, response: &Response<'_>, meta: &Meta) ->
         fields: response.fields,
     };
     response.status == 206
-        && meta.part.is_some()
+        && meta.part().is_some()
         && matches!(stored.meta.status, 200 | 206)
         && is_same_version(stored, &new)
 }

@@ -43,8 +43,8 @@ pub enum Validator {
     None,
 }
 
-/// The decisions that were made when a response was stored; plain numbers, 88 bytes, for memory and disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The decisions that were made when a response was stored; plain numbers, for memory and disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// The response's status.
     pub status: u16,
@@ -76,7 +76,7 @@ pub struct Meta {
     /// `no-transform`: nobody may change the body's coding.
     pub no_transform: bool,
     /// Which bytes a 206 has; `None` for a whole representation.
-    pub part: Option<ContentRange>,
+    pub part: Option<Box<ContentRange>>,
 }
 
 impl Meta {
@@ -116,11 +116,17 @@ impl Meta {
             immutable: directives.immutable,
             no_transform: directives.no_transform,
             part: if response.status == 206 {
-                response.content_range
+                response.content_range.map(Box::new)
             } else {
                 None
             },
         }
+    }
+
+    /// Which bytes of the representation it has, if it is a part.
+    #[must_use]
+    pub fn part(&self) -> Option<ContentRange> {
+        self.part.as_deref().copied()
     }
 
     /// `current_age` (section 4.2.3) in seconds: the value of the `Age` field at `now`. Never less than at an earlier
@@ -166,12 +172,12 @@ impl Meta {
 
     /// The same response, known to be out of date: a purge that leaves it to be validated.
     #[must_use]
-    pub fn outdated(self) -> Self {
+    pub fn outdated(&self) -> Self {
         Self {
             lifetime_s: 0,
             lifetime_from: LifetimeFrom::Nothing,
             stale_while_revalidate_s: 0,
-            ..self
+            ..self.clone()
         }
     }
 }

@@ -95,7 +95,7 @@ pub fn is_same_version(one: &Stored<'_>, other: &Stored<'_>) -> bool {
         _ => false,
     };
     let coding = |stored: &Stored<'_>| stored.fields.first(b"content-encoding").map(<[u8]>::to_vec);
-    let total = |stored: &Stored<'_>| stored.meta.part.and_then(|part| part.total_bytes);
+    let total = |stored: &Stored<'_>| stored.meta.part().and_then(|part| part.total_bytes);
     let same_length = match (total(one), total(other)) {
         (Some(one), Some(other)) => one == other,
         _ => true,

@@ -51,7 +51,7 @@ impl Record<'_> {
     /// a piece is longer than 4 GiB, or the response is a part.
     #[must_use]
     pub fn write(&self, key: &[u8], generation: u64) -> Option<Vec<u8>> {
-        if self.meta.part.is_some() {
+        if self.meta.part().is_some() {
             return None;
         }
         let (names, values) = self.variant.parts();

@@ -128,7 +128,7 @@ fn objection(
         return Some(NotStored::SetCookie);
     }
     if response.status == 206
-        && (meta.part.is_none() || !meta.has_strong_validator() && !is_whole(meta))
+        && (meta.part().is_none() || !meta.has_strong_validator() && !is_whole(meta))
     {
         return Some(NotStored::Part);
     }
@@ -176,7 +176,7 @@ fn may_be_stored_by_method(
 
 /// A 206 that has all there is.
 fn is_whole(meta: &Meta) -> bool {
-    meta.part
+    meta.part()
         .is_some_and(|part| part.start == 0 && part.total_bytes == Some(part.end))
 }
 

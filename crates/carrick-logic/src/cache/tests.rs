@@ -65,7 +65,7 @@ fn play(
 }
 
 fn has_bytes(meta: &Meta, request: Request<'_>) -> bool {
-    let extents = meta.part.map_or(Extents::whole(11), Extents::part);
+    let extents = meta.part().map_or(Extents::whole(11), Extents::part);
     extents.satisfies(request.range, 16)
 }
 

@@ -139,7 +139,7 @@ fn rfc_9111_3_3_bodies_that_ended_early() {
         let meta = Meta::of(&answer(status, &text, &policy), AT_ONCE, &policy);
         let left = truncated(&meta, received, announced);
         assert_eq!(
-            left.and_then(|meta| meta.part),
+            left.as_ref().and_then(|meta| meta.part()),
             expected,
             "{status} {response} {received} {announced:?}"
         );

@@ -214,7 +214,7 @@ fn rfc_9111_4_3_5_head() {
     }
     let gone = Meta {
         status: 404,
-        ..meta
+        ..meta.clone()
     };
     let gone = Stored {
         meta: &gone,

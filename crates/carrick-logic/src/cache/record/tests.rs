@@ -55,7 +55,7 @@ fn written(
 proptest! {
     #[test]
     fn what_was_written_is_read(meta in some_meta(), pieces in some_pieces(), generation in any::<u64>()) {
-        let bytes = written(meta, &pieces, generation);
+        let bytes = written(meta.clone(), &pieces, generation);
         let [key, names, values, head, body] = &pieces;
         let expected = Record { variant: Variant::from_parts(names, values), meta, head, body };
         prop_assert_eq!(
@@ -106,7 +106,7 @@ fn parts_are_not_written() {
         end: 1,
         total_bytes: None,
     };
-    let bytes = written_meta(|meta| meta.part = Some(part));
+    let bytes = written_meta(|meta| meta.part = Some(Box::new(part)));
     assert_eq!(bytes, None);
     assert!(written_meta(|_| {}).is_some());
 }

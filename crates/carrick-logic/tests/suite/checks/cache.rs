@@ -112,7 +112,9 @@ fn use_stored(
     policy: &Policy,
 ) {
     let meta = stored.meta;
-    let extents = meta.part.map_or(Extents::whole(BODY_BYTES), Extents::part);
+    let extents = meta
+        .part()
+        .map_or(Extents::whole(BODY_BYTES), Extents::part);
     let is_match =
         variant.and_then(|variant| select([(variant, meta)].into_iter(), request.fields));
     let found = match is_match {
@@ -214,8 +216,8 @@ fn validate(
     ) {
         assert!(!request.directives.no_store);
         assert_eq!(
-            (meta.status, meta.part),
-            (stored.meta.status, stored.meta.part)
+            (meta.status, meta.part()),
+            (stored.meta.status, stored.meta.part())
         );
     }
 }

@@ -31,7 +31,7 @@ pub fn compare(
         Storing::No(why) => Err(why),
     };
     let difference = match (&ours, theirs.is_storable()) {
-        (Ok(meta), true) => return Ok(Some(*meta)),
+        (Ok(meta), true) => return Ok(Some(meta.clone())),
         (Err(_), false) => return Ok(None),
         (Err(why), true) => more_is_stored_there(case, request, *why),
         (Ok(_), false) => more_is_stored_here(case.answer.status, &case.answer.lines),

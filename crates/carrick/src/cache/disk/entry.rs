@@ -46,7 +46,7 @@ impl Change {
     /// Makes the head that is to be of the one in the file.
     pub(super) fn apply(&self, head: &mut Head) {
         if let Some(object) = &self.object {
-            head.meta = *object.meta();
+            head.meta = object.meta().clone();
             head.origin = object.origin();
             head.fields = object.head().into();
         }

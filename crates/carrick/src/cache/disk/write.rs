@@ -154,7 +154,7 @@ impl Disk {
             body_bytes: entry.body_bytes,
             body_sum,
             origin: object.origin(),
-            meta: *object.meta(),
+            meta: object.meta().clone(),
             key: object.key().bytes().into(),
             variant: object.variant().clone(),
             fields: object.head().into(),
@@ -189,7 +189,7 @@ impl Disk {
 
 /// Whether it can be sent at a later time. Parts (206) are for memory.
 pub(super) fn is_of_use(object: &Object) -> bool {
-    object.meta().part.is_none() && may_be_of_use(object.meta(), now())
+    object.meta().part().is_none() && may_be_of_use(object.meta(), now())
 }
 
 /// Whether it is fresh, or can be validated, or be sent stale.

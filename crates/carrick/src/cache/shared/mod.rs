@@ -321,7 +321,7 @@ impl Ticket {
         let (variant, key) = (object.variant(), self.names.key());
         let record = Record {
             variant: variant.clone(),
-            meta: *object.meta(),
+            meta: object.meta().clone(),
             head: object.head(),
             body: &body,
         };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const PIECES_MAX: usize = 256;
 
 /// A part, and what it is a part of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Part<'a> {
     /// Where the response is stored.
     pub key: Key<'a>,
@@ -34,7 +34,7 @@ impl Object {
     /// Which bytes of the representation are there, or are on their way.
     #[must_use]
     pub fn extents(&self) -> Extents {
-        let Some(part) = self.meta().part else {
+        let Some(part) = self.meta().part() else {
             return Extents::whole(self.body().total_bytes().unwrap_or_default());
         };
         extents(self.body().pieces(), part.total_bytes)
@@ -43,7 +43,7 @@ impl Object {
     /// Bytes of the whole representation, if they are known.
     #[must_use]
     pub fn total_bytes(&self) -> Option<u64> {
-        match self.meta().part {
+        match self.meta().part() {
             Some(part) => part.total_bytes,
             None => self.body().total_bytes(),
         }
@@ -232,11 +232,13 @@ fn meta_of(part: &Part<'_>, pieces: &[Piece]) -> Result<Meta, NotTaken> {
     let is_whole = held.is_some_and(|held| held.is_whole());
     Ok(Meta {
         status: if is_whole { 200 } else { 206 },
-        part: (!is_whole).then_some(ContentRange {
-            start: first.range.start,
-            end: last.range.end,
-            total_bytes: part.total_bytes,
+        part: (!is_whole).then(|| {
+            Box::new(ContentRange {
+                start: first.range.start,
+                end: last.range.end,
+                total_bytes: part.total_bytes,
+            })
         }),
-        ..part.meta
+        ..part.meta.clone()
     })
 }

@@ -221,7 +221,7 @@ pub(super) fn list(request: &Request<Incoming>, state: &ControlState) -> Respons
             key: String::from_utf8_lossy(object.key().bytes()).into_owned(),
             status: Some(object.meta().status),
             bytes: object.stored_bytes(),
-            state: match object.meta().part {
+            state: match object.meta().part() {
                 Some(_) => "part",
                 None if object.body().is_whole() => "whole",
                 None => "filling",

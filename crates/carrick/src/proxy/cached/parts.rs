@@ -28,7 +28,7 @@ pub(super) fn answers(
     now: UnixTime,
     policy: &Policy,
 ) -> bool {
-    object.meta().part.is_none()
+    object.meta().part().is_none()
         || has_all(request, &stored_of(object), &object.extents(), now, policy)
 }
 
@@ -78,7 +78,7 @@ impl Exchange<'_> {
         (variant, meta, head): (&Variant, Meta, Vec<u8>),
     ) -> Result<Verdict, &'static str> {
         let refused = NotStored::Part.label();
-        let part = meta.part.ok_or(refused)?;
+        let part = meta.part().ok_or(refused)?;
         if length != Some(part.bytes()) {
             return Err(refused);
         }
@@ -221,19 +221,19 @@ impl Keep {
         let received_bytes = filling.written_bytes();
         let announced_bytes = self.total_bytes.filter(|_| !self.is_part);
         // Of a part only its beginning is a part, too.
-        let meta = match object.meta().part {
+        let meta = match object.meta().part() {
             Some(part) if self.is_part => Meta {
-                part: Some(ContentRange {
+                part: Some(Box::new(ContentRange {
                     start: self.start,
                     end: self.start.saturating_add(received_bytes),
                     ..part
-                }),
-                ..*object.meta()
+                })),
+                ..object.meta().clone()
             },
             _ => Meta {
                 status: 200,
                 part: None,
-                ..*object.meta()
+                ..object.meta().clone()
             },
         };
         if truncated(&meta, received_bytes, announced_bytes).is_some() {
@@ -245,7 +245,7 @@ impl Keep {
         Part {
             key: like.key(),
             variant: like.variant(),
-            meta: *like.meta(),
+            meta: like.meta().clone(),
             head: like.head(),
             origin: like.origin(),
             start: self.start,
@@ -255,14 +255,14 @@ impl Keep {
     }
 
     /// Stores a part, together with what is stored of the same version.
-    async fn grow(&self, part: Part<'_>) {
+    async fn grow(&self, mut part: Part<'_>) {
         let store = &self.cache.store;
         for _ in 0..TRIES_MAX {
             let current = stored_like(&self.cache, part.key.bytes(), part.variant);
             let held = current.as_ref().filter(|held| is_of(held, &part));
             if let Some(other) = &current
                 && (held.is_none() && other.meta().date > part.meta.date
-                    || held.is_some() && other.meta().part.is_none())
+                    || held.is_some() && other.meta().part().is_none())
             {
                 // There is something newer, or all of it.
                 return;
@@ -275,10 +275,7 @@ impl Keep {
                 return;
             }
             let known = held.and_then(|held| held.total_bytes());
-            let part = Part {
-                total_bytes: part.total_bytes.or(known),
-                ..part
-            };
+            part.total_bytes = part.total_bytes.or(known);
             let Ok(assembled) = store.assemble(held, &part) else {
                 return;
             };

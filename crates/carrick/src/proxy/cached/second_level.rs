@@ -130,7 +130,7 @@ fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<()> {
         .put(
             store.key(key),
             &record.variant,
-            record.meta,
+            record.meta.clone(),
             record.head,
             &body,
         )

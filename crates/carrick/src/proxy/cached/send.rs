@@ -81,7 +81,7 @@ pub async fn send(
     let object = source.object;
     let reader = object.body().reader();
     let total_bytes = object.total_bytes();
-    if total_bytes.is_none() && object.meta().part.is_none() {
+    if total_bytes.is_none() && object.meta().part().is_none() {
         return broken_off(client, scratch, trace).await;
     }
     let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
@@ -166,7 +166,7 @@ fn write_head(
     let stored = stored_of(source.object);
     let status = match &answer {
         Answer::NotModified => 304,
-        Answer::Whole if source.object.meta().part.is_some() => 200,
+        Answer::Whole if source.object.meta().part().is_some() => 200,
         Answer::Whole => source.object.meta().status,
         Answer::Range(_) | Answer::Ranges(_) => 206,
         Answer::Unsatisfiable => 416,

@@ -80,10 +80,10 @@ fn parts_become_a_whole() {
         assert_eq!(object.meta().status, 206);
         check(&object, total);
     }
-    let part = get(&store, NAME).unwrap().meta().part.unwrap();
+    let part = get(&store, NAME).unwrap().meta().part().unwrap();
     assert_eq!((part.start, part.end), (0, total));
     let whole = add(&store, 40_000..220_000, total).unwrap();
-    assert_eq!((whole.meta().status, whole.meta().part), (200, None));
+    assert_eq!((whole.meta().status, whole.meta().part()), (200, None));
     assert_eq!(whole.body().total_bytes(), Some(total));
     assert_eq!(read(&whole), content(SEED, 0, total as usize));
     assert_eq!(store.stats().objects, 1);
@@ -195,7 +195,7 @@ proptest! {
             if let Some(object) = get(&store, NAME) {
                 check(&object, total);
                 if freshened >> (number % 16) & 1 == 1 {
-                    let _ = store.replace(&object, *object.meta(), b"ETag: \"a\"\r\nA: b\r\n");
+                    let _ = store.replace(&object, object.meta().clone(), b"ETag: \"a\"\r\nA: b\r\n");
                 }
             }
             prop_assert!(store.stats().bytes <= bytes);
