@@ -1,11 +1,11 @@
 //! The cache's second level: objects in files, which outlast the process.
 //!
-//! [`Store`](super::store::Store) is the only one who uses it: what is asked for again is [`offer`](Disk::offer)ed, what is not in memory is
-//! looked for here and [`load`](Disk::load)ed, what is replaced, removed, freshened or purged there is so here.
+//! [`Store`](super::store::Store) is the only one who uses it: what is asked for again is offered, what is not in memory is
+//! looked for here and loaded, what is replaced, removed, freshened or purged there is so here.
 //! `docs/internals/cache-disk.md` says how it works.
 //!
 //! No worker waits for the medium: tables are looked at under locks that are held for nanoseconds, everything else is done by
-//! the [`pool`]'s threads.
+//! the pool's threads.
 mod change;
 mod entry;
 mod file;
