@@ -18,7 +18,7 @@ impl Asking {
         let siblings = self.cache.siblings.load_full()?;
         let is_wanted = matches!(
             self.status.forward,
-            Some(Forward::UriMiss | Forward::VaryMiss | Forward::Stale)
+            Some(Forward::UriMiss | Forward::VaryMiss | Forward::Partial | Forward::Stale)
         );
         // Nobody but the origin can say that it may be sent.
         let stored = self.stored.as_ref();

@@ -247,7 +247,10 @@ fn a_second_browser_is_served_from_the_cache() {
     assert_eq!(play.origin.report("reloaded"), "\"text\"");
     assert_eq!(play.origin.asked("/page.html"), (2, 1));
     crate::support::wait_for("both in the log", || {
-        (play.results("/page.html") == ["miss", "revalidated"]).then_some(())
+        // A browser that has waited long may ask twice.
+        let results = play.results("/page.html");
+        let has = |result| results.iter().any(|one| one == result);
+        (has("miss") && has("revalidated")).then_some(())
     });
     // What is not to be stored comes from the server.
     assert_eq!(play.origin.report("private"), "\"1\"");
