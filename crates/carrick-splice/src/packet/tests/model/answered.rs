@@ -63,6 +63,33 @@ fn fewer_bytes_than_are_kept_leave_the_last_ones_unknown() {
     }
 }
 
+/// By what is sent again it is judged how a leg fares: a single byte may be a probe, and a bare acknowledgement is none.
+#[test]
+fn what_the_server_sends_again_is_counted() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    programs.set(&answering(&lab), lab.addresses);
+    // Where a packet begins, how long it is, and how many have been sent again by then.
+    let steps = [
+        (0, 1000, 0),
+        (1000, 500, 0),
+        (0, 1000, 1),
+        (1000, 1, 1),
+        (1500, 0, 1),
+        (1000, 1000, 2),
+        (2000, 1, 2),
+    ];
+    for (at, bytes, again) in steps {
+        let (packet, _) = down(&lab, |packet| {
+            packet.seq = packet.seq.wrapping_add(at);
+            packet.payload = vec![7; bytes];
+        });
+        programs.arriving(&packet.bytes());
+        assert_eq!(programs.splice().ways[SERVER].again, again, "{at} {bytes}");
+    }
+}
+
 /// Local sockets and peers have clocks of their own.
 #[test]
 fn an_echo_is_not_of_a_time_to_come() {
