@@ -280,7 +280,7 @@ fn rfc_9110_8_8_validators() {
 
 #[test]
 fn what_is_kept_is_small() {
-    assert_eq!(size_of::<Meta>(), 88);
+    assert_eq!(size_of::<Meta>(), 64);
 }
 
 proptest! {
