@@ -271,7 +271,7 @@ const BURST_BYTES_MIN: u64 = 64 << 10;
 
 /// What all who read one body are given in a round, if that is more than the least for each: of those who have asked at the same time, none
 /// is to be done long before the others.
-const ROUND_BYTES: u64 = 4 << 20;
+const ROUND_BYTES: u64 = 16 << 20;
 
 /// How much of a body with so many readers is given to the kernel with one call.
 fn burst_bytes(readers: usize) -> u64 {
