@@ -218,6 +218,12 @@ impl Disk {
         is_removed
     }
 
+    /// Whether there is so much room yet that nothing has to leave for what comes.
+    pub(in crate::cache) fn is_roomy(&self) -> bool {
+        self.ledger.used() < self.limits.bytes / 10 * 9
+            && self.ledger.objects() < self.limits.objects * 9 / 10
+    }
+
     /// Whether an object of so many bytes could be stored at this moment.
     pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
         if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {

@@ -45,6 +45,15 @@ impl Store {
         objects.any(|held| Arc::ptr_eq(held, object))
     }
 
+    /// An object has come whole. As long as the disk is not full, it goes there at once; afterwards, when it is asked for again.
+    pub(super) fn offer_new(&self, object: &Arc<Object>) {
+        if let Some(disk) = &self.disk
+            && disk.is_roomy()
+        {
+            disk.offer(object, || self.is_current(object));
+        }
+    }
+
     /// Whether this object is in memory, or another one with the same body.
     pub(in crate::cache) fn is_current(&self, object: &Object) -> bool {
         let variants = self.index.lock(object.key().hash()).find(object.key());

@@ -318,6 +318,7 @@ impl Filling {
         if let Some(object) = object {
             if state == State::Whole {
                 self.store.weigh_again(&object);
+                self.store.offer_new(&object);
             } else {
                 self.store.remove(&object);
             }
