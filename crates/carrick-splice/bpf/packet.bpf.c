@@ -141,19 +141,29 @@ static __always_inline struct packet_response *find_record(const struct packet_s
 static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
 					   struct packet_response *record)
 {
-	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes;
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, last_at = record->last_at;
 
 	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
 		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
 	if (!plan->is_head)
 		return;
-	if (bytes > PACKET_HEAD_BYTES)
-		bytes = PACKET_HEAD_BYTES;
-	asm volatile("" : "+r"(bytes));
-	if (!bytes || bytes > PACKET_HEAD_BYTES)
+	if (!last_at) {
+		if (bytes > PACKET_HEAD_BYTES)
+			bytes = PACKET_HEAD_BYTES;
+		asm volatile("" : "+r"(bytes));
+		if (!bytes || bytes > PACKET_HEAD_BYTES)
+			return;
+		if (!bpf_skb_load_bytes(skb, at, record->head, bytes))
+			record->head_bytes = bytes;
 		return;
-	if (!bpf_skb_load_bytes(skb, at, record->head, bytes))
-		record->head_bytes = bytes;
+	}
+	if (bytes > PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES)
+		bytes = PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES;
+	asm volatile("" : "+r"(bytes), "+r"(last_at));
+	if (!bytes || bytes > PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES || last_at >= PACKET_INTERIM_BYTES)
+		return;
+	if (!bpf_skb_load_bytes(skb, at, record->head + last_at, bytes))
+		record->head_bytes = last_at + bytes;
 }
 
 // Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers. A function of its own, since its

@@ -32,6 +32,9 @@ enum packet_state {
 /* How much of a response is kept for the process. */
 #define PACKET_HEAD_BYTES 1024
 
+/* A head that follows an interim one (1xx) is kept behind it, if that is shorter than this; as much of it as there is room for in any case. */
+#define PACKET_INTERIM_BYTES 512
+
 /* The last bytes of what was forwarded. */
 #define PACKET_TAIL_BYTES 5
 
@@ -142,7 +145,7 @@ struct packet_response {
 	__u64 head_at;     /* what was forwarded before the latest response */
 	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
 	__u64 acked_ns;    /* when the client has acknowledged something last, by CLOCK_MONOTONIC */
-	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet */
+	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet, and in the first one behind an interim head */
 	__u32 has_end;     /* the server's end of stream has come */
 	__u64 passed_bytes;  /* of requests that were left to the process */
 	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
@@ -156,7 +159,7 @@ struct packet_response {
 	__u32 judged;        /* requests that were forwarded */
 	__u32 method;        /* of the latest of them: an `enum request_method` */
 	__u32 is_back;       /* the server has sent more than the rest of the response: the connections were given back */
-	__u32 reserved;
+	__u32 last_at;       /* where in `head` the last head begins, of which the others are interim (1xx) */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };

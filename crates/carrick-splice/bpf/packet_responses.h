@@ -134,13 +134,24 @@ static __always_inline int is_next_request(const struct packet_splice *splice, c
 	       record->passed_bytes == record->settled_bytes;
 }
 
-/* The status of the latest response, by its first line: HTTP/1.1, a space, three digits. */
+/* The first bytes of a response are to be kept. */
+static __always_inline void forget_head(struct packet_response *record)
+{
+	record->head_at = record->sent_bytes;
+	record->head_bytes = 0;
+	record->last_at = 0;
+}
+
+/* The status of the latest response, by its last head's first line: HTTP/1.1, a space, three digits. */
 static __always_inline __u32 latest_status(const struct packet_response *record)
 {
-	const __u8 *digits = record->head + 9;
+	__u32 at = record->last_at;
+	const __u8 *digits;
 
-	if (record->head_bytes < 12)
+	asm volatile("" : "+r"(at));
+	if (at >= PACKET_INTERIM_BYTES || record->head_bytes < at + 12)
 		return 0;
+	digits = record->head + at + 9;
 	return (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
 }
 
@@ -176,8 +187,7 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 		record->passed_status = latest_status(record);
 		record->passed_end = record->sent_bytes;
 	}
-	record->head_at = record->sent_bytes;
-	record->head_bytes = 0;
+	forget_head(record);
 	record->judged += 1;
 	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
 }
@@ -274,6 +284,23 @@ static __always_inline int note_request_acked(struct packet_splice *splice, cons
 	return 1;
 }
 
+/* Whether all that is kept are interim heads, of which the last is whole, and this packet is the next. (Only if each came in a packet of its own:
+ * otherwise who reads them finds more behind the first.) */
+static __always_inline int follows_interim(const struct packet_splice *splice, const struct packet_response *record,
+					   const struct packet *packet)
+{
+	__u32 bytes = record->head_bytes, status;
+	const __u8 *end;
+
+	asm volatile("" : "+r"(bytes));
+	if (bytes < 12 || bytes >= PACKET_INTERIM_BYTES || packet->seq - splice->response_start != bytes)
+		return 0;
+	status = latest_status(record);
+	end = record->head + bytes - 4;
+	/* Behind 101, it is HTTP no more. */
+	return status >= 100 && status < 200 && status != 101 && end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n';
+}
+
 /* Takes note of a part of a response that goes to the client. */
 static __always_inline void note_response(struct packet_splice *splice, struct packet_response *record,
 					  const struct packet *packet, struct plan *plan)
@@ -281,8 +308,12 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 	struct packet_way *down = &splice->ways[1];
 	__u32 end = packet->seq + packet->payload_bytes;
 
-	if (packet->seq == splice->response_start && !record->head_bytes)
+	if (packet->seq == splice->response_start && !record->head_bytes) {
 		plan->is_head = 1;
+	} else if (follows_interim(splice, record, packet)) {
+		record->last_at = record->head_bytes;
+		plan->is_head = 1;
+	}
 	/* A single byte may be a probe. */
 	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
 		down->again += 1;
@@ -447,8 +478,7 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
 		splice->response_start = down->end;
 		note_response_end(record);
-		record->head_at = record->sent_bytes;
-		record->head_bytes = 0;
+		forget_head(record);
 		record->judged_before = record->judged;
 	}
 	note_sent_locally(server, packet);

@@ -342,9 +342,10 @@ impl ResponseSplice {
         now.saturating_sub(Duration::from_nanos(self.record.acked_ns()))
     }
 
-    /// The beginning of the response: what was in its first packet, at most 1024 bytes. Empty if there is none yet, or if its packets did
-    /// not come in order. What it means is for the caller to say: if the response before was not whole when the request was
-    /// sent, these may be bytes of that one. Costs no system call.
+    /// The beginning of the response: what was in its first packet, at most 1024 bytes. Where interim heads (1xx) came in packets of
+    /// their own, shorter than 512 bytes together, the next packet follows, at most 512 bytes of it. Empty if there is none yet, or
+    /// if its packets did not come in order. What it means is for the caller to say: if the response before was not whole when the
+    /// request was sent, these may be bytes of that one. Costs no system call.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         self.record.head(self.begun_at)

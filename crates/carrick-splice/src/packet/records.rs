@@ -182,6 +182,7 @@ impl Record {
     pub(crate) fn clear(&self) {
         for field in [
             offset_of!(packet_response, head_bytes),
+            offset_of!(packet_response, last_at),
             offset_of!(packet_response, has_end),
             offset_of!(packet_response, has_begun),
             offset_of!(packet_response, is_back),
@@ -253,11 +254,14 @@ impl ResponseWatch {
 
     /// The status of the latest response, if its first line is known.
     fn latest_status(&self) -> Option<u16> {
-        if self.half_word(offset_of!(packet_response, head_bytes)) < 12 {
+        let last_at = self.half_word(offset_of!(packet_response, last_at));
+        let head_bytes = self.half_word(offset_of!(packet_response, head_bytes));
+        let max = packet_response::default().head.len() as u32 - 12;
+        if last_at > max || head_bytes < last_at + 12 {
             return None;
         }
         let mut digits = Vec::with_capacity(3);
-        let head = offset_of!(packet_response, head);
+        let head = offset_of!(packet_response, head) + last_at as usize;
         self.records.read(self.number, head + 9, 3, &mut digits);
         std::str::from_utf8(&digits).ok()?.parse().ok()
     }

@@ -22,11 +22,12 @@ pub enum Look {
 /// What a response's head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
+    /// Those of all heads, interim ones included.
     pub head_bytes: u64,
     pub status: u16,
     pub body: ResponseBody,
     pub keep_alive: bool,
-    /// Another head follows (1xx).
+    /// Another head follows (1xx), of which nothing is known.
     pub is_interim: bool,
 }
 
@@ -41,7 +42,7 @@ impl Pending {
         if progress.sent_bytes == 0 {
             return Look::Nothing;
         }
-        if self.known.is_none() {
+        if self.known.is_none_or(|known| known.is_interim) {
             self.known = read_head(&splice.head(), self, limits);
         }
         if progress.acked_bytes != progress.sent_bytes {
@@ -51,7 +52,7 @@ impl Pending {
             return Look::Unknown;
         };
         if known.is_interim {
-            // Of the head that follows nothing is kept.
+            // The head that follows was too long, or in pieces.
             return if progress.sent_bytes <= known.head_bytes {
                 Look::Partial
             } else {
@@ -97,19 +98,28 @@ impl Pending {
     }
 }
 
-/// The first head, if it came whole in one packet.
+/// The head, and those before it; only the latter if that is not known.
 fn read_head(bytes: &[u8], pending: &Pending, limits: &HeadLimits) -> Option<Known> {
-    let mut head = ResponseHead::new();
-    match head.parse(bytes, pending.method, limits) {
-        Ok(Progress::Complete) => Some(Known {
-            head_bytes: head.head_bytes as u64,
+    let mut known: Option<Known> = None;
+    let mut rest = bytes;
+    while known.is_none_or(|known| known.is_interim) {
+        let mut head = ResponseHead::new();
+        if !matches!(
+            head.parse(rest, pending.method, limits),
+            Ok(Progress::Complete)
+        ) {
+            break;
+        }
+        rest = rest.get(head.head_bytes..).unwrap_or_default();
+        known = Some(Known {
+            head_bytes: (bytes.len() - rest.len()) as u64,
             status: head.status,
             body: head.body,
             keep_alive: head.keep_alive,
             is_interim: head.is_interim(),
-        }),
-        _ => None,
+        });
     }
+    known
 }
 
 /// With trailers the last bytes say nothing: a chunk can end with an empty line, too.

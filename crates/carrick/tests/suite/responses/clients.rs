@@ -55,7 +55,11 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let _other = play.serve(1, |_| ok(b"other"));
-    let responses: [(&str, &[&str]); 4] = [
+    let long_hints = format!(
+        "HTTP/1.1 103 Early Hints\r\nLink: </{}>\r\n\r\n",
+        "a".repeat(600)
+    );
+    let responses: [(&str, &[&str]); 5] = [
         (
             "length",
             &[
@@ -73,9 +77,17 @@ fn a_request_that_comes_too_early_never_cuts_a_response() {
             ],
         ),
         (
-            "unknown",
+            "interim",
             &[
                 "HTTP/1.1 100 Continue\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n",
+                "behind",
+            ],
+        ),
+        (
+            "unknown",
+            &[
+                &long_hints,
                 "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n",
                 "behind",
             ],

@@ -63,6 +63,58 @@ fn fewer_bytes_than_are_kept_leave_the_last_ones_unknown() {
     }
 }
 
+#[test]
+fn a_head_behind_interim_ones_is_kept_behind_them() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let record = programs.record();
+    let long = [
+        b"HTTP/1.1 103 Early Hints\r\nLink: ".as_slice(),
+        &[b'a'; 600],
+        b"\r\n\r\n",
+    ]
+    .concat();
+    let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".as_slice();
+    let (first, second) = (
+        b"HTTP/1.1 100 Continue\r\n\r\n".as_slice(),
+        b"HTTP/1.1 103 Early Hints\r\n\r\n".as_slice(),
+    );
+    let switched = b"HTTP/1.1 101 Switching Protocols\r\n\r\n".as_slice();
+    // What comes, packet by packet, and what is kept of it.
+    let cases: [(&[&[u8]], Vec<u8>); 6] = [
+        (&[first, whole], [first, whole].concat()),
+        (&[first, second, whole], [first, second, whole].concat()),
+        (&[first, &[b'x'; 700]], [first, &[b'x'; 512]].concat()),
+        (&[&first[..10], &first[10..], whole], first[..10].to_vec()),
+        (&[&long, whole], long.clone()),
+        (&[switched, whole], switched.to_vec()),
+    ];
+    for (packets, kept) in cases {
+        programs.set(&answering(&lab), lab.addresses);
+        record.clear();
+        let begun_at = record.head_at();
+        let mut at = 0;
+        for payload in packets {
+            let (packet, _) = down(&lab, |packet| {
+                packet.seq = packet.seq.wrapping_add(at);
+                packet.payload = payload.to_vec();
+            });
+            for _ in 0..2 {
+                // Also if it comes twice.
+                assert_eq!(programs.arriving(&packet.bytes()).verdict, Verdict::Forward);
+            }
+            at += payload.len() as u32;
+        }
+        assert_eq!(
+            record.head(begun_at),
+            kept,
+            "{:?}",
+            packets[0].escape_ascii()
+        );
+    }
+}
+
 /// By what is sent again it is judged how a leg fares: a single byte may be a probe, and a bare acknowledgement is none.
 #[test]
 fn what_the_server_sends_again_is_counted() {
