@@ -6,13 +6,14 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 5] = ["socket", "live", "packet", "rules", "judge"];
+const PROGRAMS: [&str; 6] = ["socket", "live", "packet", "pace", "rules", "judge"];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 19] = [
+const HEADERS: [&str; 20] = [
+    "bpf/pace.h",
     "bpf/socket.h",
     "bpf/live.h",
     "bpf/packet.h",

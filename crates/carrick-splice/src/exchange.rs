@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::packet::fares::Fares;
 use crate::watch::{Alarm, ErrorWatch, Watch};
-use crate::{Choice, End, Engine, Fault, HandOver, Leg, Reason, Side, Splicer};
+use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
 use chatter::Chatter;
 use packets::Packets;
 use sleeping::{Calm, Parked};
@@ -39,6 +39,8 @@ pub struct ExchangeOrder<'a> {
     pub idle: Duration,
     /// The owner's number for this splice, by which it finds it among those that are in the kernel.
     pub label: u64,
+    /// How it is paced: from `a` to `b`, and from `b` to `a`.
+    pub pace: [PaceHandle; 2],
 }
 
 impl ExchangeOrder<'_> {
@@ -61,6 +63,7 @@ impl Default for ExchangeOrder<'_> {
             b_prefix: &[],
             idle: Duration::from_secs(3600),
             label: 0,
+            pace: [PaceHandle::default(); 2],
         }
     }
 }

@@ -75,6 +75,7 @@ pub mod probe;
 mod responses;
 #[macro_use]
 mod skeleton;
+mod pace;
 mod packet;
 mod socket;
 mod sys;
@@ -92,6 +93,10 @@ pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
+pub use pace::{
+    ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle, Paced,
+    Pacing, Policy, RATE_MAX, RATE_MIN, Weight, WorkerReport,
+};
 pub use packet::{
     Adopted, AdoptedTotals, BadPath, Cleaned, PacketService, Pinned, Taken, measuring, requests,
     rules,

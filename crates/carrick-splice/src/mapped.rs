@@ -1,6 +1,6 @@
 //! An array map of the kernel's as memory of this process, shared with the BPF programs.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -34,6 +34,17 @@ impl Mapped {
                 0,
             )?
         };
+        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::InvalidData)?;
+        Ok(Mapped { start, bytes })
+    }
+
+    /// Memory of this process alone, all zero: for what the kernel cannot share here.
+    #[expect(unsafe_code, reason = "mmap")]
+    pub(crate) fn anonymous(bytes: usize) -> std::io::Result<Mapped> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `map`.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)? };
         let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::InvalidData)?;
         Ok(Mapped { start, bytes })
     }

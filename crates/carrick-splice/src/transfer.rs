@@ -6,7 +6,9 @@ use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
-use crate::{Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, Reason, Side, Splicer};
+use crate::{
+    Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, Reason, Side, Splicer,
+};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -60,6 +62,8 @@ pub struct Order<'a> {
     pub expected: Option<u64>,
     /// The owner's number for this splice, by which it finds it among those that are in the kernel.
     pub label: u64,
+    /// How it is paced.
+    pub pace: PaceHandle,
 }
 
 impl Order<'_> {
@@ -78,6 +82,7 @@ impl Order<'_> {
             rate_min: None,
             expected: None,
             label: 0,
+            pace: PaceHandle::default(),
         }
     }
 }
