@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "socket.h"
+#include "pace.h"
 
 // What it tells the kernel: some of the helpers are for programs under the GPL only.
 char _license[] SEC("license") = "GPL";
@@ -197,6 +198,21 @@ static __always_inline void tell(struct direction *way, __u32 own)
 		way->told = wake;
 }
 
+// Whether a piece may go on now. What may not is left to the process, which waits until it may: it stays in the sender's queue, and
+// closes its window.
+static __always_inline int keeps_pace(const struct direction *way, __u64 bytes)
+{
+	struct pace_block *block = pace_find(way->pace);
+	struct pace_class *class;
+
+	if (!block || pace_left_of(block, way->pace, bpf_ktime_get_ns()) >= bytes)
+		return 1;
+	class = pace_class_of(block, way->pace);
+	if (class)
+		__sync_fetch_and_add(&class->held, 1);
+	return 0;
+}
+
 // Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
 static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
 {
@@ -267,6 +283,8 @@ int splice_verdict(struct __sk_buff *skb)
 		goto pass;
 	if (is_bulk(way, peer, bytes))
 		goto pass;
+	if (!keeps_pace(way, bytes))
+		goto pass;
 	only_receives = way->only_receives;
 	if (only_receives)
 		receiver = bpf_map_lookup_elem(&receivers, &peer);
@@ -287,6 +305,8 @@ int splice_verdict(struct __sk_buff *skb)
 	if (redirected != SK_PASS)
 		goto pass;
 	way->pieces_since += 1;
+	if (way->pace)
+		pace_take(pace_find(way->pace), way->pace, bytes, bpf_ktime_get_ns());
 	// With a barrier: either this sees that the process waits, or the process sees these bytes.
 	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
 	// A socket whose queue is empty again is not readable: epoll says nothing.

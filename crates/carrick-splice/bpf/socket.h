@@ -33,6 +33,8 @@ struct direction {
 	__u32 wake;          /* if not 0: wake the process at the agreed end, or if bytes are lost; another number each time */
 	__u32 is_asleep;     /* not 0: wake it also when something is left to it */
 	__u32 process_reserved;
+	__u64 pace;          /* a `pace_handle` */
+	__u64 reserved[7];
 };
 
 #endif

@@ -98,7 +98,7 @@ pub async fn run(words: &[String]) -> Outcome<()> {
     };
     let (socket, packet) = (SocketService::default(), PacketService::default());
     if ways.contains(&By::Exchange(Choice::Socket)) {
-        socket.load(SPLICES_MAX)?;
+        socket.load(SPLICES_MAX, None)?;
     }
     let bed = ways
         .iter()

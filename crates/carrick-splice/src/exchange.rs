@@ -139,8 +139,9 @@ impl<'a> Exchange<'a> {
             Choice::Auto if splicer.packet_engine().is_some() => Packets::Watched(Worth::default()),
             _ => Packets::No,
         };
-        let flow = || {
+        let flow = |pace| {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
+            flow.set_pace(pace);
             // With the kernel's help there is more to do at the end than to pass it on.
             flow.set_pass_end(!wants_kernel);
             flow
@@ -154,8 +155,8 @@ impl<'a> Exchange<'a> {
             b_prefix: order.b_prefix,
             idle: order.idle,
             label: order.label,
-            a_to_b: flow(),
-            b_to_a: flow(),
+            a_to_b: flow(order.pace[0]),
+            b_to_a: flow(order.pace[1]),
             wants_kernel,
             chatter,
             kernel: None,
@@ -231,6 +232,13 @@ impl<'a> Exchange<'a> {
             }
             if self.poll_errors(cx, &a_to_b, &b_to_a) {
                 continue;
+            }
+            // What is held back is not idle.
+            if matches!(a_to_b, Step::Held) || matches!(b_to_a, Step::Held) {
+                return Poll::Pending;
+            }
+            if self.a_to_b.take_was_held_long() | self.b_to_a.take_was_held_long() {
+                self.watch.disarm();
             }
             let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
             let idle = if self.failed.is_some() {
@@ -453,6 +461,8 @@ impl Drop for Exchange<'_> {
         self.stop_sleeping();
         self.count_kernel();
         self.packets = Packets::No;
+        self.a_to_b.end_pace(&self.splicer);
+        self.b_to_a.end_pace(&self.splicer);
         self.a_to_b.release(&self.splicer);
         self.b_to_a.release(&self.splicer);
     }

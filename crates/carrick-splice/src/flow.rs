@@ -6,11 +6,12 @@ mod take;
 
 use crate::choice::Chooser;
 use crate::local_copy::Sink;
+use crate::pace::Turn;
 use crate::socket::joint::Joint;
-use crate::{Choice, End, Ended, Engine, Fault, HandOver, Side, Splicer, sys};
+use crate::{Choice, End, Ended, Engine, Fault, HandOver, PaceHandle, Side, Splicer, sys};
 use held::Held;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
 /// After so many bytes in one poll, other tasks get their turn.
@@ -69,6 +70,8 @@ pub(crate) enum Step {
     Blocked(Side),
     /// It could go on at once, and has seen to being polled again.
     Yield,
+    /// It could go on, but its pace does not allow it yet.
+    Held,
 }
 
 /// One direction of a splice.
@@ -99,6 +102,11 @@ pub(crate) struct Flow {
     ended_early: bool,
     copy_counted: bool,
     pipe_counted: bool,
+    turn: Turn,
+    /// What the latest leave is for.
+    allowed_bytes: u64,
+    /// The latest poll ended because of the pace.
+    is_held: bool,
 }
 
 impl Flow {
@@ -135,7 +143,25 @@ impl Flow {
             ended_early: false,
             copy_counted: false,
             pipe_counted: false,
+            turn: Turn::default(),
+            allowed_bytes: u64::MAX,
+            is_held: false,
         }
+    }
+
+    /// How it is paced.
+    pub(crate) fn set_pace(&mut self, pace: PaceHandle) {
+        self.turn = Turn::new(pace);
+    }
+
+    /// How it is paced.
+    pub(crate) fn pace(&self) -> PaceHandle {
+        self.turn.handle()
+    }
+
+    /// See [`Turn::take_was_held_long`].
+    pub(crate) fn take_was_held_long(&mut self) -> bool {
+        self.turn.take_was_held_long()
     }
 
     /// Whether the end of the stream is passed on to the receiver.
@@ -257,7 +283,7 @@ impl Flow {
         let mut woken = !std::mem::take(&mut self.yielded);
         loop {
             if matches!(self.held, Held::Nothing) && !self.is_all_taken() {
-                match self.take(cx, ends, sink, std::mem::take(&mut woken)) {
+                match self.take_paced(cx, ends, sink, &mut woken) {
                     Poll::Ready(Ok(())) => bursts += 1,
                     Poll::Ready(Err(fault)) => {
                         // What the caller holds was sent before the sender failed.
@@ -265,7 +291,7 @@ impl Flow {
                         return Step::Fault(fault);
                     }
                     Poll::Pending if self.prefix_sent_bytes == ends.prefix.len() => {
-                        return Step::Blocked(Side::From);
+                        return self.waiting();
                     }
                     Poll::Pending => {}
                 }
@@ -289,6 +315,51 @@ impl Flow {
         }
     }
 
+    /// One burst, if the pace allows it.
+    fn take_paced(
+        &mut self,
+        cx: &mut Context<'_>,
+        ends: &Ends<'_>,
+        sink: &mut Sink<'_>,
+        woken: &mut bool,
+    ) -> Poll<Result<(), Fault>> {
+        if !self.turn.is_paced() {
+            return self.take(cx, ends, sink, std::mem::take(woken));
+        }
+        self.is_held = false;
+        let pacer = ends.splicer.pacer();
+        // Nobody waits for leave who has nothing to move.
+        if !self.look_anyway {
+            ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
+        }
+        match self.turn.poll(cx, pacer, ends.to) {
+            Poll::Ready(bytes) => self.allowed_bytes = bytes,
+            Poll::Pending => {
+                self.is_held = true;
+                return Poll::Pending;
+            }
+        }
+        let before = self.taken_bytes;
+        let taken = self.take(cx, ends, sink, std::mem::take(woken));
+        self.turn.took(pacer, self.taken_bytes - before);
+        taken
+    }
+
+    /// What it waits for.
+    fn waiting(&self) -> Step {
+        if self.is_held {
+            Step::Held
+        } else {
+            Step::Blocked(Side::From)
+        }
+    }
+
+    /// How much of so much room may be filled.
+    fn at_most(&self, room: usize) -> usize {
+        let bytes = self.remaining_bytes.min(self.allowed_bytes);
+        usize::try_from(bytes).map_or(room, |bytes| room.min(bytes))
+    }
+
     /// Everything is written: passes the end on if that is wanted.
     fn finish(&mut self, ends: &Ends<'_>) -> Step {
         let ended = if self.remaining_bytes == 0 {
@@ -304,6 +375,11 @@ impl Flow {
         }
         self.ended = Some(ended);
         Step::Ended(ended)
+    }
+
+    /// It is over: whoever waits for a pace does not wait for this one any more.
+    pub(crate) fn end_pace(&mut self, splicer: &Splicer) {
+        self.turn.release(splicer.pacer());
     }
 
     /// Gives the buffer or pipe back to its pool, and forgets the bytes in it.

@@ -4,7 +4,7 @@
 
 use crate::flow::{Ends, Flow, KernelPart};
 use crate::socket::joint::{Joint, Refusal, Ways, is_closed};
-use crate::{Choice, Counters, Fault, Side, Splicer, sys, tcp};
+use crate::{Choice, Counters, Fault, PaceHandle, Side, Splicer, sys, tcp};
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
@@ -88,7 +88,12 @@ impl Kernel {
             },
             _ => Ways::Both,
         };
-        let joint = Joint::new(engine, sockets, extent, label)?;
+        let pace = match &*flows {
+            [flow] => [flow.pace(); 2],
+            [a_to_b, b_to_a, ..] => [a_to_b.pace(), b_to_a.pace()],
+            [] => <[PaceHandle; 2]>::default(),
+        };
+        let joint = Joint::new(engine, sockets, extent, label, pace)?;
         let ways = flows.iter_mut().map(|flow| {
             // What came in between is looked at by the program when somebody reads.
             flow.look_anyway();

@@ -94,8 +94,8 @@ pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pace::{
-    ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle, Paced,
-    Pacing, Policy, RATE_MAX, RATE_MIN, Weight, WorkerReport,
+    ClassReport, ClassSettings, Drain, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle,
+    Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Weight, WorkerReport,
 };
 pub use packet::{
     Adopted, AdoptedTotals, BadPath, Cleaned, PacketService, Pinned, Taken, measuring, requests,

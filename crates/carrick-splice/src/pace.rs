@@ -5,7 +5,11 @@ mod block;
 mod bucket;
 mod check;
 mod class;
+mod pacer;
+mod policy;
+mod queue;
 mod table;
+mod turn;
 
 skeleton!("pace.skel.rs");
 
@@ -14,6 +18,7 @@ pub use class::{
     ClassReport, ClassSettings, HOLD_MAX, NetworkRate, PaceError, Policy, RATE_MAX, RATE_MIN,
     Weight, WorkerReport,
 };
+pub use pacer::{Drain, Pacer};
 use skeleton::types::{pace_class, pace_worker, pace_yield};
 use std::fmt;
 use std::mem::offset_of;
@@ -24,6 +29,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use table::{DIRECTIONS, Share, Table};
+pub(crate) use turn::Turn;
 
 /// How often rates are estimated anew unless it is said otherwise, as in the paper.
 pub const INTERVAL: Duration = Duration::from_secs(2);
@@ -245,3 +251,6 @@ fn condition_of(policy: Policy) -> u64 {
     };
     u64::from(condition.0)
 }
+
+#[cfg(test)]
+mod tests;

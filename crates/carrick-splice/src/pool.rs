@@ -1,12 +1,13 @@
 //! The pools of pipes and copy buffers of one thread, and the handle that makes transfers and exchanges.
 
+use crate::pace::Pacer;
 use crate::packet::PacketEngine;
 use crate::pipe::Pipe;
 use crate::socket::SocketEngine;
 use crate::{
     Counters, Exchange, ExchangeOrder, Leg, Order, PacketService, SocketService, Transfer,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -61,6 +62,7 @@ struct Pools {
     pipes_open: Cell<usize>,
     refusals_left: Cell<u32>,
     buffers: RefCell<Vec<Box<[u8]>>>,
+    pacer: OnceCell<Pacer>,
 }
 
 impl Splicer {
@@ -100,7 +102,20 @@ impl Splicer {
             pipes_open: Cell::new(0),
             refusals_left: Cell::new(0),
             buffers: RefCell::default(),
+            pacer: OnceCell::new(),
         }))
+    }
+
+    /// Splices that have a pace keep to it from now on; without a pacer none has. Only the first one counts.
+    pub fn set_pacer(&self, pacer: Pacer) {
+        // Who comes later has none of the splices that wait with the first one.
+        let _ = self.0.pacer.set(pacer);
+    }
+
+    /// Who sees to the pace of its splices.
+    #[must_use]
+    pub fn pacer(&self) -> Option<&Pacer> {
+        self.0.pacer.get()
     }
 
     /// What this splicer did so far.

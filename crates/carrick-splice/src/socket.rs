@@ -12,9 +12,9 @@ mod tcp_info;
 
 skeleton!("socket.skel.rs");
 
-use crate::Unavailable;
 use crate::tenant::Tenant;
 use crate::waking::{self, Waking};
+use crate::{Pacing, Unavailable};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
 use live::Live;
@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io};
-pub(crate) use tcp_info::{fared, segment_bytes, unacked_bytes};
+pub(crate) use tcp_info::{fared, path_of, segment_bytes, unacked_bytes};
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -50,15 +50,16 @@ impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
     /// (`CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`), and a splice over loopback with a slow receiver and a half-close
     /// arrives whole. At most `splices_max` splices are in the kernel at a time ([`SPLICES_MAX`] is a good number); further
-    /// ones go through the process. Takes some tens of milliseconds; blocks. Does nothing if it is loaded already.
+    /// ones go through the process. With `pacing`, splices that have a pace of it keep to that in the kernel, too. Takes some tens of
+    /// milliseconds; blocks. Does nothing if it is loaded already.
     ///
     /// # Errors
     /// Why not.
-    pub fn load(&self, splices_max: u32) -> Result<(), Unavailable> {
+    pub fn load(&self, splices_max: u32, pacing: Option<&Pacing>) -> Result<(), Unavailable> {
         if self.0.get().is_some() {
             return Ok(());
         }
-        let mut engine = Arc::new(SocketEngine::load(splices_max.max(1))?);
+        let mut engine = Arc::new(SocketEngine::load(splices_max.max(1), pacing)?);
         self_test::run(&SocketService(Arc::new(OnceLock::from(Arc::clone(
             &engine,
         )))))
@@ -126,17 +127,17 @@ pub(crate) struct SocketEngine {
 }
 
 impl SocketEngine {
-    fn load(splices_max: u32) -> Result<SocketEngine, Unavailable> {
+    fn load(splices_max: u32, pacing: Option<&Pacing>) -> Result<SocketEngine, Unavailable> {
         kernel::judge_running().map_err(Unavailable::new)?;
         // libbpf tells on stderr what errors say as well.
         let printed = libbpf_rs::set_print(None);
-        let loaded =
-            SocketEngine::load_maps(splices_max).map_err(|error| Unavailable::explain(&error));
+        let loaded = SocketEngine::load_maps(splices_max, pacing)
+            .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         loaded
     }
 
-    fn load_maps(splices_max: u32) -> libbpf_rs::Result<SocketEngine> {
+    fn load_maps(splices_max: u32, pacing: Option<&Pacing>) -> libbpf_rs::Result<SocketEngine> {
         let sockets_max = 2 * splices_max;
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::SocketSkelBuilder::default().open(&mut object)?;
@@ -147,6 +148,9 @@ impl SocketEngine {
         open.maps
             .events
             .set_max_entries(waking::ring_bytes(sockets_max))?;
+        if let Some(map) = pacing.and_then(Pacing::map) {
+            open.maps.pace.reuse_fd(map)?;
+        }
         let loaded = open.load()?;
         loaded
             .progs
@@ -215,7 +219,7 @@ impl SocketEngine {
 /// The engine on this machine, for `carrick doctor` and the like.
 pub(crate) fn probe() -> io::Result<String> {
     let service = SocketService::default();
-    service.load(1).map_err(io::Error::other)?;
+    service.load(1, None).map_err(io::Error::other)?;
     Ok("the kernel hands bytes on (BPF sk_skb); its self-test passed".into())
 }
 

@@ -131,6 +131,7 @@ impl<'a> Transfer<'a> {
         });
         let mut flow = Flow::new(&splicer, choice, order.end, order.expected, &sink);
         flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
+        flow.set_pace(order.pace);
         // The first burst takes the prefix along; the rest is for the kernel.
         flow.set_burst_by_burst(choice == Choice::Socket);
         let mut input = InputWatch::default();
@@ -207,16 +208,12 @@ impl<'a> Transfer<'a> {
                     return Poll::Ready(Err(fault));
                 }
                 Step::Yield => return Poll::Pending,
-                Step::Blocked(side) => {
-                    if side == Side::From
-                        && let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to))
-                    {
-                        self.receiver_failed(Fault {
-                            side: Side::To,
-                            call: "poll",
-                            source,
-                        });
-                        continue;
+                Step::Held if self.poll_receiver(cx) => {}
+                Step::Held => return Poll::Pending,
+                Step::Blocked(Side::From) if self.poll_receiver(cx) => {}
+                Step::Blocked(_) => {
+                    if self.flow.take_was_held_long() {
+                        self.watch.disarm();
                     }
                     match self
                         .watch
@@ -250,6 +247,19 @@ impl<'a> Transfer<'a> {
         };
         let step = self.flow.poll(cx, &ends, &mut self.sink);
         self.after_flow(cx, step)
+    }
+
+    /// Watches the receiver while nothing is written to it. True if it has failed.
+    fn poll_receiver(&mut self, cx: &mut Context<'_>) -> bool {
+        let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to)) else {
+            return false;
+        };
+        self.receiver_failed(Fault {
+            side: Side::To,
+            call: "poll",
+            source,
+        });
+        true
     }
 
     /// The owner gets its turn, and may well do something with the connections.
@@ -376,6 +386,7 @@ impl Drop for Transfer<'_> {
         if let Some(mut kernel) = self.kernel.take() {
             kernel.finish(&mut [&mut self.flow], self.splicer.counters());
         }
+        self.flow.end_pace(&self.splicer);
         self.flow.release(&self.splicer);
         self.splicer
             .counters()

@@ -38,7 +38,7 @@ impl Flow {
 
     fn take_into_buffer(&mut self, ends: &Ends<'_>, sink: &mut Sink<'_>) -> Result<(), Fault> {
         let mut buffer = ends.splicer.take_buffer();
-        let room = at_most(buffer.len(), self.remaining_bytes);
+        let room = self.at_most(buffer.len());
         let received = sys::receive(ends.from, &mut buffer[..room]);
         self.hold_buffer(ends, sink, buffer, room, received)
     }
@@ -46,7 +46,7 @@ impl Flow {
     /// Reads without waiting for readiness. False if nothing is there.
     fn take_anyway(&mut self, ends: &Ends<'_>, sink: &mut Sink<'_>) -> Result<bool, Fault> {
         let mut buffer = ends.splicer.take_buffer();
-        let room = at_most(buffer.len(), self.remaining_bytes);
+        let room = self.at_most(buffer.len());
         let received = sys::receive_anyway(ends.from, &mut buffer[..room]);
         match self.hold_buffer(ends, sink, buffer, room, received) {
             Ok(()) => Ok(true),
@@ -121,7 +121,7 @@ impl Flow {
         } else {
             None
         };
-        let room = at_most(pipe.size_bytes(), self.remaining_bytes);
+        let room = self.at_most(pipe.size_bytes());
         match pipe.fill(ends.from, room) {
             Ok(bytes @ 1..) => {
                 self.held = Held::Pipe(InPipe {

@@ -4,7 +4,7 @@ use super::shared::Direction;
 use super::shelter::Shelter;
 use super::{SocketEngine, filter, tcp_info};
 use crate::tenant::Tenant;
-use crate::{Fault, Side};
+use crate::{Fault, PaceHandle, Side};
 use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
@@ -83,6 +83,7 @@ impl Joint {
         sockets: [&TcpStream; 2],
         ways: Ways,
         label: u64,
+        pace: [PaceHandle; 2],
     ) -> Result<Joint, Refusal> {
         let place = engine.take_place(label).ok_or(Refusal::Full)?;
         let mut joint = Joint {
@@ -96,8 +97,8 @@ impl Joint {
             consumed_before: [None; 2],
         };
         let filled = match ways {
-            Ways::Both => joint.fill(sockets),
-            Ways::One { bytes_max } => joint.fill_one_way(sockets, bytes_max),
+            Ways::Both => joint.fill(sockets, pace),
+            Ways::One { bytes_max } => joint.fill_one_way(sockets, bytes_max, pace[0]),
         };
         match filled {
             // What is dropped here has no socket in the map.
@@ -111,7 +112,7 @@ impl Joint {
         self.in_map == [true, !self.only_receives]
     }
 
-    fn fill(&mut self, sockets: [&TcpStream; 2]) -> io::Result<()> {
+    fn fill(&mut self, sockets: [&TcpStream; 2], pace: [PaceHandle; 2]) -> io::Result<()> {
         for socket in sockets {
             make_room(socket)?;
         }
@@ -120,6 +121,7 @@ impl Joint {
             way.clear();
             let base = tcp_info::base_bytes(sockets[1 - side])?;
             way.begin(base, BACKLOG_MAX, u64::MAX);
+            way.set_pace(pace[side]);
         }
         for side in [0, 1] {
             self.insert(side, sockets[side])?;
@@ -127,13 +129,19 @@ impl Joint {
         Ok(())
     }
 
-    fn fill_one_way(&mut self, [from, to]: [&TcpStream; 2], bytes_max: u64) -> io::Result<()> {
+    fn fill_one_way(
+        &mut self,
+        [from, to]: [&TcpStream; 2],
+        bytes_max: u64,
+        pace: PaceHandle,
+    ) -> io::Result<()> {
         make_room(from)?;
         self.only_receives = true;
         let way = self.way(0);
         way.clear();
         way.begin(tcp_info::base_bytes(to)?, BACKLOG_MAX, bytes_max);
         way.set_only_receives();
+        way.set_pace(pace);
         // Nothing comes the other way. Whoever looks sees that, and not what was there before.
         self.way(1).clear();
         way.set_redirecting(true);

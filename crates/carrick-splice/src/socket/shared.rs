@@ -1,6 +1,7 @@
 //! The memory that the verdict program and the process share: one `struct direction` of bpf/socket.h per direction.
 
 use super::skeleton::types::direction;
+use crate::PaceHandle;
 use crate::mapped::Mapped;
 use std::mem::{offset_of, size_of};
 use std::os::fd::BorrowedFd;
@@ -146,6 +147,11 @@ impl Direction<'_> {
             .memory
             .half_word(self.offset + offset_of!(direction, shelter))
             .store(index + 1, Ordering::Release);
+    }
+
+    /// How it is paced.
+    pub(super) fn set_pace(&self, pace: PaceHandle) {
+        self.write(offset_of!(direction, pace), pace.to_bits());
     }
 
     /// What is longer, without anything coming the other way, is left to the process.

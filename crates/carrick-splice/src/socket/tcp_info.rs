@@ -8,6 +8,7 @@ const STATE: usize = 0;
 const OPTIONS: usize = 5;
 const SEND_MSS: usize = 16;
 const RTT_US: usize = 68;
+const CONGESTION_WINDOW: usize = 80;
 const RETRANSMISSIONS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
@@ -102,6 +103,13 @@ pub(crate) fn fared(socket: &impl AsFd) -> io::Result<Fared> {
         segments: word(&info, DATA_SEGMENTS_SENT),
         retransmissions: word(&info, RETRANSMISSIONS),
     })
+}
+
+/// The smoothed round-trip time in microseconds, and the congestion window in bytes.
+pub(crate) fn path_of(socket: &impl AsFd) -> io::Result<(u32, u32)> {
+    let info = info(socket)?;
+    let window = word(&info, CONGESTION_WINDOW).saturating_mul(word(&info, SEND_MSS));
+    Ok((word(&info, RTT_US), window))
 }
 
 /// How long segments to the peer may be now, without headers, but with timestamps: so counts the option MSS of a SYN (RFC 6691).

@@ -187,7 +187,7 @@ fn a_transfer_one_way_is_told_of_as_well() {
         const BYTES: usize = 30_000;
         // In a place in which bytes went both ways before.
         let service = carrick_splice::SocketService::default();
-        service.load(1).unwrap();
+        service.load(1, None).unwrap();
         let splicer = carrick_splice::Splicer::with_socket(
             carrick_splice::PoolLimits::default(),
             Arc::default(),
@@ -326,7 +326,7 @@ fn nobody_needs_privileges_to_look() {
                     inheritable: CapabilitySet::empty(),
                 };
                 rustix::thread::set_capabilities(None, none).unwrap();
-                let refused = carrick_splice::SocketService::default().load(1);
+                let refused = carrick_splice::SocketService::default().load(1, None);
                 assert!(refused.is_err(), "it still has privileges");
                 seen(label).is_some()
             });

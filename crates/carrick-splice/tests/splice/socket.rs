@@ -311,7 +311,7 @@ fn where_there_is_no_room_the_process_does_it() {
     }
     on_worker(async {
         let service = SocketService::default();
-        service.load(1).unwrap();
+        service.load(1, None).unwrap();
         let splicer = Splicer::with_socket(
             PoolLimits::default(),
             Arc::new(Counters::default()),

@@ -54,7 +54,7 @@ pub fn socket_service() -> &'static SocketService {
     static SERVICE: OnceLock<SocketService> = OnceLock::new();
     SERVICE.get_or_init(|| {
         let service = SocketService::default();
-        if let Err(because) = service.load(SPLICES_MAX) {
+        if let Err(because) = service.load(SPLICES_MAX, None) {
             eprintln!("SKIPPED, what tests the socket engine: {because}");
         }
         service

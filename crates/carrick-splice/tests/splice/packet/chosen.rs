@@ -40,7 +40,7 @@ fn chatted(bed: &Bed, addresses: [IpAddr; 2], rounds: usize, with_socket: bool) 
         move |_, client, server, packet: &'static PacketService| async move {
             let socket = SocketService::default();
             if with_socket {
-                socket.load(64).unwrap();
+                socket.load(64, None).unwrap();
             }
             let splicer = Splicer::with_engines(
                 PoolLimits::default(),

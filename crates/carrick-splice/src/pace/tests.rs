@@ -1,0 +1,7 @@
+//! Pacing without a socket: in virtual time.
+
+mod buckets;
+mod classes;
+mod policies;
+mod programs;
+mod queue;

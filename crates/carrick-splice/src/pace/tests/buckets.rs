@@ -1,0 +1,153 @@
+//! Rates: what is taken over a time, by whom, in virtual time.
+
+use super::super::block::Block;
+use super::super::bucket::{give_back, lowest_rate, reserve};
+use super::super::skeleton::types::pace_bucket;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::Relaxed;
+
+const SECOND: u64 = 1_000_000_000;
+const BURST_NS: u64 = 20_000_000;
+const MB: u64 = 1_000_000;
+
+/// A bucket: its number, its own rate, its ceiling, its parent.
+type Kind = (u32, u64, u64, Option<u32>);
+
+fn block(kinds: &[Kind]) -> Block {
+    let block = Block::new().unwrap();
+    for &(number, rate, ceiling, parent) in kinds {
+        let of = |field| block.bucket(number, field);
+        of(offset_of!(pace_bucket, rate)).store(rate, Relaxed);
+        of(offset_of!(pace_bucket, ceiling)).store(ceiling, Relaxed);
+        of(offset_of!(pace_bucket, burst_ns)).store(BURST_NS, Relaxed);
+        let parent = parent.map_or(0, |parent| u64::from(parent) + 1);
+        of(offset_of!(pace_bucket, parent)).store(parent, Relaxed);
+    }
+    block
+}
+
+/// What senders get in so many seconds, who always want more: each has a bucket, how much it sends at a time, and from when to when.
+fn run(block: &Block, seconds: u64, senders: &[(u32, u64, std::ops::Range<u64>)]) -> Vec<u64> {
+    let mut sent = vec![0; senders.len()];
+    let mut events: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    for (who, (_, _, when)) in senders.iter().enumerate() {
+        events.push(Reverse((when.start * SECOND + SECOND, who)));
+    }
+    // The clock begins at a second, so that nothing is before its beginning.
+    while let Some(Reverse((now, who))) = events.pop() {
+        let (bucket, bytes, when) = &senders[who];
+        if now >= (when.end.min(seconds) + 1) * SECOND {
+            continue;
+        }
+        let go_at = reserve(block, *bucket, *bytes, now).max(now);
+        sent[who] += bytes;
+        // A microsecond of work, so that an unbounded sender ends, too.
+        events.push(Reverse((go_at + 1000 + bytes / 4, who)));
+    }
+    sent
+}
+
+/// Within so many percent.
+fn is_near(bytes: u64, expected: u64, percent: u64) -> bool {
+    bytes.abs_diff(expected) <= expected * percent / 100
+}
+
+#[test]
+fn a_ceiling_is_kept_whoever_shares_it() {
+    for senders in [1, 2, 7, 100] {
+        let block = block(&[(3, 0, 10 * MB, None)]);
+        let who: Vec<_> = (0..senders).map(|_| (3, 65_536, 0..10)).collect();
+        let sent = run(&block, 10, &who);
+        let total: u64 = sent.iter().sum();
+        // What was reserved at the end, and not sent yet, and the first burst.
+        assert!(
+            is_near(total, 100 * MB, 1 + 7 * senders / 100),
+            "{senders}: {total}"
+        );
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least <= 65_536, "{senders}: {least} to {most}");
+    }
+}
+
+#[test]
+fn what_one_class_leaves_others_take() {
+    let kinds = [
+        (0, 0, 10 * MB, None),
+        (1, 6 * MB, 0, Some(0)),
+        (2, 2 * MB, 0, Some(0)),
+    ];
+    // Both want all, then only one does.
+    let sent = run(&block(&kinds), 10, &[(1, 16_384, 0..10), (2, 16_384, 0..5)]);
+    let total: u64 = sent.iter().sum();
+    assert!(is_near(total, 100 * MB, 3), "{sent:?}");
+    // The second has had its own for half of the time, at least; the first what that one left.
+    assert!(sent[1] >= 9 * MB, "{sent:?}");
+    assert!(sent[0] >= 80 * MB - 20 * MB, "{sent:?}");
+    let alone = run(&block(&kinds), 10, &[(2, 16_384, 0..10)]);
+    assert!(is_near(alone[0], 100 * MB, 3), "{alone:?}");
+}
+
+#[test]
+fn a_class_has_its_own_however_many_others_want() {
+    let kinds = [
+        (0, 0, 10 * MB, None),
+        (1, 6 * MB, 0, Some(0)),
+        (2, 0, 0, Some(0)),
+    ];
+    let mut senders = vec![(1, 16_384, 0..10)];
+    senders.extend((0..50).map(|_| (2, 16_384, 0..10)));
+    let sent = run(&block(&kinds), 10, &senders);
+    assert!(sent[0] >= 55 * MB, "{}", sent[0]);
+    assert!(sent[1..].iter().sum::<u64>() >= 30 * MB);
+}
+
+#[test]
+fn a_ceiling_of_its_own_holds_below_a_wider_one() {
+    let kinds = [
+        (0, 0, 100 * MB, None),
+        (1, 0, 5 * MB, Some(0)),
+        (2, 0, MB, Some(1)),
+    ];
+    let sent = run(&block(&kinds), 10, &[(2, 4096, 0..10), (1, 16_384, 0..10)]);
+    assert!(is_near(sent[0], 10 * MB, 4), "{sent:?}");
+    assert!(is_near(sent[0] + sent[1], 50 * MB, 4), "{sent:?}");
+    assert_eq!(lowest_rate(&block(&kinds), 2), Some(MB));
+    assert_eq!(lowest_rate(&block(&[(5, 0, 0, None)]), 5), None);
+}
+
+#[test]
+fn a_time_of_rest_is_worth_one_burst() {
+    let block = block(&[(0, 0, 10 * MB, None)]);
+    let now = 5 * SECOND;
+    let mut at_once = 0;
+    while reserve(&block, 0, 1000, now) <= now {
+        at_once += 1000;
+    }
+    // 20 ms of 10 MB/s, and the last one.
+    assert!(is_near(at_once, 200_000, 2), "{at_once}");
+    let later = now + 3600 * SECOND;
+    assert!(reserve(&block, 0, 1000, later) <= later);
+}
+
+#[test]
+fn what_is_given_back_can_be_had_again() {
+    let block = block(&[(0, 0, MB, None), (1, 0, MB, Some(0))]);
+    let now = SECOND;
+    reserve(&block, 1, 20_000, now);
+    let before = reserve(&block, 1, 50_000, now);
+    give_back(&block, 1, 50_000);
+    assert_eq!(reserve(&block, 1, 50_000, now), before);
+}
+
+#[test]
+fn the_highest_rates_do_not_overflow() {
+    let block = block(&[(0, super::super::RATE_MAX, super::super::RATE_MAX, None)]);
+    let mut now = SECOND;
+    for _ in 0..1000 {
+        now = reserve(&block, 0, u64::from(u32::MAX), now).max(now);
+    }
+    // 4 TB at 100 GB/s.
+    assert!((40..=45).contains(&(now / SECOND)), "{now}");
+}

@@ -1,0 +1,236 @@
+//! Classes: what is refused, who has which bucket, and what becomes of those that are not asked for any more.
+
+use super::super::{ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, Pacing, Policy};
+use std::net::IpAddr;
+use std::time::Duration;
+
+fn class(name: &str) -> ClassSettings {
+    ClassSettings::new(name)
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    let deadline = |target| ClassSettings {
+        policy: Policy::Deadline { target },
+        ..class("a")
+    };
+    let child = |name: &str, parent: &str| ClassSettings {
+        parent: Some(parent.to_owned()),
+        ..class(name)
+    };
+    let wrong: Vec<(Vec<ClassSettings>, &str)> = vec![
+        (vec![class("")], "needs a name"),
+        (vec![class("a"), class("a")], "two of this name"),
+        (
+            vec![ClassSettings {
+                ceiling: Some(999),
+                ..class("a")
+            }],
+            "1000 to",
+        ),
+        (
+            vec![ClassSettings {
+                splice: Some(0),
+                ..class("a")
+            }],
+            "1000 to",
+        ),
+        (
+            vec![ClassSettings {
+                ceiling: Some(u64::MAX),
+                ..class("a")
+            }],
+            "it can be",
+        ),
+        (
+            vec![ClassSettings {
+                rate: Some(5000),
+                ..class("a")
+            }],
+            "without a parent",
+        ),
+        (
+            vec![
+                class("p"),
+                ClassSettings {
+                    rate: Some(5000),
+                    ceiling: Some(4000),
+                    ..child("a", "p")
+                },
+            ],
+            "is more than ceiling",
+        ),
+        (
+            vec![
+                ClassSettings {
+                    ceiling: Some(8000),
+                    ..class("p")
+                },
+                ClassSettings {
+                    rate: Some(5000),
+                    ..child("a", "p")
+                },
+                ClassSettings {
+                    rate: Some(5000),
+                    ..child("b", "p")
+                },
+            ],
+            "together, more than its own",
+        ),
+        (vec![child("a", "b")], "is no class"),
+        (vec![child("a", "b"), child("b", "a")], "in a circle"),
+        (vec![child("a", "a")], "in a circle"),
+        (
+            vec![
+                child("a", "b"),
+                child("b", "c"),
+                child("c", "d"),
+                class("d"),
+            ],
+            "above each other",
+        ),
+        (
+            vec![ClassSettings {
+                hold_max: Duration::ZERO,
+                ..class("a")
+            }],
+            "hold_max",
+        ),
+        (
+            vec![ClassSettings {
+                hold_max: HOLD_MAX * 2,
+                ..class("a")
+            }],
+            "hold_max",
+        ),
+        (vec![deadline(Duration::ZERO)], "target"),
+        (vec![deadline(Duration::from_secs(60))], "target"),
+        (
+            vec![ClassSettings {
+                network: Some(NetworkRate {
+                    ceiling: 5000,
+                    prefix_v4: 33,
+                    prefix_v6: 64,
+                }),
+                ..class("a")
+            }],
+            "at most 32 bits",
+        ),
+        (
+            (0..65).map(|number| class(&number.to_string())).collect(),
+            "there can be 64",
+        ),
+    ];
+    let pacing = Pacing::new().unwrap();
+    let before = [ClassSettings {
+        ceiling: Some(4000),
+        ..class("before")
+    }];
+    pacing.configure(&before, INTERVAL).unwrap();
+    for (classes, why) in wrong {
+        let error = pacing.configure(&classes, INTERVAL).unwrap_err();
+        assert!(
+            error.to_string().contains(why),
+            "{error} instead of {why:?}"
+        );
+        assert_eq!(pacing.settings().0, before);
+    }
+    for interval in [Duration::ZERO, Duration::from_secs(3600)] {
+        assert!(pacing.configure(&before, interval).is_err());
+    }
+}
+
+#[test]
+fn networks_share_and_splices_do_not() {
+    let pacing = Pacing::new().unwrap();
+    let settings = ClassSettings {
+        network: Some(NetworkRate {
+            ceiling: 50_000,
+            prefix_v4: 24,
+            prefix_v6: 64,
+        }),
+        ..class("a")
+    };
+    pacing
+        .configure(std::slice::from_ref(&settings), INTERVAL)
+        .unwrap();
+    let of = |text| pacing.pace("a", address(text), 0).unwrap();
+    let (one, same, other) = (of("192.0.2.1"), of("192.0.2.200"), of("192.0.3.1"));
+    let mapped = of("::ffff:192.0.2.9");
+    let (six, near) = (of("2001:db8::1"), of("2001:db8::2"));
+    assert_eq!(one.both(), same.both());
+    assert_eq!(one.both(), mapped.both());
+    assert_eq!(six.both(), near.both());
+    assert_ne!(one.both(), other.both());
+    assert_ne!(one.both(), six.both());
+    assert_ne!(one.to_server(), one.to_client());
+    assert_eq!(pacing.classes()[0].networks, 3);
+    assert_eq!(pacing.classes()[0].splices, 6);
+    drop((one, same, mapped));
+    assert_eq!(pacing.classes()[0].networks, 2);
+    drop((other, six, near));
+    assert_eq!(
+        (pacing.classes()[0].networks, pacing.classes()[0].splices),
+        (0, 0)
+    );
+    // Each splice by itself.
+    let settings = ClassSettings {
+        splice: Some(50_000),
+        network: None,
+        ..settings
+    };
+    pacing.configure(&[settings], INTERVAL).unwrap();
+    let (one, same) = (of("192.0.2.1"), of("192.0.2.1"));
+    assert_ne!(one.both(), same.both());
+    assert!(pacing.pace("b", address("192.0.2.1"), 0).is_none());
+}
+
+#[test]
+fn a_class_that_is_gone_stays_until_its_last_splice() {
+    let pacing = Pacing::new().unwrap();
+    pacing
+        .configure(&[class("a"), class("b")], INTERVAL)
+        .unwrap();
+    let paced = pacing.pace("a", address("192.0.2.1"), 0).unwrap();
+    for round in 0..200 {
+        // Others come and go meanwhile; the place of the first is nobody else's.
+        let name = format!("c{round}");
+        pacing.configure(&[class(&name)], INTERVAL).unwrap();
+        let other = pacing.pace(&name, address("192.0.2.1"), 0).unwrap();
+        assert_ne!(other.to_client().class(), paced.to_client().class());
+        assert!(pacing.pace("a", address("192.0.2.1"), 0).is_none());
+    }
+    drop(paced);
+    let names = |pacing: &Pacing| {
+        let classes = pacing.settings().0;
+        classes
+            .into_iter()
+            .map(|class| class.name)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&pacing), ["c199"]);
+}
+
+#[test]
+fn more_splices_than_buckets_share() {
+    let pacing = Pacing::new().unwrap();
+    let settings = ClassSettings {
+        splice: Some(50_000),
+        ..class("a")
+    };
+    pacing.configure(&[settings], INTERVAL).unwrap();
+    let all: Vec<_> = (0..9000)
+        .map(|_| pacing.pace("a", address("192.0.2.1"), 0).unwrap())
+        .collect();
+    assert_eq!(pacing.classes()[0].splices, 9000);
+    drop(all);
+    let (one, other) = (
+        pacing.pace("a", address("192.0.2.1"), 0).unwrap(),
+        pacing.pace("a", address("192.0.2.1"), 0).unwrap(),
+    );
+    assert_ne!(one.both(), other.both());
+}

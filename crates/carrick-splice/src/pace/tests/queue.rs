@@ -1,0 +1,79 @@
+//! Who goes first.
+
+use super::super::queue::{Had, Queue};
+
+/// Lets everybody wait again and again, and counts bytes: each has a priority, a weight, and the size of its bursts.
+fn serve(kinds: &[(u8, u32, u64)], turns: usize) -> Vec<u64> {
+    let mut queue = Queue::default();
+    let mut had = vec![Had::default(); kinds.len()];
+    let mut bytes = vec![0; kinds.len()];
+    let mut places: Vec<_> = (0..kinds.len())
+        .map(|who| queue.push(kinds[who].0, had[who], who))
+        .collect();
+    for _ in 0..turns {
+        let who = queue.pop().unwrap();
+        let (priority, weight, burst) = kinds[who];
+        bytes[who] += burst;
+        had[who].add(places[who], burst, weight);
+        places[who] = queue.push(priority, had[who], who);
+    }
+    bytes
+}
+
+#[test]
+fn equals_get_the_same_whatever_their_bursts() {
+    let bytes = serve(&[(1, 1, 1000), (1, 1, 64_000), (1, 1, 7)], 100_000);
+    let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+    assert!(most - least <= 2 * 64_000, "{bytes:?}");
+}
+
+#[test]
+fn who_weighs_more_gets_more() {
+    let bytes = serve(&[(1, 1, 1000), (1, 5, 1000), (1, 10, 1000)], 16_000);
+    assert!((bytes[1] / bytes[0]).abs_diff(5) <= 1, "{bytes:?}");
+    assert!((bytes[2] / bytes[0]).abs_diff(10) <= 1, "{bytes:?}");
+}
+
+#[test]
+fn a_lower_number_goes_first() {
+    let bytes = serve(&[(2, 1, 1000), (1, 1, 1000)], 100);
+    assert_eq!(bytes, [0, 100_000]);
+}
+
+#[test]
+fn who_comes_late_is_not_owed_the_past() {
+    let mut queue = Queue::default();
+    let mut old = Had::default();
+    for _ in 0..1000 {
+        let place = queue.push(1, old, "old");
+        queue.pop();
+        old.add(place, 1000, 1);
+    }
+    let mut had = [old, Had::default()];
+    let mut bytes = [0, 0];
+    let mut places = [queue.push(1, had[0], "old"), queue.push(1, had[1], "new")];
+    for _ in 0..100 {
+        let who = usize::from(queue.pop() == Some("new"));
+        bytes[who] += 1000;
+        had[who].add(places[who], 1000, 1);
+        places[who] = queue.push(1, had[who], if who == 1 { "new" } else { "old" });
+    }
+    assert!(bytes[0] >= 45_000, "{bytes:?}");
+}
+
+#[test]
+fn the_oldest_go_first_if_asked_for() {
+    let mut queue = Queue::default();
+    let first = queue.push(9, Had::default(), 1);
+    queue.push(1, Had::default(), 2);
+    let before = queue.next_arrival();
+    queue.push(1, Had::default(), 3);
+    assert_eq!(queue.oldest(), Some(&1));
+    assert_eq!(queue.remove(first), Some(1));
+    assert_eq!(queue.remove(first), None);
+    assert_eq!(queue.pop_oldest(before), Some(2));
+    assert_eq!(queue.pop_oldest(before), None);
+    assert!(!queue.is_empty());
+    assert_eq!(queue.pop(), Some(3));
+    assert!(queue.is_empty() && queue.pop().is_none());
+}
