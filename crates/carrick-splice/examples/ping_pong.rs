@@ -16,7 +16,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let seconds = std::env::args().nth(1).map_or(Ok(2), |text| text.parse())?;
     let service = SocketService::default();
-    if let Err(because) = service.load(SPLICES_MAX) {
+    if let Err(because) = service.load(SPLICES_MAX, None) {
         println!("the socket engine is not here, because {because}");
     }
     println!("engine   bytes   round trips/s   median us   99 % us   relay's CPU us/round trip");

@@ -34,7 +34,7 @@ pub async fn run(mut words: impl Iterator<Item = String>) -> Outcome {
     let choice = words.next().as_deref().unwrap_or("auto").parse()?;
     let service = SocketService::default();
     let without = |because| eprintln!("going on without the socket engine: {because}");
-    service.load(SPLICES_MAX).unwrap_or_else(without);
+    service.load(SPLICES_MAX, None).unwrap_or_else(without);
     let splicer = Splicer::with_socket(Default::default(), Default::default(), service);
     let listener = TcpListener::bind(listen).await?;
     eprintln!("listening on {}", listener.local_addr()?);

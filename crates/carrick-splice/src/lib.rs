@@ -95,7 +95,7 @@ pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};
 pub use pace::{
     ClassReport, ClassSettings, Drain, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle,
-    Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Weight, WorkerReport,
+    Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Throttle, Weight, WorkerReport,
 };
 pub use packet::{
     Adopted, AdoptedTotals, BadPath, Cleaned, PacketService, Pinned, Taken, measuring, requests,

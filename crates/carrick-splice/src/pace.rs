@@ -9,6 +9,7 @@ mod pacer;
 mod policy;
 mod queue;
 mod table;
+mod throttle;
 mod turn;
 
 skeleton!("pace.skel.rs");
@@ -29,6 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use table::{DIRECTIONS, Share, Table};
+pub use throttle::Throttle;
 pub(crate) use turn::Turn;
 
 /// How often rates are estimated anew unless it is said otherwise, as in the paper.

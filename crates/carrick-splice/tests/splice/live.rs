@@ -346,7 +346,7 @@ fn nobody_is_told_of_under_another_name() {
     }
     // Few places, so that each is taken again at once. The label says how many bytes the splice moves.
     let service = carrick_splice::SocketService::default();
-    service.load(2).unwrap();
+    service.load(2, None).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let looker = {
         let (service, done) = (service.clone(), Arc::clone(&done));

@@ -20,6 +20,7 @@ mod hosts;
 mod live;
 mod local_copies;
 mod many_flows;
+mod pacing;
 mod packet;
 mod pools;
 mod relay;

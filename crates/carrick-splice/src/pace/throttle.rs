@@ -1,0 +1,45 @@
+//! Bytes that the owner of a connection writes itself, at the pace of its splices.
+
+use super::{PaceHandle, Pacer, turn::Turn};
+use std::future::poll_fn;
+use tokio::net::TcpStream;
+
+/// For bodies that are not spliced, because somebody has to look at them: they keep to the same rates, and wait for the same leave.
+pub struct Throttle {
+    turn: Turn,
+    pacer: Option<Pacer>,
+}
+
+impl Throttle {
+    /// For a direction with this pace, in the worker of this pacer. Without one, nothing waits.
+    #[must_use]
+    pub fn new(handle: PaceHandle, pacer: Option<&Pacer>) -> Throttle {
+        let pacer = pacer.filter(|_| !handle.is_none()).cloned();
+        Throttle {
+            turn: Turn::new(handle),
+            pacer,
+        }
+    }
+
+    /// Returns when so many bytes may be written to `to`.
+    pub async fn pass(&mut self, to: &TcpStream, bytes: usize) {
+        let Throttle { turn, pacer } = self;
+        let pacer = pacer.as_ref();
+        if pacer.is_none() {
+            return;
+        }
+        let mut left = bytes as u64;
+        while left > 0 {
+            let allowed = poll_fn(|cx| turn.poll(cx, pacer, to)).await;
+            let passed = allowed.min(left);
+            turn.took(pacer, passed);
+            left -= passed;
+        }
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        self.turn.release(self.pacer.as_ref());
+    }
+}
