@@ -108,6 +108,14 @@ impl Pacing {
         })))
     }
 
+    /// Whether classes can be made so: what [`configure`](Pacing::configure) refuses whatever there is already.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check(classes: &[ClassSettings], interval: Duration) -> Result<(), PaceError> {
+        check::classes(classes, interval)
+    }
+
     /// Makes the classes as they are said here, in the place of those before: splices of a class that keeps its name follow, as far
     /// as they have had a rate of that kind (for their network, for themselves) from their beginning. Rates are estimated anew every
     /// `interval`.

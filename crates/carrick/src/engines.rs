@@ -1,14 +1,15 @@
-//! The engines for which the kernel must be asked: loading them with the privileges of the start, and saying why one is not there.
+//! The engines for which the kernel must be asked, and how their splices are paced: loading them with the privileges of the start, and saying why one is not there.
 
 use crate::config::in_kernel;
-use crate::config::plan::{PacketUse, Plan};
+use crate::config::plan::{PacePlan, PacketUse, Plan};
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::RequestsError;
-use carrick_splice::{PacketService, SocketService};
+use carrick_splice::{ClassSettings, PaceError, Pacing, PacketService, SocketService};
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many engines of the kernel's there are.
 const COUNT: usize = 2;
@@ -16,21 +17,78 @@ const COUNT: usize = 2;
 /// The kernel tells of each request that it forwards.
 const TOLD_EVERY: u32 = 1;
 
-/// The kernel's engines, shared by all workers.
-#[derive(Debug, Clone, Default)]
+/// The kernel's engines and how their splices are paced, shared by all workers.
+#[derive(Debug, Clone)]
 pub struct Engines {
     /// Bytes from socket to socket.
     pub socket: SocketService,
     /// Packets from interface to interface.
     pub packet: PacketService,
+    /// Classes of what is relayed, by all engines.
+    pub pacing: Pacing,
+    /// Held while the classes are changed, so that a reload and admin do not undo each other's changes.
+    changing: Arc<Mutex<()>>,
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
+}
+
+/// Why a class stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotChanged {
+    /// There is none of this name.
+    NoSuchClass,
+    /// What is wrong, and what would be right.
+    Because(String),
 }
 
 /// By which table of routes the kernel judges requests, and the table's generation: for listeners where it does.
 pub type JudgedBy = HashMap<SocketAddr, (u32, u32)>;
 
 impl Engines {
+    /// None is loaded, and nothing paced. To be called with the privileges of the start: with them the kernel's engines are paced, too.
+    ///
+    /// # Errors
+    /// When there is no memory for the classes.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            socket: SocketService::default(),
+            packet: PacketService::default(),
+            pacing: Pacing::new()?,
+            changing: Arc::default(),
+            forwarded: Arc::default(),
+        })
+    }
+
+    /// Makes the classes those of the plan, whatever admin has changed.
+    ///
+    /// # Errors
+    /// Why that is not possible now; nothing has changed then.
+    pub fn pace(&self, plan: &PacePlan) -> Result<(), PaceError> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pacing.configure(&plan.classes, plan.interval)
+    }
+
+    /// Changes the settings of one class as `change` does it, until the next reload.
+    ///
+    /// # Errors
+    /// Why they cannot be so; nothing has changed then.
+    pub fn change_class(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut ClassSettings) -> Result<(), String>,
+    ) -> Result<(), NotChanged> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut classes, interval) = self.pacing.settings();
+        let class = classes.iter_mut().find(|class| class.name == name);
+        change(class.ok_or(NotChanged::NoSuchClass)?).map_err(NotChanged::Because)?;
+        self.pacing
+            .configure(&classes, interval)
+            .map_err(|error| match &error.class {
+                Some(class) if class == name => NotChanged::Because(error.why),
+                _ => NotChanged::Because(error.to_string()),
+            })
+    }
+
     /// Loads what the plan has a use for, unless it is loaded, and says what can be used.
     #[must_use]
     pub fn load(&self, plan: &Plan) -> [Feature; COUNT] {

@@ -5,7 +5,7 @@
 use crate::cache::Cache;
 use crate::cache::disk::{Disk, open_files_max};
 use crate::config;
-use crate::config::plan::{Limits, Mode, Plan};
+use crate::config::plan::{Limits, Mode, PacePlan, Plan};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{SignalOrder, Signals};
 use crate::engines::{Engines, Told};
@@ -77,7 +77,9 @@ impl Opened {
     fn open(plan: &Plan) -> io::Result<Self> {
         transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
-        let engines = Engines::default();
+        let engines = Engines::new()
+            .map_err(|error| named(error, "cannot get memory for the classes of [pace]"))?;
+        engines.pace(&plan.pace).map_err(io::Error::other)?;
         engines.adopt(plan);
         let features = engines.load(plan);
         let admin = Control::bind(plan)?;
@@ -97,6 +99,10 @@ impl Opened {
             disk,
         })
     }
+}
+
+fn named(error: io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
@@ -314,9 +320,15 @@ impl Program {
         // Last comes what cannot fail, so that a failure leaves everything as it was.
         let log = LogThread::prepare(&plan.log, plan.limits.log_queue)
             .map_err(|error| self.given_up.explain(&error))?;
-        self.control
-            .apply(running)
-            .map_err(|error| self.given_up.explain(&error))?;
+        let (classes, interval) = self.engines.pacing.settings();
+        self.engines
+            .pace(&plan.pace)
+            .map_err(|error| format!("[pace]: {error}"))?;
+        if let Err(error) = self.control.apply(running) {
+            // There was room for them a moment ago.
+            let _ = self.engines.pace(&PacePlan { interval, classes });
+            return Err(self.given_up.explain(&error));
+        }
         for feature in &features {
             self.state.set_engine(engine_status(feature));
         }

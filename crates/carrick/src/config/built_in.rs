@@ -2,8 +2,8 @@
 use super::check::{ADMIN_DEFAULT, workers};
 use super::keys::PINS_DEFAULT;
 use super::plan::{
-    CachePlan, ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacketUse,
-    Plan, RouteCache, Timeouts,
+    CachePlan, ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacePlan,
+    PacketUse, Plan, RouteCache, Timeouts,
 };
 use carrick_logic::access::Access;
 use carrick_logic::cache::Policy;
@@ -35,6 +35,7 @@ impl Plan {
                     Policy::default(),
                     Forwarded::Unchanged,
                 ))),
+                pace: None,
             }),
         };
         Self {
@@ -69,6 +70,7 @@ impl Plan {
                 format: LogFormat::Combined,
             },
             cache: Some(CachePlan::default()),
+            pace: PacePlan::default(),
             listeners: vec![Arc::new(forward)],
             upstreams: Vec::new(),
         }

@@ -3,6 +3,7 @@ mod account;
 mod addresses;
 mod cache;
 mod listener;
+mod pace;
 mod requests;
 mod route;
 mod shared;
@@ -37,6 +38,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let known = upstream::Known::new(&file.upstreams);
     let engine = engine(&file.engine).unwrap_or_default();
     let (caching, cache) = cache::check(file, directory, problems);
+    let (classes, pace) = pace::check(&file.pace, problems);
     if !file.has_listeners {
         problems
             .error(0..0, "there is nothing to listen on", "")
@@ -45,13 +47,23 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let listeners: Vec<_> = file
         .listeners
         .iter()
-        .map(|written| listener::check(written, engine, directory, &known, &caching, problems))
+        .map(|written| {
+            let given = listener::Given {
+                engine,
+                directory,
+                known: &known,
+                caching: &caching,
+                classes: &classes,
+            };
+            listener::check(written, &given, problems)
+        })
         .collect();
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
     transparent::check_conflicts(file, &listeners, problems);
     requests::check_all(&file.listeners, &listeners, &upstreams, problems);
     known.report_unused(problems);
+    classes.report_unused(problems);
     if problems.count_errors() > 0 {
         return None;
     }
@@ -65,6 +77,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         timeouts: timeouts(file),
         log,
         cache,
+        pace,
         listeners: listeners
             .into_iter()
             .collect::<Option<Vec<_>>>()?

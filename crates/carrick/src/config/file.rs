@@ -1,10 +1,12 @@
 //! The configuration as it is written: every value has its place and its kind, nothing is put together yet.
 mod cache;
 mod intercept;
+mod pace;
 mod upstream;
 
 pub use cache::{Bypass, Cache, CacheKey, CacheUse, Disk, Query, QuickAbort, Shared, Siblings};
 pub use intercept::Intercept;
+pub use pace::{Pace, PaceClass};
 pub use upstream::{Health, Server, Upstream};
 
 use super::keys;
@@ -45,6 +47,8 @@ pub struct File {
     pub log_format: Setting<&'static str>,
     /// `[cache]`
     pub cache: Setting<Cache>,
+    /// `[pace]`
+    pub pace: Pace,
     /// Whether there is a `listener` at all.
     pub has_listeners: bool,
     /// `[[listener]]`
@@ -103,6 +107,7 @@ pub struct Listener {
     pub deny_to: Setting<Vec<Spanned<String>>>,
     pub users: Setting<String>,
     pub parent: Setting<Parent>,
+    pub pace: Setting<String>,
     /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
     pub cache: CacheUse,
 }
@@ -147,6 +152,7 @@ pub struct Route {
     pub engine: Setting<&'static str>,
     pub requests: Setting<&'static str>,
     pub responses: Setting<&'static str>,
+    pub pace: Setting<String>,
     /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
     pub cache: CacheUse,
 }
@@ -190,6 +196,10 @@ impl File {
             log_access: log.text("access", problems),
             log_format: log.word("format", problems),
             cache: inline(&root, "cache", &keys::CACHE, problems, Cache::read),
+            pace: Pace::read(
+                &root.table_or_empty("pace", &keys::PACE, problems),
+                problems,
+            ),
             has_listeners: root.key_span("listener").is_some(),
             listeners: root
                 .tables("listener", &keys::LISTENER, problems)
@@ -273,6 +283,7 @@ impl Listener {
                     destinations: table.texts("for", problems),
                 },
             ),
+            pace: table.text("pace", problems),
             cache: CacheUse::read(table, problems),
         }
     }
@@ -296,6 +307,7 @@ impl Route {
             engine: table.word("engine", problems),
             requests: table.word("requests", problems),
             responses: table.word("responses", problems),
+            pace: table.text("pace", problems),
             cache: CacheUse::read(table, problems),
         }
     }

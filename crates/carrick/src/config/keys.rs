@@ -3,11 +3,13 @@
 pub mod cache;
 mod listener;
 mod markdown;
+pub mod pace;
 mod upstream;
 
 pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, DISK, QUICK_ABORT, SHARED, SIBLINGS};
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
+pub use pace::{PACE, PACE_CLASS};
 pub use upstream::{HEALTH, SERVER, UPSTREAM};
 
 use std::time::Duration;
@@ -157,6 +159,14 @@ pub static ROOT: Table = Table {
                 default: NONE,
             },
             about: "What is kept of responses",
+        },
+        Key {
+            name: "pace",
+            form: Form::Other {
+                what: "`[pace]`",
+                default: NONE,
+            },
+            about: "When what is relayed waits, and how fast it may be",
         },
         Key {
             name: "listener",
@@ -446,6 +456,8 @@ pub static TABLES: &[&Table] = &[
     &QUICK_ABORT,
     &SIBLINGS,
     &SHARED,
+    &PACE,
+    &PACE_CLASS,
     &LISTENER,
     &INTERCEPT,
     &PARENT,

@@ -10,7 +10,7 @@ use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;
 use carrick_logic::http1::{Forwarded, HeadLimits};
 use carrick_logic::route::Conditions;
-use carrick_splice::Choice;
+use carrick_splice::{Choice, ClassSettings, INTERVAL};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -39,10 +39,31 @@ pub struct Plan {
     pub log: LogPlan,
     /// The cache; `None`: nothing is stored, whatever listeners and routes say.
     pub cache: Option<CachePlan>,
+    /// How what is relayed is paced.
+    pub pace: PacePlan,
     /// What is listened on; at least one.
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
     pub upstreams: Vec<Arc<UpstreamPlan>>,
+}
+
+/// `[pace]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacePlan {
+    /// How often rates are estimated anew.
+    pub interval: Duration,
+    /// The classes; listeners and routes refer to them by index.
+    pub classes: Vec<ClassSettings>,
+}
+
+impl Default for PacePlan {
+    /// Nothing is paced.
+    fn default() -> Self {
+        Self {
+            interval: INTERVAL,
+            classes: Vec::new(),
+        }
+    }
 }
 
 /// `process.packet`: when the engine `packet` is loaded.
@@ -279,6 +300,8 @@ pub struct ForwardPlan {
     pub parent: Option<ParentPlan>,
     /// What is cached; `None`: nothing.
     pub cache: Option<Arc<RouteCache>>,
+    /// The class of what is relayed: index into [`PacePlan::classes`]; `None`: it is not paced.
+    pub pace: Option<usize>,
 }
 
 /// `parent = { proxy = …, for = […] }`
@@ -305,6 +328,8 @@ pub struct RoutePlan {
     pub responses: Responses,
     /// What is cached; `None`: nothing.
     pub cache: Option<Arc<RouteCache>>,
+    /// The class of what is relayed, its own, the listener's or the default: index into [`PacePlan::classes`]; `None`: it is not paced.
+    pub pace: Option<usize>,
 }
 
 /// Whether the process reads the heads of responses whose bodies the packet engine moves.

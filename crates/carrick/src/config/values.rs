@@ -12,7 +12,10 @@ pub fn size(text: &str) -> Result<u64, String> {
     parse_size::Config::new()
         .with_binary()
         .parse_size(text.trim())
-        .map_err(|_| "write a number of bytes, or \"64 KB\", \"1 MB\"".to_owned())
+        .map_err(|_| match text.trim().strip_suffix("/s") {
+            Some(bytes) => format!("sizes are written without a time, also where they are for each second; write \"{bytes}\""),
+            None => "write a number of bytes, or \"64 KB\", \"1 MB\"".to_owned(),
+        })
 }
 
 /// A time: `"500ms"`, `"10s"`, `"1m30s"`, `"1h"`.
@@ -211,6 +214,21 @@ pub fn looks_like_network(text: &str) -> bool {
         || text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+/// A name of the file's author's choice that becomes a label of metrics and a word of log lines.
+///
+/// # Errors
+/// Says what would be right.
+pub fn plain_name(text: &str) -> Result<(), String> {
+    const NAME_BYTES_MAX: usize = 64;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.bytes().all(is_plain) {
+        return Err(format!(
+            "up to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\""
+        ));
+    }
+    Ok(())
 }
 
 /// A token of RFC 9110 section 5.6.2: a method, a field's name.

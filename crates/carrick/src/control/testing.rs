@@ -1,8 +1,8 @@
 //! What the tests of this module and of telemetry share: a plan, a state, a client.
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
-    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, ServerAddress,
-    ServerPlan, Timeouts, UpstreamPlan,
+    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan,
+    ServerAddress, ServerPlan, Timeouts, UpstreamPlan,
 };
 use crate::engines::Engines;
 use crate::privileges::Standing;
@@ -48,6 +48,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             drain: second,
         },
         cache: None,
+        pace: PacePlan::default(),
         log: LogPlan {
             access: LogTarget::Off,
             format: LogFormat::Combined,
@@ -112,7 +113,7 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
         workers,
         engines,
         Standing::read().unwrap(),
-        Engines::default(),
+        Engines::new().unwrap(),
         log_state,
     ))
 }

@@ -1,5 +1,6 @@
 //! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
 use super::bound::Binding;
+use super::pace::KeptPace;
 use super::{original, session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::telemetry::metrics::Limit;
@@ -31,6 +32,8 @@ pub struct Client {
     pub timer: Timer,
     /// The server's connection whose responses the kernel forwards to it.
     pub binding: Binding,
+    /// What it has of the class by which it is paced; see [`paced`](Client::paced).
+    pub kept_pace: KeptPace,
     /// Whether the connection is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
     /// Whether there is no connection: something is fetched for the store, in the client's name.
@@ -50,6 +53,7 @@ impl Client {
             original: self.original,
             timer: Timer::default(),
             binding: Binding::default(),
+            kept_pace: KeptPace::default(),
             is_last: true,
             is_errand: true,
         }
@@ -85,6 +89,7 @@ pub async fn serve(
         original: None,
         timer: Timer::default(),
         binding: Binding::default(),
+        kept_pace: KeptPace::default(),
         is_last: false,
         is_errand: false,
     };

@@ -37,6 +37,8 @@ pub struct Destination {
     pub responses: Responses,
     /// How its answers are cached, if they are.
     pub cache: Option<Arc<RouteCache>>,
+    /// The class by which bodies and tunnels are paced, if they are.
+    pub pace: Option<usize>,
     /// The form of target that is understood there.
     pub form: TargetForm,
 }
@@ -130,6 +132,7 @@ fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHea
         engine: route.engine,
         responses: route.responses,
         cache: route.cache.clone(),
+        pace: route.pace,
         form: TargetForm::Origin,
     })
 }
@@ -139,6 +142,7 @@ struct How<'p> {
     engine: Choice,
     responses: Responses,
     cache: &'p Option<Arc<RouteCache>>,
+    pace: Option<usize>,
 }
 
 impl<'p> How<'p> {
@@ -147,6 +151,7 @@ impl<'p> How<'p> {
             engine: route.engine,
             responses: route.responses,
             cache: &route.cache,
+            pace: route.pace,
         }
     }
 }
@@ -176,6 +181,7 @@ fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) 
             engine: how.engine,
             responses: how.responses,
             cache: how.cache.clone(),
+            pace: how.pace,
             form: TargetForm::Origin,
         }),
         Err(denied) => Decision::Reply(refused(denied)),
@@ -260,6 +266,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
                     engine: plan.engine,
                     responses: Responses::Read,
                     cache: &plan.cache,
+                    pace: plan.pace,
                 };
                 to_original(client, how, bytes, head)
             }
@@ -305,6 +312,7 @@ fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead
         engine: plan.engine,
         responses: Responses::Read,
         cache: plan.cache.clone(),
+        pace: plan.pace,
         form: TargetForm::Origin,
     };
     if connect {
@@ -337,6 +345,7 @@ fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destinat
         engine: plan.engine,
         responses: Responses::Read,
         cache: plan.cache.clone(),
+        pace: plan.pace,
         form: TargetForm::Absolute,
     }
 }

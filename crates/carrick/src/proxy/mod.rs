@@ -7,6 +7,7 @@
 //! | `head` | reads a request's head, with its limits |
 //! | `decide` | forward and switch: where a request goes, or why it is refused |
 //! | `original` | where a client that was intercepted wanted to go |
+//! | `pace` | by which class what is spliced for a client is paced |
 //! | `upstream` | connections to servers |
 //! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
@@ -20,6 +21,7 @@ mod cached;
 mod decide;
 mod head;
 mod original;
+mod pace;
 mod relay;
 mod reply;
 mod request_body;

@@ -1,6 +1,6 @@
 //! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
 use carrick_logic::http1::{BodyLength, Chunked, Piece, Refusal};
-use carrick_splice::{Choice, End, Ended, Order, RateMin, Side, Splicer};
+use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub struct Means<'a> {
     pub idle: Duration,
     /// Least rate, after a grace.
     pub rate_min: Option<RateMin>,
+    /// How they are paced: to the server, and to the client.
+    pub pace: [PaceHandle; 2],
 }
 
 impl Means<'_> {
@@ -246,6 +248,7 @@ async fn splice(
     order.choice = means.engine_before_more();
     order.idle = means.idle;
     order.rate_min = means.rate_min;
+    order.pace = means.pace[0];
     let mut transfer = means.splicer.transfer(client, upstream, order);
     let result = loop {
         match transfer.run().await {

@@ -33,6 +33,17 @@ pub enum Passed {
     UpstreamBroke(&'static str),
 }
 
+/// Whether there is more of a body than what is in the buffer: it may be spliced.
+pub fn is_to_come(head: &ResponseHead, buffer: &[u8]) -> bool {
+    match head.body {
+        ResponseBody::None | ResponseBody::Tunnel => false,
+        ResponseBody::Bytes(length) => {
+            length > (buffer.len().saturating_sub(head.head_bytes)) as u64
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose => true,
+    }
+}
+
 /// What is passed on, and what was counted on the way.
 pub struct Response<'a> {
     /// The head as it came; its bytes are the first of `buffer`.
@@ -189,6 +200,7 @@ impl Response<'_> {
         order.prefix = self.out;
         order.idle = means.idle;
         order.rate_min = means.rate_min;
+        order.pace = means.pace[1];
         let mut transfer = means.splicer.transfer(upstream, client, order);
         let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
@@ -259,6 +271,7 @@ impl Response<'_> {
                 order.choice = means.engine_before_more();
                 order.idle = means.idle;
                 order.rate_min = means.rate_min;
+                order.pace = means.pace[1];
                 let mut transfer = means.splicer.transfer(upstream, client, order);
                 let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();

@@ -183,6 +183,7 @@ async fn follow_configuration(client: &mut Client) -> Result<(), Next> {
     }
     Box::pin(bound::leave(client)).await?;
     client.binding.start_afresh();
+    client.forget_pace();
     match live.listener(client.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)
@@ -352,7 +353,7 @@ async fn relay_decided(
                     client,
                     scratch,
                     checkout,
-                    destination.engine,
+                    (destination.engine, destination.pace),
                     trace.hand_over(),
                 );
                 return (Box::pin(tunnel).await, None);

@@ -80,18 +80,19 @@ pub async fn run_connect(
         trace.finish(client, &scratch.request, Some(&scratch.request_head));
         return Next::Close;
     }
-    relay(client, scratch, checkout, destination.engine, trace).await
+    let way = (destination.engine, destination.pace);
+    relay(client, scratch, checkout, way, trace).await
 }
 
-/// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT.
+/// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT; by this engine, and this class of pacing.
 pub async fn run_upgraded(
     client: &mut Client,
     scratch: Lent,
     checkout: Checkout,
-    engine: Choice,
+    way: (Choice, Option<usize>),
     trace: Trace,
 ) -> Next {
-    relay(client, scratch, checkout, engine, trace).await
+    relay(client, scratch, checkout, way, trace).await
 }
 
 /// Relays what an HTTP head has led to, and tells the log about it at the end.
@@ -99,7 +100,7 @@ async fn relay(
     client: &mut Client,
     scratch: Lent,
     mut checkout: Checkout,
-    engine: Choice,
+    way: (Choice, Option<usize>),
     mut trace: Trace,
 ) -> Next {
     // The exchange has one of its own.
@@ -135,7 +136,7 @@ async fn relay(
     let next = exchange(
         client,
         &mut checkout,
-        engine,
+        way,
         target,
         (from_client, from_upstream),
         &mut trace,
@@ -152,11 +153,12 @@ async fn relay(
 async fn exchange(
     client: &mut Client,
     checkout: &mut Checkout,
-    engine: Choice,
+    (engine, class): (Choice, Option<usize>),
     target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     trace: &mut Trace,
 ) -> Next {
+    let pace = client.paced(class);
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
@@ -167,6 +169,7 @@ async fn exchange(
         b_prefix: &from_upstream,
         idle: client.live.plan().timeouts.tunnel_idle,
         label: listed.tunnel().about.label,
+        pace,
     };
     let worker = Rc::clone(&client.worker);
     // For good, if that is possible: then nobody is woken while the kernel relays.
@@ -399,6 +402,7 @@ async fn tunnel_to(
         engine: route.engine,
         responses: route.responses,
         cache: None,
+        pace: route.pace,
         form: TargetForm::Origin,
     };
     let wanted = Wanted {
@@ -423,7 +427,7 @@ async fn tunnel_to(
     exchange(
         client,
         &mut checkout,
-        destination.engine,
+        (destination.engine, destination.pace),
         kept_target(target),
         (preamble, Vec::new()),
         trace,

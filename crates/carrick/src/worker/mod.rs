@@ -21,7 +21,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::{Forwarded, Reader};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use carrick_splice::Splicer;
+use carrick_splice::{Pacing, Splicer};
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
 use scratch::ScratchPool;
@@ -87,6 +87,8 @@ pub struct Worker {
     pub number: usize,
     /// The splice service of this thread.
     pub splicer: Splicer,
+    /// Classes of what it splices.
+    pub pacing: Pacing,
     /// Counters.
     pub metrics: Arc<WorkerMetrics>,
     /// Clients whose requests the kernel may forward.
@@ -219,6 +221,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
+        pacing: parts.engines.pacing,
         forwarded: parts.engines.forwarded,
         metrics: parts.metrics,
         log: parts.log,

@@ -1,7 +1,8 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
 use super::cache::Caching;
-use super::route::{self, Kind};
+use super::pace::Classes;
+use super::route::{self, Inherited, Kind};
 use super::upstream::Known;
 use super::{engine, path, transparent};
 use crate::config::file::{self, ConnectPorts};
@@ -38,15 +39,32 @@ const NOT_TUNNEL: [&str; 6] = [
     "cache_bypass",
 ];
 
+/// What holds for all listeners.
+pub struct Given<'f> {
+    /// The engine of `[splice]`.
+    pub engine: Choice,
+    /// What paths are relative to.
+    pub directory: &'f Path,
+    /// The upstreams.
+    pub known: &'f Known<'f>,
+    /// What `[cache]` says.
+    pub caching: &'f Caching,
+    /// What `[pace]` says.
+    pub classes: &'f Classes<'f>,
+}
+
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
     written: &file::Listener,
-    splice: Choice,
-    directory: &Path,
-    known: &Known<'_>,
-    caching: &Caching,
+    given: &Given<'_>,
     problems: &mut Problems,
 ) -> Option<ListenerPlan> {
+    let Given {
+        known,
+        caching,
+        classes,
+        ..
+    } = given;
     let address = address(written, problems);
     let mode = match &written.mode {
         Setting::Given(mode) => Some(*mode.get_ref()),
@@ -61,7 +79,8 @@ pub fn check(
     if let Some(mode) = mode {
         report_misplaced(written, mode, problems);
     }
-    let engine = engine(&written.engine).unwrap_or(splice);
+    let engine = engine(&written.engine).unwrap_or(given.engine);
+    let pace = classes.of_listener(&written.pace, problems);
     let clients = clients(written, problems);
     // What is the upstream's to know is none of a stranger's business.
     let forwarded = forwarded(written, mode == Some("forward") || written.transparent);
@@ -70,21 +89,37 @@ pub fn check(
             let cache = caching
                 .of_listener(&written.cache, forwarded, problems)
                 .forward(problems);
-            let plan = forward(written, engine, directory, problems);
-            plan.map(|plan| Mode::Forward(ForwardPlan { cache, ..plan }))
+            let plan = forward(written, engine, given.directory, problems);
+            plan.map(|plan| {
+                Mode::Forward(ForwardPlan {
+                    cache,
+                    pace,
+                    ..plan
+                })
+            })
         }
         Some("switch") => {
             let cache = caching.of_listener(&written.cache, forwarded, problems);
-            route::check_all(written, Kind::Switch, engine, known, Some(&cache), problems)
-                .map(Mode::Switch)
+            let inherited = Inherited {
+                engine,
+                pace,
+                cache: Some(&cache),
+            };
+            route::check_all(written, Kind::Switch, &inherited, given, problems).map(Mode::Switch)
         }
         Some("tunnel") => {
-            route::check_all(written, Kind::Tunnel, engine, known, None, problems).map(Mode::Tunnel)
+            let inherited = Inherited {
+                engine,
+                pace,
+                cache: None,
+            };
+            route::check_all(written, Kind::Tunnel, &inherited, given, problems).map(Mode::Tunnel)
         }
-        // The routes still count as users of their upstreams, so that one mistake does not look like several.
+        // The routes still count as users of their upstreams and classes, so that one mistake does not look like several.
         _ => {
             for route in &written.routes {
                 known.find(&route.upstream, route.span.clone(), problems);
+                classes.of(&route.pace, pace, problems);
             }
             None
         }
@@ -321,6 +356,7 @@ fn forward(
         users,
         parent,
         cache: None,
+        pace: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
-use super::upstream::Known;
+use super::listener::Given;
 use super::{engine, transparent};
 use crate::config::file;
 use crate::config::plan::{Requests, Responses, RoutePlan};
@@ -21,15 +21,25 @@ pub enum Kind {
     Tunnel,
 }
 
+/// What routes have of their listener.
+pub struct Inherited<'l> {
+    /// The engine.
+    pub engine: Choice,
+    /// The class by which it is paced.
+    pub pace: Option<usize>,
+    /// What it says of the cache, if it may use one.
+    pub cache: Option<&'l OfListener<'l>>,
+}
+
 /// Checks the routes of a listener. `None` if one of them cannot be used.
 pub fn check_all(
     written: &file::Listener,
     kind: Kind,
-    default: Choice,
-    known: &Known<'_>,
-    cache: Option<&OfListener<'_>>,
+    inherited: &Inherited<'_>,
+    given: &Given<'_>,
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
+    let (default, cache) = (inherited.engine, inherited.cache);
     if written.routes.is_empty()
         && !written.transparent
         && !written.keys_given.iter().any(|(key, _)| *key == "route")
@@ -44,11 +54,12 @@ pub fn check_all(
         .iter()
         .map(|route| {
             let conditions = conditions(route, kind, problems);
-            let upstream = transparent::destination(written, route, known, problems);
+            let upstream = transparent::destination(written, route, given.known, problems);
             let engine = engine(&route.engine).unwrap_or(default);
             let (requests, responses) = (requests(route), responses(route));
             let cache =
                 cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
+            let pace = (given.classes).of(&route.pace, inherited.pace, problems);
             Some(RoutePlan {
                 conditions: conditions?,
                 upstream: upstream?,
@@ -56,6 +67,7 @@ pub fn check_all(
                 requests,
                 responses,
                 cache,
+                pace,
             })
         })
         .collect();
@@ -84,6 +96,7 @@ pub fn check_all(
         requests: Requests::Process,
         responses: Responses::Unread,
         cache: rest,
+        pace: inherited.pace,
     });
     Some(routes)
 }

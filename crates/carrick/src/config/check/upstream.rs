@@ -175,19 +175,14 @@ fn check(
 
 /// Names become labels of metrics and words of log lines.
 fn check_name(written: &file::Upstream, problems: &mut Problems) {
-    const NAME_BYTES_MAX: usize = 64;
-    let name = written.name.get_ref();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+    if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
             .error(
                 written.name.span(),
                 "this is not a name for an upstream",
                 "",
             )
-            .help(format!(
-                "up to {NAME_BYTES_MAX} letters, digits, \"-\", \"_\" and \".\""
-            ));
+            .help(help);
     }
 }
 

@@ -1,5 +1,5 @@
 //! The keys of `[[listener]]` and what is in it.
-use super::{ENGINES, Form, Key, NONE, REQUIRED, Table, cache};
+use super::{ENGINES, Form, Key, NONE, REQUIRED, Table, cache, pace};
 
 /// `[[listener]]`
 pub static LISTENER: Table = Table {
@@ -116,6 +116,7 @@ pub static LISTENER: Table = Table {
             },
             about: "Another proxy that requests go through. Only for `forward`",
         },
+        pace::OF_LISTENER,
         cache::USE,
         cache::DEFAULT_TTL,
         cache::KEY,
@@ -317,6 +318,7 @@ pub static ROUTE: Table = Table {
             },
             about: "Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long bodies. Only for `switch`, with `engine = \"packet\"`",
         },
+        pace::OF_ROUTE,
         cache::USE,
         cache::DEFAULT_TTL,
         cache::KEY,

@@ -5,7 +5,7 @@ use crate::proxy::bound;
 use crate::proxy::cached::{self, Asking, Tee, Verdict};
 use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
-use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW};
+use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW, is_to_come};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
@@ -58,7 +58,14 @@ impl Attempt<'_> {
             asking.release();
         }
         let worker = Rc::clone(&self.client.worker);
-        let means = means(self.client, &worker, self.destination);
+        let (head, here) = (&self.scratch.response_head, &self.scratch.response);
+        // What is here already is not spliced.
+        let pace = if is_to_come(head, here) {
+            self.client.paced(self.destination.pace)
+        } else {
+            Default::default()
+        };
+        let means = means(self.client, &worker, self.destination, pace);
         let may_keep = body_sent
             && !self.client.is_last
             && !worker.is_draining()

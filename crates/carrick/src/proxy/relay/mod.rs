@@ -24,7 +24,7 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
-use carrick_splice::RateMin;
+use carrick_splice::{PaceHandle, RateMin};
 
 /// How a request ended.
 pub enum Outcome {
@@ -258,7 +258,12 @@ impl Again {
 }
 
 /// How the bodies of a request and its response are moved.
-fn means<'a>(client: &Client, worker: &'a Worker, destination: &Destination) -> Means<'a> {
+fn means<'a>(
+    client: &Client,
+    worker: &'a Worker,
+    destination: &Destination,
+    pace: [PaceHandle; 2],
+) -> Means<'a> {
     let plan = client.live.plan();
     let (bytes_per_second, grace) = (plan.limits.rate_min, plan.timeouts.head);
     let rate_min = (bytes_per_second > 0).then_some(RateMin {
@@ -270,5 +275,6 @@ fn means<'a>(client: &Client, worker: &'a Worker, destination: &Destination) -> 
         engine: destination.engine,
         idle: plan.timeouts.idle,
         rate_min,
+        pace,
     }
 }

@@ -100,7 +100,8 @@ impl Attempt<'_> {
     /// Sends a request with a body. While it goes up an early response may come down (RFC 9112 section 9.3); both are served at the same time.
     pub(super) async fn with_body(mut self, checkout: Checkout) -> Result<Outcome, Again> {
         let worker = Rc::clone(&self.client.worker);
-        let means = means(self.client, &worker, self.destination);
+        let pace = self.client.paced(self.destination.pace);
+        let means = means(self.client, &worker, self.destination, pace);
         let upstream = &checkout.upstream.stream;
         let mut sending = checkout.preamble.clone();
         sending.append(&mut self.scratch.out);

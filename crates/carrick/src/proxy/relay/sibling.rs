@@ -135,6 +135,7 @@ fn to(sibling: &Sibling, destination: &Destination) -> Destination {
         engine: destination.engine,
         responses: Responses::Read,
         cache: destination.cache.clone(),
+        pace: destination.pace,
         form: TargetForm::Absolute,
     }
 }

@@ -1,5 +1,6 @@
 //! Every key that is declared has an effect: without its line the plan is another one, or there is none.
 mod cache;
+mod pace;
 
 use super::{parse, parse_right, shown};
 use carrick::config::keys::TABLES;
@@ -374,7 +375,11 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
 #[test]
 fn every_key_has_an_effect() {
     let mut tried = BTreeSet::new();
-    for (table, key, beginning, lines) in KEYS.iter().chain(cache::KEYS).chain(second_level()) {
+    for (table, key, beginning, lines) in (KEYS.iter())
+        .chain(cache::KEYS)
+        .chain(pace::KEYS)
+        .chain(second_level())
+    {
         let with = format!("{beginning}{lines}\n");
         let last_line = lines.lines().last().expect("a line");
         assert!(
@@ -429,7 +434,7 @@ fn a_second_level_that_is_not_built_in_is_refused() {
 #[test]
 fn an_unknown_key_is_refused_in_every_table() {
     for (table, key, beginning, lines) in
-        KEYS.iter().chain(cache::KEYS).chain(cache::OF_SECOND_LEVEL)
+        (KEYS.iter().chain(cache::KEYS).chain(pace::KEYS)).chain(cache::OF_SECOND_LEVEL)
     {
         if *key == "route" {
             continue;
@@ -460,6 +465,11 @@ fn what_is_left_out_has_its_documented_default() {
     assert_eq!(loaded.plan.workers, built_in.workers);
     assert_eq!(loaded.plan.pins, built_in.pins);
     assert_eq!(loaded.plan.packet, built_in.packet);
+    assert_eq!(loaded.plan.pace, built_in.pace);
+    assert_eq!(
+        parse_right("[pace]\ndefault = \"c\"\n[pace.classes.c]\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"").plan.pace.classes,
+        [carrick_splice::ClassSettings::new("c")]
+    );
     assert_eq!(loaded.plan.cache, None);
     assert_eq!(
         built_in.cache,

@@ -116,6 +116,56 @@ const ROWS: &[(&str, &str, &str)] = &[
         r#"siblings = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.2:3128", connect = "300ms", answer = "2s" }"#,
         "answer: 2s,",
     ),
+    (r#"interval = "2s""#, r#"interval = "3s""#, "interval: 3s,"),
+    (r#"default = "downloads""#, "", "pace: None,"),
+    (
+        r#"ceiling = "100 MB""#,
+        r#"ceiling = "200 MB""#,
+        "209715200,",
+    ),
+    (r#"parent = "line""#, "", ""),
+    (r#"rate = "20 MB""#, r#"rate = "30 MB""#, "31457280,"),
+    (
+        r#"policy = "proportional""#,
+        r#"policy = "conservative""#,
+        "policy: Conservative,",
+    ),
+    (
+        r#"hold_max = "100ms""#,
+        r#"hold_max = "200ms""#,
+        "hold_max: 200ms,",
+    ),
+    (r#"parent = "line""#, "", "parent: None,"),
+    (r#"policy = "deadline""#, "", ""),
+    (r#"target = "2ms""#, r#"target = "3ms""#, "target: 3ms,"),
+    (
+        r#"network_ceiling = "10 MB""#,
+        r#"network_ceiling = "20 MB""#,
+        "ceiling: 20971520,",
+    ),
+    (
+        "network_prefix_v4 = 32",
+        "network_prefix_v4 = 24",
+        "prefix_v4: 24,",
+    ),
+    (
+        "network_prefix_v6 = 64",
+        "network_prefix_v6 = 48",
+        "prefix_v6: 48,",
+    ),
+    (
+        r#"splice_ceiling = "5 MB""#,
+        r#"splice_ceiling = "6 MB""#,
+        "6291456,",
+    ),
+    ("priority = 200", "priority = 7", "priority: 7,"),
+    (
+        r#"weight = "rtt""#,
+        r#"weight = "window""#,
+        "weight: Window,",
+    ),
+    (r#"pace = """#, r#"pace = "tunnels""#, ""),
+    (r#"pace = "tunnels""#, r#"pace = "line""#, ""),
     ("cache = true", "cache = false", "cache: None,"),
     (
         r#"default_ttl = "10m""#,
@@ -296,8 +346,13 @@ fn every_row_of_the_complete_example_has_an_effect() {
                     "{other} does not make {effect}"
                 );
             }
-            // Without its mode a listener is nothing.
-            Err(_) => assert!(row.starts_with("mode"), "{other} is refused"),
+            // Without its mode a listener is nothing; a rate needs a parent, and a target its policy.
+            Err(_) => assert!(
+                ["mode", "parent = \"line\"", "policy = \"deadline\""]
+                    .iter()
+                    .any(|start| row.starts_with(start)),
+                "{other} is refused"
+            ),
         }
     }
     for (index, line) in lines.iter().enumerate() {

@@ -2,6 +2,7 @@
 mod cache;
 mod file;
 mod listeners;
+mod pace;
 mod routes;
 #[cfg(feature = "shared-cache")]
 mod shared;
@@ -29,6 +30,7 @@ const MISTAKES: &[&[Mistake]] = &[
     routes::MISTAKES,
     upstreams::MISTAKES,
     cache::MISTAKES,
+    pace::MISTAKES,
     #[cfg(feature = "shared-cache")]
     shared::MISTAKES,
 ];
