@@ -99,7 +99,7 @@ impl Engines {
             useless()
         } else {
             self.socket
-                .load(plan.limits.splices)
+                .load(plan.limits.splices, Some(&self.pacing))
                 .map(|()| "its self-test passed".to_owned())
                 .map_err(|because| because.to_string())
         };

@@ -166,6 +166,12 @@ impl Pacer {
         count
     }
 
+    /// Whether somebody waits for the worker's leave.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.0.queue.borrow().is_empty()
+    }
+
     /// For how long the worker has been runnable now.
     #[must_use]
     pub fn runnable_for(&self) -> Duration {

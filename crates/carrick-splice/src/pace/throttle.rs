@@ -2,6 +2,7 @@
 
 use super::{PaceHandle, Pacer, turn::Turn};
 use std::future::poll_fn;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// For bodies that are not spliced, because somebody has to look at them: they keep to the same rates, and wait for the same leave.
@@ -21,20 +22,21 @@ impl Throttle {
         }
     }
 
-    /// Returns when so many bytes may be written to `to`.
-    pub async fn pass(&mut self, to: &TcpStream, bytes: usize) {
+    /// Returns when so many bytes may be written to `to`, and how long that took.
+    pub async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
         let Throttle { turn, pacer } = self;
         let pacer = pacer.as_ref();
         if pacer.is_none() {
-            return;
+            return Duration::ZERO;
         }
-        let mut left = bytes as u64;
+        let (begun, mut left) = (Instant::now(), bytes);
         while left > 0 {
             let allowed = poll_fn(|cx| turn.poll(cx, pacer, to)).await;
             let passed = allowed.min(left);
             turn.took(pacer, passed);
             left -= passed;
         }
+        begun.elapsed()
     }
 }
 

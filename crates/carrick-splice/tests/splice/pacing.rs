@@ -489,7 +489,7 @@ fn what_is_not_spliced_keeps_to_the_rate_too() {
         let rate = 3_000_000.0 / begun.elapsed().as_secs_f64();
         assert!(rate < 1.06 * 2_000_000.0, "{rate}");
         let mut unpaced = Throttle::new(Default::default(), splicer.pacer());
-        unpaced.pass(&legs.to, usize::MAX).await;
+        unpaced.pass(&legs.to, u64::MAX).await;
         assert_eq!(pacing.classes()[0].bytes, 3_000_000);
     });
 }

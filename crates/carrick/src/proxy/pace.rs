@@ -25,7 +25,10 @@ impl Client {
         let worker = &self.worker;
         let paced = self.live.plan().pace.classes.get(class).and_then(|class| {
             let client = self.address.ip();
-            worker.pacing.pace(&class.name, client, worker.number)
+            worker
+                .pacer
+                .pacing()
+                .pace(&class.name, client, worker.number)
         });
         // A class that a reload has taken away holds nothing back.
         let Some(paced) = paced else {

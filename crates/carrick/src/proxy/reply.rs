@@ -83,6 +83,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, trace: &mut 
     let is_sent = matches!(sent, Ok(Ok(())));
     if is_sent {
         trace.sent = (out.len() - head_bytes) as u64;
+        client.worker.pacer.served(trace.sent, false);
     } else {
         trace.ended = "client_reset";
     }

@@ -4,7 +4,7 @@ use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, follow, has_room
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_all, write_both};
 use carrick_logic::http1::{Chunked, Piece, ResponseBody, ResponseHead, Version};
-use carrick_splice::{End, Ended, Engine, Fault, Order, Side, Transfer};
+use carrick_splice::{End, Ended, Engine, Fault, Order, Side, Throttle, Transfer};
 use std::time::Instant;
 use tokio::net::TcpStream;
 
@@ -150,11 +150,13 @@ impl Response<'_> {
         timer: &mut Timer,
     ) -> Passed {
         let mut pace = Pace::new(means.rate_min);
+        let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
         self.buffer.drain(..self.head.head_bytes);
         loop {
             if let Some(tee) = &mut self.tee {
                 tee.keep(self.buffer);
             }
+            throttle.pass(client, self.buffer.len() as u64).await;
             let begun = Instant::now();
             let written = timer
                 .within(
@@ -225,6 +227,7 @@ impl Response<'_> {
         let verbatim = self.client_version == Version::Http11;
         let mut chunked = Chunked::new();
         let mut pace = Pace::new(means.rate_min);
+        let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
         self.buffer.drain(..self.head.head_bytes);
         loop {
             let used = if verbatim {
@@ -244,6 +247,9 @@ impl Response<'_> {
             } else {
                 &[]
             };
+            throttle
+                .pass(client, (out.len() + bytes.len()) as u64)
+                .await;
             let begun = Instant::now();
             let written = timer
                 .within(means.idle, write_both(client, &out, bytes, &mut 0))

@@ -94,6 +94,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
             return;
         }
         let next = serve_request(&mut client, scratch).await;
+        client.worker.forward_if_late();
         let Ok(kept) = end_or_go_on(&mut client, next).await else {
             return;
         };
@@ -395,6 +396,7 @@ async fn send_stale(
         is_aged: asking.is_aged(),
         says_status: asking.says_status(),
         now: client.worker.clock.now(),
+        pace: None,
     };
     let (passed, keep_alive) = cached::send(client, scratch, &source, trace).await;
     after_response(client, scratch, passed, keep_alive)

@@ -21,7 +21,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::{Forwarded, Reader};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use carrick_splice::{Pacing, Splicer};
+use carrick_splice::{Drain, Pacer, Splicer};
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
 use scratch::ScratchPool;
@@ -59,6 +59,9 @@ pub struct Orders {
     pub cut_off: bool,
 }
 
+/// So long a worker serves its own requests before it lets go of what has waited since it began to.
+const FORWARD_AFTER: Duration = Duration::from_millis(20);
+
 /// What a worker is made of; built on the main thread, moved to its own.
 pub struct WorkerParts {
     /// Its number, from 0.
@@ -87,8 +90,8 @@ pub struct Worker {
     pub number: usize,
     /// The splice service of this thread.
     pub splicer: Splicer,
-    /// Classes of what it splices.
-    pub pacing: Pacing,
+    /// Its part in pacing what it splices.
+    pub pacer: Pacer,
     /// Counters.
     pub metrics: Arc<WorkerMetrics>,
     /// Clients whose requests the kernel may forward.
@@ -164,6 +167,13 @@ impl Worker {
         Rc::clone(&self.nobody)
     }
 
+    /// If the worker has had work of its own for long, what is spliced gets its turn: as much as waited when that began.
+    pub fn forward_if_late(&self) {
+        if self.pacer.is_waited_for() && self.pacer.runnable_for() > FORWARD_AFTER {
+            self.pacer.forward(Drain::BeforeActive);
+        }
+    }
+
     /// Whether idle clients are to be closed now.
     #[must_use]
     pub fn dismisses_idle(&self) -> bool {
@@ -202,6 +212,8 @@ impl Drop for SessionGuard {
 pub fn run(parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(Pacer::on_thread_park)
+        .on_thread_unpark(Pacer::on_thread_unpark)
         .build_local(Default::default())?;
     runtime.block_on(serve(parts, started))
 }
@@ -221,7 +233,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
-        pacing: parts.engines.pacing,
+        pacer: Pacer::new(parts.engines.pacing, parts.number),
         forwarded: parts.engines.forwarded,
         metrics: parts.metrics,
         log: parts.log,
@@ -251,6 +263,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         let reader = Reader::new(packet, Arc::clone(&worker.forwarded));
         Rc::new(RefCell::new(reader))
     });
+    worker.splicer.set_pacer(worker.pacer.clone());
+    let pacer = worker.pacer.clone();
+    let keeping_pace = tokio::task::spawn_local(async move { pacer.keep().await });
     let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
     let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
@@ -279,6 +294,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
+    keeping_pace.abort();
     // What ended with the last clients.
     read_forwarded(&worker, forwarded.as_deref());
     worker.log.flush();

@@ -129,6 +129,7 @@ pub async fn begin(
                 is_aged: false,
                 says_status: wanted.says_status,
                 now,
+                pace: destination.pace,
             };
             trace.cache = Some(match level.result(source.result()) {
                 CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,

@@ -16,7 +16,7 @@ use carrick_logic::cache::{
     stale_on_error, write_answer_fields,
 };
 use carrick_logic::http1::{Method, Version, reason_phrase};
-use carrick_splice::RateMin;
+use carrick_splice::{RateMin, Throttle};
 use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
@@ -42,6 +42,8 @@ pub struct Source<'a> {
     pub says_status: bool,
     /// The present time.
     pub now: UnixTime,
+    /// By which class it is paced, if it has to come from the origin yet.
+    pub pace: Option<usize>,
 }
 
 impl Source<'_> {
@@ -112,8 +114,23 @@ pub async fn send(
     let is_at_hand = source.status.forward_status.is_none()
         && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
     let first_byte = is_at_hand.then_some(trace.begun);
-    let sending = Sending { reader, first_byte };
+    // What is stored already is the process' own work; what is being fetched keeps to the pace of what is spliced.
+    let is_fetched = matches!(source.result(), CacheResult::Miss | CacheResult::Collapsed);
+    let [_, pace] = client.paced(source.pace.filter(|_| is_fetched));
+    let throttle = Throttle::new(pace, client.worker.splicer.pacer());
+    let sending = Sending {
+        reader,
+        first_byte,
+        throttle,
+    };
+    let before = trace.sent;
     let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
+    let pacer = &client.worker.pacer;
+    if is_fetched {
+        pacer.splices();
+    } else {
+        pacer.served(trace.sent - before, is_at_hand);
+    }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
         trace.ended = how;
         let limits = &client.worker.metrics.limits;
@@ -286,6 +303,7 @@ struct Sending {
     reader: Reader,
     /// When the request began, until the first byte of its answer is sent, if that is to be counted.
     first_byte: Option<Instant>,
+    throttle: Throttle,
 }
 
 impl Sending {
@@ -343,6 +361,9 @@ async fn send_parts(
                     Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
                 }
             }
+            // What waits for its pace is not slow.
+            let held = sending.throttle.pass(&client.stream, bytes).await;
+            let begun = begun + held;
             let sent = {
                 let burst = send_burst(&client.stream, out, body, (at, bytes));
                 client.timer.within(timeouts.idle, pin!(burst)).await

@@ -61,6 +61,7 @@ impl Attempt<'_> {
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
         // What is here already is not spliced.
         let pace = if is_to_come(head, here) {
+            worker.pacer.splices();
             self.client.paced(self.destination.pace)
         } else {
             Default::default()

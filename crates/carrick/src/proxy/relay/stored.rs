@@ -125,6 +125,7 @@ impl Attempt<'_> {
             is_aged: asking.is_aged(),
             says_status: asking.says_status(),
             now: self.client.worker.clock.now(),
+            pace: self.destination.pace,
         };
         self.trace.cache = Some(source.result());
         let (passed, keep_alive) =
