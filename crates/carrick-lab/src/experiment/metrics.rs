@@ -41,10 +41,15 @@ pub const OF_CLASS: [&str; 3] = [
     "requests_per_second",
 ];
 
-/// The metric of a class's mean latency.
+/// The metrics of a class: its mean latency, the 99th percentile, and requests per second.
 #[must_use]
-pub fn of_class(class: &str) -> String {
-    format!("latency_{}_mean_ms", class.replace('-', "_"))
+pub fn of_class(class: &str) -> [String; 3] {
+    let class = class.replace('-', "_");
+    [
+        format!("latency_{class}_mean_ms"),
+        format!("latency_{class}_p99_ms"),
+        format!("requests_{class}_per_second"),
+    ]
 }
 
 /// The metrics of the load, given the length of a body (or page) of each class; latencies only if anything was completed.
@@ -91,7 +96,12 @@ pub fn of_load(outcome: &LoadOutcome, class_bytes: &[u64]) -> Sample {
             .iter()
             .filter(|class| class.latency.count > 0)
         {
-            sample.insert(of_class(&class.name), class.latency.mean_ms);
+            let values = [
+                class.latency.mean_ms,
+                merged(std::iter::once(&class.latency)).percentile_ms(99.0),
+                class.completed as f64 / seconds,
+            ];
+            sample.extend(of_class(&class.name).into_iter().zip(values));
         }
     }
     sample

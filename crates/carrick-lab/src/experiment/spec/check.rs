@@ -296,7 +296,11 @@ fn metrics_of(experiment: &Experiment, workload: &Workload, id: &str) -> BTreeSe
         .ok()
     });
     for LoadPlan { classes, .. } in plans {
-        names.extend(classes.iter().map(|class| metrics::of_class(&class.name)));
+        names.extend(
+            classes
+                .iter()
+                .flat_map(|class| metrics::of_class(&class.name)),
+        );
     }
     names
 }
