@@ -62,6 +62,8 @@ struct Inner {
     is_told: Cell<bool>,
     someone_waits: Notify,
     controls: RefCell<[Control; CLASSES]>,
+    /// Whether there is a control at all.
+    is_controlled: Cell<bool>,
     latencies: RefCell<Latencies>,
     kinds: RefCell<Kinds>,
 }
@@ -116,6 +118,7 @@ impl Pacer {
             is_told: Cell::new(false),
             someone_waits: Notify::new(),
             controls: RefCell::new([Control::None; CLASSES]),
+            is_controlled: Cell::new(false),
             latencies: RefCell::new(Latencies::new()),
             kinds: RefCell::new(Kinds {
                 changes: u64::MAX,
@@ -186,6 +189,9 @@ impl Pacer {
         let inner = &*self.0;
         inner.add(offset_of!(pace_worker, local_requests), 1);
         inner.add(offset_of!(pace_worker, local_bytes), bytes);
+        if !inner.is_controlled.get() {
+            return;
+        }
         if is_hit {
             let delay = now_ns().saturating_sub(inner.round_ns.get());
             inner
@@ -338,6 +344,9 @@ impl Inner {
         self.active_from.set(self.queue.borrow().next_arrival());
         self.word(offset_of!(pace_worker, runnable_since_ns))
             .store(now, Release);
+        if !self.is_controlled.get() {
+            return;
+        }
         for (class, control) in (0..).zip(self.controls.borrow().iter()) {
             if let Control::Deadline(deadline) = control {
                 // What a round has not used is not saved.
@@ -494,6 +503,7 @@ impl Controls {
         self.is_needed = controls
             .iter()
             .any(|control| !matches!(control, Control::None));
+        inner.is_controlled.set(self.is_needed);
     }
 
     fn show(&self, inner: &Inner) {
