@@ -227,6 +227,7 @@ fn the_shipped_files_pass() {
         "built-in",
         "complete",
         "forward",
+        "paced",
         "switch",
         "transparent",
         "tunnel",
