@@ -98,6 +98,20 @@ pub enum Command {
             carrick purge --all"
     )]
     Purge(PurgeArgs),
+    /// Show how a running carrick paces what it relays, or change a class until the next reload.
+    #[command(
+        long_about = "Show how a running carrick paces what it relays, or change a class until the next reload.\n\n\
+            Without arguments: all classes and workers. With the name of a class: all that is known of it. With keys and values, too: the \
+            class is changed, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` takes a \
+            rate or a parent away.",
+        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class is not there or cannot be so, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick pace\n  \
+            carrick pace downloads\n  \
+            carrick pace downloads ceiling=20MB splice_ceiling=none\n  \
+            carrick pace downloads policy=deadline target=2ms"
+    )]
+    Pace(PaceArgs),
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
@@ -191,6 +205,26 @@ pub struct PurgeWhich {
     pub all: bool,
 }
 
+/// `carrick pace`
+#[derive(Debug, Clone, Args)]
+pub struct PaceArgs {
+    /// A class.
+    #[arg(value_name = "NAME")]
+    pub class: Option<String>,
+    /// What it is to be from now on.
+    #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub changes: Vec<(String, String)>,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = parts.ok_or("write key=value, such as ceiling=20MB")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// `carrick check`
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
@@ -238,6 +272,7 @@ pub fn main() -> ExitCode {
             Command::Clean(arguments) => commands::clean::run(&arguments),
             Command::Cache(command) => commands::cache::run(&command),
             Command::Purge(arguments) => commands::cache::purge(&arguments),
+            Command::Pace(arguments) => commands::pace::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),

@@ -1,16 +1,8 @@
 //! `carrick cache` and `carrick purge`: what a running carrick has stored, asked of its admin.
-use super::check::report;
-use crate::cli::{AdminArgs, CacheCommand, FAILED, FINE, PurgeArgs, WRONG};
-use crate::config;
-use crate::config::plan::Plan;
+use super::admin::{Failed, ask, encoded, finish, parsed};
+use crate::cli::{CacheCommand, PurgeArgs};
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// How long admin may take for an answer. It looks at every object, if need be.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Shows what is stored.
 #[must_use]
@@ -51,77 +43,6 @@ pub fn purge(arguments: &PurgeArgs) -> ExitCode {
         ask(&arguments.admin, &format!("DELETE /cache?{query}"))
             .map(|count| format!("purged: {}\n", count.trim())),
     )
-}
-
-/// Why there is nothing to show.
-enum Failed {
-    /// The configuration is wrong, and it was said why.
-    Configuration,
-    /// In words.
-    Because(String),
-}
-
-fn finish(result: Result<String, Failed>) -> ExitCode {
-    match result {
-        Ok(text) => {
-            // Where nobody reads, nothing is lost.
-            let _ = anstream::stdout().lock().write_all(text.as_bytes());
-            ExitCode::from(FINE)
-        }
-        Err(Failed::Configuration) => ExitCode::from(WRONG),
-        Err(Failed::Because(why)) => {
-            let _ = writeln!(anstream::stderr().lock(), "carrick: {why}");
-            ExitCode::from(FAILED)
-        }
-    }
-}
-
-/// Asks admin; the body of its answer.
-fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
-    let address = address(arguments)?;
-    let answer = exchange(address, request).map_err(|error| {
-        Failed::Because(format!(
-            "cannot ask admin at {address}: {error}; does carrick run, with this address as `[admin] listen`?"
-        ))
-    })?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.split(' ').nth(1) == Some("200") {
-        return Ok(body.to_owned());
-    }
-    Err(Failed::Because(if body.is_empty() {
-        format!("admin at {address} answered {head}")
-    } else {
-        body.trim_end().to_owned()
-    }))
-}
-
-/// HTTP/1.0 makes the answer end with the connection.
-fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{request} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
-fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
-    if let Some(address) = arguments.admin {
-        return Ok(address);
-    }
-    let plan = match &arguments.config {
-        None => Plan::built_in(),
-        Some(file) => match config::load(Some(file)) {
-            Ok(loaded) => loaded.plan,
-            Err(rejected) => {
-                report(&rejected.problems);
-                return Err(Failed::Configuration);
-            }
-        },
-    };
-    plan.admin.ok_or_else(|| {
-        Failed::Because("the configuration has no admin: `[admin] listen` is \"\"".to_owned())
-    })
 }
 
 /// The objects as a table.
@@ -175,14 +96,4 @@ fn cache_of(json: &str) -> Result<String, Failed> {
         }
     }
     Ok(text)
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
-    serde_json::from_str(json)
-        .map_err(|error| Failed::Because(format!("admin's answer is not understood: {error}")))
-}
-
-/// As a value in a query.
-fn encoded(text: &str) -> String {
-    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

@@ -1,7 +1,9 @@
 //! What the subcommands do, each in a file of its name.
+mod admin;
 pub mod cache;
 pub mod check;
 pub mod clean;
 pub mod doctor;
 pub mod generate;
+pub mod pace;
 pub mod run;

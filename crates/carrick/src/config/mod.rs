@@ -15,6 +15,8 @@ pub mod summary;
 pub mod users;
 pub mod values;
 
+pub use reader::nearest;
+
 use plan::Plan;
 use problem::{Problem, Problems, Severity, Source};
 use std::fmt;

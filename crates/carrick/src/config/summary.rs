@@ -31,6 +31,11 @@ pub fn lines(plan: &Plan) -> Vec<String> {
         }
         lines.push(line);
     }
+    if !plan.pace.classes.is_empty() {
+        let classes = plan.pace.classes.len();
+        let of = if classes == 1 { "class" } else { "classes" };
+        lines.push(format!("pacing by {classes} {of}"));
+    }
     lines.push(match plan.admin {
         Some(address) => format!("admin on {address}"),
         None => "admin is off".to_owned(),

@@ -1,6 +1,8 @@
-//! The admin server: metrics, health, status. It reads what the workers count, and cannot make them wait.
+//! The admin server: metrics, health, status, and changes to the cache and to pacing. It reads what the workers count, and cannot make
+//! them wait.
 mod cache;
 mod host;
+mod pace;
 mod splices;
 mod status;
 
@@ -159,6 +161,11 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
     if request.method() == Method::DELETE && request.uri().path() == "/cache" {
         return cache::purge(request, state).await;
     }
+    if request.method() == Method::POST
+        && let Some(name) = request.uri().path().strip_prefix("/pace/")
+    {
+        return pace::change(request, name, state);
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -185,6 +192,10 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
             Ok(splices) => answer(StatusCode::OK, JSON, splices),
             Err(error) => failure(&error),
         },
+        "/pace" => match pace::json(state) {
+            Ok(pace) => answer(StatusCode::OK, JSON, pace),
+            Err(error) => failure(&error),
+        },
         "/cache" => cache::list(request, state),
         _ => text(
             StatusCode::NOT_FOUND,
@@ -196,7 +207,7 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n/pace     classes of what is relayed as JSON; POST /pace/NAME?key=value changes one\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {

@@ -135,6 +135,16 @@ metrics! {
     SHARED_WRITES = Counter "carrick_shared_writes" "Responses for the second level, by result: written, dropped (too much was waiting), not_written (it did not take them).";
     SHARED_UP = Gauge "carrick_shared_up" "1 while the second level is asked; 0 while it is left out, since it failed, or if there is none.";
 
+    PACE_BYTES = Counter "carrick_pace_bytes" "Bytes that were let pass, by class, and by who held them: the process, or programs in the kernel.";
+    PACE_YIELDS = Counter "carrick_pace_yields" "How often something relayed had to wait for the worker's own work, by class.";
+    PACE_RATE_WAITS = Counter "carrick_pace_rate_waits" "How often something relayed had to wait because of a rate, by class.";
+    PACE_KERNEL_HOLDS = Counter "carrick_pace_kernel_holds" "How often a program in the kernel held something back, for either reason, by class.";
+    PACE_WAITED = Counter "carrick_pace_waited_seconds" "How long what is relayed by the process has waited, for either reason, all of it together, by class.";
+    PACE_OVERDUE = Counter "carrick_pace_overdue" "How often something relayed went on because it had waited for hold_max, by class.";
+    PACE_SPLICES = Gauge "carrick_pace_splices" "Tunnels, and clients' connections for HTTP, that are paced now, by class.";
+    WORKER_RUNNABLE = Counter "carrick_worker_runnable_seconds" "How long each worker had work of its own. Measured for pacing.";
+    WORKER_FORWARDING = Counter "carrick_worker_forwarding_seconds" "How long each worker forwarded what had waited for its leave.";
+
     LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 

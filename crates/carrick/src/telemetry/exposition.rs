@@ -1,5 +1,6 @@
 //! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
 mod cache;
+mod pace;
 mod tunnels;
 mod writer;
 
@@ -55,6 +56,7 @@ impl Collector for Exposition {
         writer.splices()?;
         writer.tunnels()?;
         writer.cache()?;
+        writer.pace()?;
         writer.limits()?;
         writer.names()?;
         writer.log()?;

@@ -1,5 +1,6 @@
 //! `/status`: everything that can be known of a running carrick, as one JSON object.
 use super::cache::CacheStatus;
+use super::pace::PaceStatus;
 use super::splices::{self, Splices};
 use crate::config::plan::{ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
@@ -49,6 +50,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
         splice: Splice::of(state),
         splices: Splices::of(state, splices::LISTED_MAX),
         cache: CacheStatus::of(state),
+        pace: PaceStatus::of(state),
         dns: Dns::of(state),
         access_log: Log::of(state),
         reloads: Reloads::of(state),
@@ -75,6 +77,7 @@ struct Status<'a> {
     splice: Splice,
     splices: Splices,
     cache: Option<CacheStatus>,
+    pace: PaceStatus,
     dns: Dns,
     access_log: Log,
     reloads: Reloads,

@@ -191,6 +191,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-lab-torture.1",
             "carrick-lab-wan.1",
             "carrick-lab.1",
+            "carrick-pace.1",
             "carrick-purge.1",
             "carrick-run.1",
             "carrick.1"
@@ -226,6 +227,7 @@ fn the_shipped_files_pass() {
         "built-in",
         "complete",
         "forward",
+        "paced",
         "switch",
         "transparent",
         "tunnel",

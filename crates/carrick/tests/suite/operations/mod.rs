@@ -6,6 +6,7 @@ mod health;
 mod leftovers;
 mod load;
 mod logs;
+mod pace;
 mod privileges;
 mod reload;
 mod start;

@@ -1,0 +1,128 @@
+//! Changes to the settings of a class, in the words of the configuration.
+use crate::config::keys::PACE_CLASS;
+use crate::config::keys::pace::{
+    POLICIES, PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, WEIGHTS, WrongPolicy, policy, weight,
+};
+use crate::config::{nearest, values};
+use carrick_splice::{ClassSettings, NetworkRate, Policy};
+use std::time::Duration;
+
+/// What takes a value away.
+const NONE: &str = "none";
+
+/// Makes a class so, as far as it is said: keys with values, as the configuration has them, or `none`. What the service does not take is
+/// not found here.
+///
+/// # Errors
+/// What is wrong, and what would be right. The class may have changed in part.
+pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> Result<(), String> {
+    if wanted.is_empty() {
+        return Err(format!(
+            "nothing is to be changed; write key=value, of {}",
+            keys()
+        ));
+    }
+    let (mut word, mut target) = (None, None);
+    let (mut network, mut prefix_v4, mut prefix_v6) = (None, None, None);
+    for (place, (key, value)) in wanted.iter().enumerate() {
+        if wanted.iter().take(place).any(|(other, _)| other == key) {
+            return Err(format!("`{key}` is there twice; say it once"));
+        }
+        match key.as_str() {
+            "policy" => word = Some(value.as_str()),
+            "target" => target = Some(time(key, value)?),
+            "rate" => class.rate = rate(key, value)?,
+            "ceiling" => class.ceiling = rate(key, value)?,
+            "network_ceiling" => network = Some(rate(key, value)?),
+            "network_prefix_v4" => prefix_v4 = Some(number(key, value, 32)?),
+            "network_prefix_v6" => prefix_v6 = Some(number(key, value, 128)?),
+            "splice_ceiling" => class.splice = rate(key, value)?,
+            "parent" => class.parent = Some(value.clone()).filter(|value| value != NONE),
+            "priority" => class.priority = number(key, value, u8::MAX)?,
+            "weight" => {
+                class.weight = weight(value).ok_or_else(|| not_of(key, value, WEIGHTS))?;
+            }
+            "hold_max" => class.hold_max = time(key, value)?,
+            _ => return Err(unknown(key)),
+        }
+    }
+    if word.is_some() || target.is_some() {
+        class.policy = changed_policy(class.policy, word, target)?;
+    }
+    let before = class.network;
+    class.network = match network {
+        Some(ceiling) => ceiling,
+        None => before.map(|network| network.ceiling),
+    }
+    .map(|ceiling| NetworkRate {
+        ceiling,
+        prefix_v4: (prefix_v4.or(before.map(|before| before.prefix_v4)))
+            .unwrap_or(PREFIX_V4_DEFAULT),
+        prefix_v6: (prefix_v6.or(before.map(|before| before.prefix_v6)))
+            .unwrap_or(PREFIX_V6_DEFAULT),
+    });
+    if class.network.is_none() && (prefix_v4.is_some() || prefix_v6.is_some()) {
+        return Err("a network's prefix means nothing without its ceiling; write network_ceiling=10MB with it, or whatever it is to be".to_owned());
+    }
+    Ok(())
+}
+
+fn changed_policy(
+    before: Policy,
+    word: Option<&str>,
+    target: Option<Duration>,
+) -> Result<Policy, String> {
+    let word = word.unwrap_or(before.name());
+    let kept = match before {
+        Policy::Deadline { target } if word == before.name() => Some(target),
+        _ => None,
+    };
+    policy(word, target.or(kept)).map_err(|wrong| match wrong {
+        WrongPolicy::Unknown => not_of("policy", word, POLICIES),
+        WrongPolicy::NoTarget => {
+            "the policy \"deadline\" needs a target; write target=2ms with it, or whatever it is to be".to_owned()
+        }
+        WrongPolicy::Target(policy) => format!(
+            "the policy \"{}\" has no target; write policy=deadline with it, or leave it out",
+            policy.name()
+        ),
+    })
+}
+
+fn rate(key: &str, value: &str) -> Result<Option<u64>, String> {
+    if value == NONE {
+        return Ok(None);
+    }
+    values::size(value)
+        .map(Some)
+        .map_err(|help| format!("`{key}` cannot be {value:?}; {help}, or none"))
+}
+
+fn time(key: &str, value: &str) -> Result<Duration, String> {
+    values::time(value).map_err(|help| format!("`{key}` cannot be {value:?}; {help}"))
+}
+
+fn number(key: &str, value: &str, max: u8) -> Result<u8, String> {
+    let number = value.parse().ok().filter(|number| *number <= max);
+    number.ok_or_else(|| format!("`{key}` cannot be {value:?}; it is a number from 0 to {max}"))
+}
+
+fn not_of(key: &str, value: &str, words: &[&str]) -> String {
+    format!(
+        "`{key}` cannot be {value:?}; it can be {}",
+        words.join(", ")
+    )
+}
+
+fn unknown(key: &str) -> String {
+    let names: Vec<&str> = PACE_CLASS.keys.iter().map(|key| key.name).collect();
+    match nearest(key, &names) {
+        Some(near) => format!("{key:?} is no setting of a class; did you mean `{near}`?"),
+        None => format!("{key:?} is no setting of a class; there are {}", keys()),
+    }
+}
+
+fn keys() -> String {
+    let names: Vec<&str> = PACE_CLASS.keys.iter().map(|key| key.name).collect();
+    names.join(", ")
+}
