@@ -35,7 +35,7 @@ fn states(refused: &str, experiment: &str, workload: &str) -> Result<BTreeMap<St
 #[test]
 fn a_series_waits_until_carrick_takes_its_configuration() {
     let waits = |what: &str| State::WaitingFor(what.to_owned());
-    let all = "\"socket\"|\"packet\"|cache|pace|\"split\"";
+    let all = "\"socket\"|\"packet\"|cache|[[]pace|\"split\"";
     let found = states(all, "rosu-2002", "gets").unwrap();
     assert_eq!(found["carrick-copy"], State::Ready);
     assert_eq!(found["carrick-socket"], waits("the socket engine"));
@@ -53,7 +53,7 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
     let found = states(all, "kthread-2003", "streams").unwrap();
     assert_eq!(found["carrick-socket"], waits("the socket engine"));
     assert_eq!(found["squid"], State::Ready);
-    let found = states("pace", "kthread-2003", "streams").unwrap();
+    let found = states("[[]pace", "kthread-2003", "streams").unwrap();
     assert_eq!(found["carrick-copy"], State::Ready);
     assert_eq!(found["carrick-conservative"], waits("pacing"));
 
