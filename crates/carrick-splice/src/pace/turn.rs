@@ -206,7 +206,7 @@ impl Turn {
         Poll::Pending
     }
 
-    /// So many bytes were moved by the leave that was given. Nothing: it stays.
+    /// So many bytes were moved, by the leave that was given or without. Nothing: the leave stays.
     pub(crate) fn took(&mut self, pacer: Option<&Pacer>, bytes: u64) {
         let Some(pacer) = pacer.filter(|_| self.is_paced() && bytes > 0) else {
             return;
@@ -226,6 +226,13 @@ impl Turn {
         if self.reserved == u64::MAX {
             self.reserved = 0;
             return;
+        }
+        // What was taken without asking is paid for afterwards.
+        if let Some(of) = self.handle.bucket()
+            && bytes > self.reserved
+        {
+            let block = &pacer.pacing().0.block;
+            bucket::reserve(block, of, bytes - self.reserved, now_ns());
         }
         self.reserved = self.reserved.saturating_sub(bytes);
         // A rest that is worth no turn of its own.

@@ -1,5 +1,6 @@
 //! The same plays with every engine: what arrives must be the same, whatever moves it.
 mod bulk;
+mod pacing;
 mod resets;
 
 use crate::support::carrick::{FORWARD_TEXT, switch_text, tunnel_text};
