@@ -102,7 +102,8 @@ pub(crate) struct Flow {
     ended_early: bool,
     copy_counted: bool,
     pipe_counted: bool,
-    turn: Turn,
+    /// How it is paced, if it is.
+    turn: Option<Box<Turn>>,
     /// What the latest leave is for.
     allowed_bytes: u64,
     /// The latest poll ended because of the pace.
@@ -143,7 +144,7 @@ impl Flow {
             ended_early: false,
             copy_counted: false,
             pipe_counted: false,
-            turn: Turn::default(),
+            turn: None,
             allowed_bytes: u64::MAX,
             is_held: false,
         }
@@ -151,17 +152,21 @@ impl Flow {
 
     /// How it is paced.
     pub(crate) fn set_pace(&mut self, pace: PaceHandle) {
-        self.turn = Turn::new(pace);
+        self.turn = (!pace.is_none()).then(|| Box::new(Turn::new(pace)));
     }
 
     /// How it is paced.
     pub(crate) fn pace(&self) -> PaceHandle {
-        self.turn.handle()
+        self.turn
+            .as_ref()
+            .map_or_else(PaceHandle::default, |turn| turn.handle())
     }
 
     /// See [`Turn::take_was_held_long`].
     pub(crate) fn take_was_held_long(&mut self) -> bool {
-        self.turn.take_was_held_long()
+        self.turn
+            .as_mut()
+            .is_some_and(|turn| turn.take_was_held_long())
     }
 
     /// Whether the end of the stream is passed on to the receiver.
@@ -323,16 +328,16 @@ impl Flow {
         sink: &mut Sink<'_>,
         woken: &mut bool,
     ) -> Poll<Result<(), Fault>> {
-        if !self.turn.is_paced() {
+        let Some(turn) = self.turn.as_mut() else {
             return self.take(cx, ends, sink, std::mem::take(woken));
-        }
+        };
         self.is_held = false;
         let pacer = ends.splicer.pacer();
         // Nobody waits for leave who has nothing to move.
         if !self.look_anyway {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
         }
-        match self.turn.poll(cx, pacer, ends.to) {
+        match turn.poll(cx, pacer, ends.to) {
             Poll::Ready(bytes) => self.allowed_bytes = bytes,
             Poll::Pending => {
                 self.is_held = true;
@@ -341,8 +346,15 @@ impl Flow {
         }
         let before = self.taken_bytes;
         let taken = self.take(cx, ends, sink, std::mem::take(woken));
-        self.turn.took(pacer, self.taken_bytes - before);
+        self.note_pace(ends.splicer, self.taken_bytes - before);
         taken
+    }
+
+    /// So many bytes were taken from the sender.
+    fn note_pace(&mut self, splicer: &Splicer, bytes: u64) {
+        if let Some(turn) = &mut self.turn {
+            turn.took(splicer.pacer(), bytes);
+        }
     }
 
     /// What it waits for.
@@ -379,7 +391,9 @@ impl Flow {
 
     /// It is over: whoever waits for a pace does not wait for this one any more.
     pub(crate) fn end_pace(&mut self, splicer: &Splicer) {
-        self.turn.release(splicer.pacer());
+        if let Some(turn) = &mut self.turn {
+            turn.release(splicer.pacer());
+        }
     }
 
     /// Gives the buffer or pipe back to its pool, and forgets the bytes in it.

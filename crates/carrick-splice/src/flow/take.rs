@@ -193,7 +193,7 @@ impl Flow {
         };
         ends.splicer.put_buffer(buffer);
         self.hold_more(ends.splicer, &bytes);
-        self.turn.took(ends.splicer.pacer(), bytes.len() as u64);
+        self.note_pace(ends.splicer, bytes.len() as u64);
         outcome
     }
 

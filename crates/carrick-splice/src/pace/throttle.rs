@@ -6,42 +6,52 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 /// For bodies that are not spliced, because somebody has to look at them: they keep to the same rates, and wait for the same leave.
-pub struct Throttle {
+pub struct Throttle(Option<Box<Held>>);
+
+struct Held {
     turn: Turn,
-    pacer: Option<Pacer>,
+    pacer: Pacer,
 }
 
 impl Throttle {
     /// For a direction with this pace, in the worker of this pacer. Without one, nothing waits.
     #[must_use]
     pub fn new(handle: PaceHandle, pacer: Option<&Pacer>) -> Throttle {
-        let pacer = pacer.filter(|_| !handle.is_none()).cloned();
-        Throttle {
-            turn: Turn::new(handle),
-            pacer,
-        }
+        let pacer = pacer.filter(|_| !handle.is_none());
+        Throttle(pacer.map(|pacer| {
+            Box::new(Held {
+                turn: Turn::new(handle),
+                pacer: pacer.clone(),
+            })
+        }))
     }
 
     /// Returns when so many bytes may be written to `to`, and how long that took.
     pub async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
-        let Throttle { turn, pacer } = self;
-        let pacer = pacer.as_ref();
-        if pacer.is_none() {
-            return Duration::ZERO;
+        match &mut self.0 {
+            None => Duration::ZERO,
+            // What waits is large, and seldom.
+            Some(held) => Box::pin(held.pass(to, bytes)).await,
         }
+    }
+}
+
+impl Held {
+    async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
+        let Held { turn, pacer } = self;
         let (begun, mut left) = (Instant::now(), bytes);
         while left > 0 {
-            let allowed = poll_fn(|cx| turn.poll(cx, pacer, to)).await;
+            let allowed = poll_fn(|cx| turn.poll(cx, Some(pacer), to)).await;
             let passed = allowed.min(left);
-            turn.took(pacer, passed);
+            turn.took(Some(pacer), passed);
             left -= passed;
         }
         begun.elapsed()
     }
 }
 
-impl Drop for Throttle {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.turn.release(self.pacer.as_ref());
+        self.turn.release(Some(&self.pacer));
     }
 }
