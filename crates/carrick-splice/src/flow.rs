@@ -104,10 +104,6 @@ pub(crate) struct Flow {
     pipe_counted: bool,
     /// How it is paced, if it is.
     turn: Option<Box<Turn>>,
-    /// What the latest leave is for.
-    allowed_bytes: u64,
-    /// The latest poll ended because of the pace.
-    is_held: bool,
 }
 
 impl Flow {
@@ -145,8 +141,6 @@ impl Flow {
             copy_counted: false,
             pipe_counted: false,
             turn: None,
-            allowed_bytes: u64::MAX,
-            is_held: false,
         }
     }
 
@@ -331,19 +325,19 @@ impl Flow {
         let Some(turn) = self.turn.as_mut() else {
             return self.take(cx, ends, sink, std::mem::take(woken));
         };
-        self.is_held = false;
+        turn.is_held = false;
         let pacer = ends.splicer.pacer();
         // Nobody waits for leave who has nothing to move.
         if !self.look_anyway {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
         }
-        match turn.poll(cx, pacer, ends.to) {
-            Poll::Ready(bytes) => self.allowed_bytes = bytes,
+        turn.allowed_bytes = match turn.poll(cx, pacer, ends.to) {
+            Poll::Ready(bytes) => bytes,
             Poll::Pending => {
-                self.is_held = true;
+                turn.is_held = true;
                 return Poll::Pending;
             }
-        }
+        };
         let before = self.taken_bytes;
         let taken = self.take(cx, ends, sink, std::mem::take(woken));
         self.note_pace(ends.splicer, self.taken_bytes - before);
@@ -359,7 +353,7 @@ impl Flow {
 
     /// What it waits for.
     fn waiting(&self) -> Step {
-        if self.is_held {
+        if self.turn.as_ref().is_some_and(|turn| turn.is_held) {
             Step::Held
         } else {
             Step::Blocked(Side::From)
@@ -368,7 +362,11 @@ impl Flow {
 
     /// How much of so much room may be filled.
     fn at_most(&self, room: usize) -> usize {
-        let bytes = self.remaining_bytes.min(self.allowed_bytes);
+        let allowed_bytes = self
+            .turn
+            .as_ref()
+            .map_or(u64::MAX, |turn| turn.allowed_bytes);
+        let bytes = self.remaining_bytes.min(allowed_bytes);
         usize::try_from(bytes).map_or(room, |bytes| room.min(bytes))
     }
 

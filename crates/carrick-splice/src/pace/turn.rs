@@ -34,6 +34,10 @@ const TURNS_PER_LOOK: u32 = 64;
 #[derive(Default)]
 pub(crate) struct Turn {
     handle: PaceHandle,
+    /// What the latest leave is for.
+    pub(crate) allowed_bytes: u64,
+    /// The latest poll ended without leave.
+    pub(crate) is_held: bool,
     /// Taken from the rates, and not used yet.
     reserved: u64,
     /// As the control block was when that was taken.
@@ -64,6 +68,7 @@ impl Turn {
     pub(crate) fn new(handle: PaceHandle) -> Turn {
         Turn {
             handle,
+            allowed_bytes: u64::MAX,
             weight: 1,
             ..Turn::default()
         }
