@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::spec::Experiment;
 
 /// File names and texts, in the order in which they are run.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     (
         "rosu-2002.toml",
         include_str!("../../experiments/rosu-2002.toml"),
@@ -22,6 +22,7 @@ const FILES: [(&str, &str); 5] = [
         "satellite-2003.toml",
         include_str!("../../experiments/satellite-2003.toml"),
     ),
+    ("limits.toml", include_str!("../../experiments/limits.toml")),
     ("peers.toml", include_str!("../../experiments/peers.toml")),
 ];
 
