@@ -98,6 +98,7 @@ pub struct Exchange<'a> {
     b_prefix: &'a [u8],
     idle: Duration,
     label: u64,
+    pace: [PaceHandle; 2],
     a_to_b: Flow,
     b_to_a: Flow,
     /// The connections are to go into the kernel's hands as soon as nothing is held.
@@ -154,6 +155,7 @@ impl<'a> Exchange<'a> {
             b_prefix: order.b_prefix,
             idle: order.idle,
             label: order.label,
+            pace: order.pace,
             a_to_b: flow(),
             b_to_a: flow(),
             wants_kernel,

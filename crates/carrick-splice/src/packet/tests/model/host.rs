@@ -134,6 +134,8 @@ pub struct Host {
     pub wrong: Option<String>,
     /// If only responses go by the kernel.
     answering: Option<Answering>,
+    /// How each way is paced (`pace_handle`).
+    pub pace: [u64; 2],
 }
 
 impl Host {
@@ -159,6 +161,7 @@ impl Host {
             told: Vec::new(),
             wrong: None,
             answering: rounds.map(|rounds| Answering::new(rounds, programs)),
+            pace: [0; 2],
         };
         host.fill();
         host
@@ -279,7 +282,7 @@ impl Host {
         }
         let is_in_flight = |local: &Tcp| local.sending.una != local.sending.sent_max;
         let is_in_flight = self.locals.iter().any(is_in_flight);
-        match self.ask(now, programs, Command::Arm) {
+        match self.ask(now, programs, Command::Arm { pace: self.pace }) {
             Answer::Done => {
                 self.tally.armed += 1;
                 self.tally.armed_in_flight += u64::from(is_in_flight);
