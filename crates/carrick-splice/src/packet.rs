@@ -31,6 +31,7 @@ use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
+pub(crate) use generation::now_ns;
 pub use paths::BadPath;
 use paths::Paths;
 use records::{Record, Records};
