@@ -58,10 +58,12 @@ pub struct Tally {
     pub judged: u64,
     /// Responses of which the kernel has forwarded the rest.
     pub bodies: u64,
+    /// Window updates for senders whose turn it was.
+    pub grants: u64,
 }
 
 impl Tally {
-    fn all(&mut self) -> [&mut u64; 14] {
+    fn all(&mut self) -> [&mut u64; 15] {
         [
             &mut self.armed,
             &mut self.armed_in_flight,
@@ -77,6 +79,7 @@ impl Tally {
             &mut self.gave_up,
             &mut self.judged,
             &mut self.bodies,
+            &mut self.grants,
         ]
     }
 
@@ -87,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// A model in which nothing happens proves nothing. (The last four need not happen.)
+    /// A model in which nothing happens proves nothing. (The last five need not happen.)
     pub fn assert_all_has_happened(mut self) {
         let tally = self;
         let seen = self.all();
