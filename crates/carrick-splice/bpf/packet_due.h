@@ -96,7 +96,8 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 		down->start = down->end = packet->seq;
 		/* Its head has gone by. */
 		splice->response_start = packet->seq - 1;
-		down->window_max = down->window_end - down->acked;
+		/* It may have been told less than it had sent. */
+		down->window_max = is_after(down->window_end, down->acked) ? down->window_end - down->acked : 0;
 		pace_begin(down, down->pace.handle, down->window_end, down->pace.segment_bytes);
 		record->has_begun = 1;
 		splice->state = PACKET_RESPONSES;

@@ -76,8 +76,8 @@ static __always_inline void pace_window(struct packet_way *way, __u32 side, stru
 	else if (left < room && left < view->piece_bytes)
 		left = 0;
 	granted = left < room ? left : room;
-	if (!granted && room) {
-		/* It waits for its turn. */
+	/* It waits for its turn. If it has just had that, it asks again when it has made use of it. */
+	if (!granted && room && !pace->is_due) {
 		if (!pace->held_since_ns)
 			pace->held_since_ns = view->now;
 		view->is_held = !pace->is_held;

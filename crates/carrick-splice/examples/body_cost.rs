@@ -9,8 +9,8 @@
 
 use bed::{Bed, Host, Pair};
 use carrick_splice::{
-    Arming, Choice, Counters, End, Ended, Order, PaceHandle, PacketService, PoolLimits, ResponseSplice,
-    SocketService, Splicer,
+    Arming, Choice, Counters, End, Ended, Order, PaceHandle, PacketService, PoolLimits,
+    ResponseSplice, SocketService, Splicer,
 };
 use std::error::Error;
 use std::sync::Arc;

@@ -9,8 +9,8 @@
 
 use bed::{Bed, Pair};
 use carrick_splice::{
-    Arming, Choice, Counters, Exchange, ExchangeOrder, PaceHandle, PacketService, PoolLimits, ResponseSplice,
-    SPLICES_MAX, SocketService, Splicer,
+    Arming, Choice, Counters, Exchange, ExchangeOrder, PaceHandle, PacketService, PoolLimits,
+    ResponseSplice, SPLICES_MAX, SocketService, Splicer,
 };
 use std::error::Error;
 use std::future::poll_fn;

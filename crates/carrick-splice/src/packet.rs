@@ -19,19 +19,19 @@ mod table;
 
 skeleton!("packet.skel.rs");
 
-use crate::pace::Pacing;
 use crate::Unavailable;
+use crate::pace::Pacing;
 use crate::tenant::Tenant;
 use crate::waking::{self, Chore, Waking};
 use adoption::Care;
 pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
 use generation::Base;
+pub(crate) use generation::now_ns;
 use granting::Granting;
 use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, OpenObject};
-pub(crate) use generation::now_ns;
 pub use paths::BadPath;
 use paths::Paths;
 use records::{Record, Records};

@@ -8,6 +8,7 @@ mod due;
 mod endpoint;
 mod frame;
 mod host;
+mod paced;
 mod pacing;
 mod programs;
 mod random;
@@ -80,7 +81,9 @@ fn whatever_happens_each_hears_what_the_other_says() {
 
 #[test]
 fn whatever_the_pace_is_each_hears_what_the_other_says() {
-    run_all(Scenario::paced, |tally| assert!(tally.grants > 0, "{tally:#?}"));
+    run_all(Scenario::paced, |tally| {
+        assert!(tally.grants > 0, "{tally:#?}")
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::*;
 use carrick_splice::{
-    Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, PacketService, Pacing,
+    Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, Pacing, PacketService,
     PoolLimits, Reason, SocketService, Splicer,
 };
 use std::io::{ErrorKind, Read, Write};

@@ -2,9 +2,7 @@
 
 use super::bed::*;
 use crate::support::*;
-use carrick_splice::{
-    Arming, PaceHandle, ResponseProgress as Progress, ResponseSplice, Splicer,
-};
+use carrick_splice::{Arming, PaceHandle, ResponseProgress as Progress, ResponseSplice, Splicer};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -179,7 +179,8 @@ pub async fn offer(
     }
     match bound
         .splice
-        .arm(judging(client, &bound.place), PaceHandle::default()) {
+        .arm(judging(client, &bound.place), PaceHandle::default())
+    {
         Arming::Armed => client.binding.start_afresh(),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {

@@ -55,6 +55,19 @@ impl Pace {
         }
     }
 
+    /// One rate, both ways, and a worker that rests.
+    pub fn steady(rate: u64, hold_max_ns: u64) -> Pace {
+        Pace {
+            rates: [rate; 2],
+            condition: IMMEDIATE,
+            hold_max_ns,
+            dies_at: u64::MAX,
+            calm_at: 0,
+            is_runnable: false,
+            random: Random::new(0),
+        }
+    }
+
     /// Writes down what holds at first. The handle of each way.
     pub fn begin(&self, programs: &Programs) -> [u64; 2] {
         let word = |at: usize| programs.pace.word(at);
@@ -65,7 +78,10 @@ impl Pace {
         word(worker + offset_of!(pace_worker, runnable_since_ns)).store(0, SeqCst);
         word(class + offset_of!(pace_class, condition)).store(self.condition, SeqCst);
         word(class + offset_of!(pace_class, hold_max_ns)).store(self.hold_max_ns, SeqCst);
-        for field in [offset_of!(pace_credit, given), offset_of!(pace_credit, taken)] {
+        for field in [
+            offset_of!(pace_credit, given),
+            offset_of!(pace_credit, taken),
+        ] {
             word(credit + field).store(0, SeqCst);
         }
         for (number, rate) in self.rates.into_iter().enumerate() {

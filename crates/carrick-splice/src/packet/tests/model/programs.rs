@@ -3,16 +3,16 @@
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
 use super::frame::end;
-use crate::packet::command::{Answer, Command, ask, run_on};
-use crate::packet::records::{Record, Records};
 use crate::mapped::Mapped;
+use crate::packet::command::{Answer, Command, ask, run_on};
 use crate::packet::granting::grant_some;
+use crate::packet::records::{Record, Records};
 use crate::packet::skeleton::types::{holding, pace_block, packet_splice};
 use crate::packet::state::{Addresses, key};
 use crate::packet::table::Table;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
-use std::os::fd::{AsFd, OwnedFd};
 use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -125,7 +125,11 @@ impl Programs {
 
     /// Nobody waits.
     pub fn forget_held(&self) {
-        while self.held.lookup_and_delete(&[]).is_ok_and(|held| held.is_some()) {}
+        while self
+            .held
+            .lookup_and_delete(&[])
+            .is_ok_and(|held| held.is_some())
+        {}
         for at in (0..size_of::<holding>() & !7).step_by(8) {
             self.holdings.word(at).store(0, SeqCst);
         }
@@ -133,7 +137,9 @@ impl Programs {
 
     /// How many wait for their turn.
     pub fn held(&self) -> u32 {
-        self.holdings.half_word(offset_of!(holding, count)).load(SeqCst)
+        self.holdings
+            .half_word(offset_of!(holding, count))
+            .load(SeqCst)
     }
 
     /// It is the turn of the first of them. The frame that comes in for it, if it gets something.

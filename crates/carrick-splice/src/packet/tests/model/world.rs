@@ -379,7 +379,10 @@ impl<'a> World<'a> {
 
     /// If somebody waits, the process looks at it soon, as long as it lives.
     fn attend(&mut self) {
-        let lives = self.pace.as_ref().is_some_and(|pace| self.now < pace.dies_at);
+        let lives = self
+            .pace
+            .as_ref()
+            .is_some_and(|pace| self.now < pace.dies_at);
         if lives && !self.grants && self.programs.held() > 0 {
             self.grants = true;
             self.at(self.now + TICK, Event::Grant);
