@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 /// How often those that wait are looked at.
 const TICK: Duration = Duration::from_millis(2);
 
-/// At most one part in so many of the time of a processor is spent on that.
-const SHARE: u32 = 10;
+/// As long as it takes, it pauses, but no longer than this: what a bucket lets go at once (20 ms) has to last. (What it takes is mostly what
+/// the packets do that it sends: they are forwarded meanwhile.)
+const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// So many are looked at by one call (`GRANTS_MAX`), and by one tick at most.
 pub(super) const GRANTS_AT_ONCE: u32 = 64;
@@ -118,7 +119,7 @@ fn attend(
             if visit(grant)? == 0 {
                 break;
             }
-            pause = TICK.max(begun.elapsed() * (SHARE - 1));
+            pause = begun.elapsed().clamp(TICK, PAUSE_MAX);
         }
     }
 }

@@ -193,6 +193,18 @@ fn a_ceiling_is_shared_by_eight_connections() {
 }
 
 #[test]
+fn many_connections_are_not_slower_than_their_ceiling() {
+    let Some((bed, pacing, _worker)) = bed("many", class(10_000_000)) else {
+        return;
+    };
+    let rates = both_ways(&bed, &pacing, 64, 500_000, 2.0);
+    for rate in rates {
+        // What they had been allowed before, 64 KB each, they send at once.
+        assert!((9_000_000.0..=12_500_000.0).contains(&rate), "{rates:?}");
+    }
+}
+
+#[test]
 fn rates_change_under_load() {
     let Some((bed, pacing, _worker)) = bed("change", class(20_000_000)) else {
         return;
