@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 6] = ["socket", "live", "packet", "pace", "rules", "judge
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 20] = [
+const HEADERS: [&str; 23] = [
     "bpf/pace.h",
     "bpf/socket.h",
     "bpf/live.h",
@@ -23,6 +23,9 @@ const HEADERS: [&str; 20] = [
     "bpf/packet_icmp.h",
     "bpf/packet_local.h",
     "bpf/packet_machine.h",
+    "bpf/packet_pace.h",
+    "bpf/packet_grant.h",
+    "bpf/packet_share.h",
     "bpf/packet_pulse.h",
     "bpf/packet_command.h",
     "bpf/packet_due.h",

@@ -167,6 +167,9 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 
 	if (!block)
 		return 0;
+	/* What nobody bounds is not paid for later. */
+	if (now > pace_worker_of(block, handle)->beat_ns + PACE_DEAD_NS)
+		bucket = 0;
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 

@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_core_read.h>
+#include "pace.h"
 #include "packet.h"
 #include "packet_headers.h"
 #include "packet_checksum.h"
@@ -63,6 +64,7 @@ struct {
 } packet_events SEC(".maps");
 
 #include "packet_command.h"
+#include "packet_grant.h"
 
 // Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
 SEC("tc")
@@ -249,6 +251,26 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	return bpf_redirect_neigh(ifindex, 0, 0, 0);
 }
 
+// Says no more of the window to the sender of the way `told` than was granted.
+static __always_inline void settle(const struct packet *packet, __u32 number, __u32 told, struct plan *plan)
+{
+	struct pace_view *view = &packet->headers->pace;
+
+	settle_pace(number, told);
+	if (view->taken[0])
+		pay_pace(number, 0);
+	if (view->taken[1])
+		pay_pace(number, 1);
+	if (view->is_held)
+		hold_pace(number, told, view->now);
+	if (!view->told_way || !view->says_window)
+		return;
+	plan->rewriting.window = view->field;
+	// It would be taken for a sign that something was lost (RFC 5681 section 2).
+	if (view->is_idle && !plan->is_copied && plan->fate == FATE_FORWARD)
+		plan->fate = FATE_DROP;
+}
+
 SEC("tc")
 int carrick_arriving(struct __sk_buff *skb)
 {
@@ -285,11 +307,16 @@ int carrick_arriving(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &packet.flow);
 		return TC_ACT_UNSPEC;
 	}
+	forget_pace(&packet.headers->pace);
+	if (is_paced(splice))
+		look_up_pace(direction >> 1, ~direction & 1, now);
 	bpf_spin_lock(&splice->lock);
 	judge_arriving(splice, record, direction & 1, &packet, is_judged, &plan);
 	if (plan.fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
+	if (is_paced(splice))
+		settle(&packet, direction >> 1, ~direction & 1, &plan);
 	if (plan.is_acknowledging)
 		record->acked_ns = now;
 	if (plan.is_told)
@@ -365,9 +392,14 @@ int carrick_leaving(struct __sk_buff *skb)
 		if (client.is_established)
 			received = &client.rcv_nxt;
 	}
+	forget_pace(&packet.headers->pace);
+	if (is_paced(splice))
+		look_up_pace(direction >> 1, direction & 1, bpf_ktime_get_ns());
 	bpf_spin_lock(&splice->lock);
 	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, &plan);
 	bpf_spin_unlock(&splice->lock);
+	if (is_paced(splice))
+		settle(&packet, direction >> 1, direction & 1, &plan);
 	switch (plan.fate) {
 	case FATE_DROP:
 		return TC_ACT_SHOT;

@@ -96,6 +96,18 @@ struct packet_leg {
 	__u8 had_end;      /* if is_ahead: the last that it was sent is its end of stream */
 };
 
+/* How fast the sender of a way may go on. Numbers are its own, on the wire. */
+struct packet_pace {
+	__u64 handle;        /* as in pace.h; 0: it is not paced */
+	__u64 held_since_ns; /* since when it could be told of more than it was; 0: it cannot */
+	__u32 told_end;      /* as far as it may send by what it was told */
+	__u32 unpaid;        /* bytes of that for which nothing was taken yet: it had been told so before */
+	__u32 segment_bytes; /* its longest segments */
+	__u8 is_held;        /* it waits in `held` */
+	__u8 is_due;         /* told_end has not been told yet: the next packet does */
+	__u16 reserved;
+};
+
 /* One direction: from leg i to leg 1 - i. Numbers are the sender's, on the wire. */
 struct packet_way {
 	__u64 bytes;        /* acknowledged by the receiver while spliced */
@@ -112,6 +124,7 @@ struct packet_way {
 	__u32 has_end;
 	__u32 has_moved;    /* the receiver has acknowledged something of it */
 	__u32 again;        /* of `packets`, those whose data had been sent before: lost on one of both legs, or late */
+	struct packet_pace pace;
 };
 
 struct packet_splice {

@@ -17,6 +17,8 @@ struct request {
 	/* PACKET_ARM_BODY: */
 	__u32 held;       /* bytes of the response that were read, and not written yet */
 	__u32 rest[2];    /* bytes of it that were not read yet: the lower and the upper half */
+	/* PACKET_ARM, PACKET_ARM_RESPONSES, PACKET_ARM_BODY: how each way is paced, lower halves first. */
+	__u32 pace[4];
 };
 
 /* Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
@@ -57,10 +59,11 @@ static __always_inline enum packet_answer compare(const struct local *a, const s
 /* The way from the leg whose socket is `from` to the one whose socket is `to`. What the process has read up to `read` it writes up to
  * `written`. */
 static __always_inline void begin_way(struct packet_way *way, struct packet_leg *sender, const struct local *from, __u32 read,
-				      struct packet_leg *receiver, const struct local *to, __u32 written)
+				      struct packet_leg *receiver, const struct local *to, __u32 written, const __u32 *pace)
 {
 	__u32 start = read + sender->receive_offset, tsval = to->tsval + receiver->ts_offset;
 	__u32 allowed_end = way->window_end, was_spliced = way->window_max;
+	__u32 told_end = way->pace.handle ? way->pace.told_end : allowed_end;
 	__u64 bytes = way->bytes, packets = way->packets;
 	__u32 again = way->again;
 
@@ -79,6 +82,10 @@ static __always_inline void begin_way(struct packet_way *way, struct packet_leg 
 	way->delta = written + receiver->send_offset - start;
 	way->ts_delta = tsval - from->ts_recent;
 	way->window_end = from->window_end + sender->receive_offset;
+	if (!was_spliced || !is_after(told_end, way->window_end) || told_end - way->window_end >= WINDOW_LIMIT)
+		told_end = way->window_end;
+	pace_begin(way, pace[0] | (__u64)pace[1] << 32, told_end, from->advertised_bytes);
+	way->offered_end = to->offered_end + receiver->send_offset - way->delta;
 	/* By an earlier splice the sender may have been allowed more than by its local socket. */
 	if (was_spliced && is_after(allowed_end, way->window_end) && allowed_end - way->window_end < WINDOW_LIMIT)
 		way->window_end = allowed_end;
@@ -102,7 +109,6 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 
 	leg->received = client->rcv_nxt + leg->receive_offset;
 	leg->local_window = client->window >> (client->own_shift & 15);
-	down->offered_end = client->offered_end + leg->send_offset - down->delta;
 	/* In the midst of a response the server is not told of it. */
 	if (request->command != PACKET_ARM_BODY && is_after(down->offered_end, down->window_end))
 		down->window_end = down->offered_end;
@@ -163,9 +169,10 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
 		answer = PACKET_BUSY;
 	} else {
-		begin_way(&splice->ways[0], &splice->legs[0], a, a->rcv_nxt, &splice->legs[1], b, b->write_seq);
+		begin_way(&splice->ways[0], &splice->legs[0], a, a->rcv_nxt, &splice->legs[1], b, b->write_seq,
+			  request->pace);
 		begin_way(&splice->ways[1], &splice->legs[1], b, is_body ? b->copied_seq : b->rcv_nxt, &splice->legs[0], a,
-			  a->write_seq + (is_body ? request->held : 0));
+			  a->write_seq + (is_body ? request->held : 0), request->pace + 2);
 		splice->state = PACKET_SPLICED;
 		if (request->command != PACKET_ARM)
 			begin_responses(splice, a, request);

@@ -34,6 +34,7 @@ static __always_inline void tell_window(struct packet_splice *splice, const stru
 	if (is_after(end, down->window_end))
 		down->window_end = end;
 	forward_to_server(splice, packet, server->local_end, window << shift, plan);
+	packet->headers->pace.says_window = 0;
 	plan->rewriting.ack = server->received - packet->ack;
 	plan->local_ack = client->local_acked - client->send_offset;
 	plan->is_copied = 1;
@@ -95,7 +96,9 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 		down->start = down->end = packet->seq;
 		/* Its head has gone by. */
 		splice->response_start = packet->seq - 1;
-		down->window_max = down->window_end - down->acked;
+		/* It may have been told less than it had sent. */
+		down->window_max = is_after(down->window_end, down->acked) ? down->window_end - down->acked : 0;
+		pace_begin(down, down->pace.handle, down->window_end, down->pace.segment_bytes);
 		record->has_begun = 1;
 		splice->state = PACKET_RESPONSES;
 		judge_server(splice, record, packet, plan);

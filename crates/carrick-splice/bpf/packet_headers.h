@@ -37,9 +37,32 @@
 #define HEADER_ROOM 64
 #define HEADER_INDEX 63
 
+/* What has to do with pacing in a packet: looked up before a splice is locked, noted by the state machine, and settled afterwards. */
+struct pace_view {
+	__u64 now;
+	__u64 left;        /* so many bytes may be granted; ~0: as many as the receiver takes */
+	__u64 hold_max_ns; /* if the way has been held for so long, a little may be granted; ~0: not even then */
+	__u32 piece_bytes; /* what is granted is no less, unless that is all that the receiver takes */
+	__u32 told_way;    /* 1 more than the way whose sender may be told of more; 0: that is not paced */
+	/* Noted: */
+	__u32 acked;       /* with says_window: what the packet acknowledges to that sender, in its numbers */
+	__u32 window;      /* and how much the receiver takes beyond it */
+	__u32 shift;       /* in this scale */
+	__u32 sent_from;   /* with has_sent: before it, the other way had got no further than this */
+	__u8 says_window;
+	__u8 is_stale;     /* it says nothing but that the receiver takes more than before */
+	__u8 has_sent;
+	/* Settled: */
+	__u8 is_held;      /* the way is to wait */
+	__u8 is_idle;      /* the packet is of no use for its receiver */
+	__u16 field;       /* the window */
+	__u32 taken[2];    /* bytes to be paid for, of each way */
+};
+
 struct headers {
 	__u8 old[HEADER_ROOM + 16];
 	__u8 new[HEADER_ROOM + 16];
+	struct pace_view pace;
 };
 
 struct {

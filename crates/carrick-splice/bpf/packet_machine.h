@@ -128,6 +128,13 @@ static __always_inline __u32 note_sent_locally(struct packet_leg *leg, const str
 	return end;
 }
 
+/* A window as it stands in the header. */
+static __always_inline __u16 scale_window(__u32 window, __u32 shift)
+{
+	window >>= shift & 15;
+	return window > 0xffff ? 0xffff : window;
+}
+
 /* What a peer says of the window that it offers to the sender of `back`. */
 static __always_inline void note_window(struct packet_way *back, __u32 acked, __u32 window)
 {
@@ -137,13 +144,16 @@ static __always_inline void note_window(struct packet_way *back, __u32 acked, __
 		back->window_max = window;
 }
 
+#include "packet_pace.h"
+
 /* A packet from the peer of leg `side`, while the splice is in the kernel. */
 static __always_inline void judge_spliced(struct packet_splice *splice, __u32 side, const struct packet *packet,
 					  struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1], *other = &splice->legs[~side & 1];
 	struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
-	__u32 acked = packet->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), shifted;
+	__u32 acked = packet->ack - back->delta, window = (__u32)packet->window << (leg->peer_shift & 15), told = acked;
+	struct pace_view *view = &packet->headers->pace;
 
 	plan->fate = FATE_FORWARD;
 	plan->flow = &other->flow;
@@ -152,20 +162,17 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	plan->rewriting.ack = plan->rewriting.sack = -back->delta;
 	plan->rewriting.tsval = way->ts_delta;
 	plan->rewriting.tsecr = -back->ts_delta;
-	shifted = window >> (other->own_shift & 15);
-	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
-	if (packet->flags & FLAG_SYN) {
-		/* Its peer has forgotten the connection. The other one says what it knows (RFC 9293 section 3.10.7.4), which
-		 * is answered by a reset. */
-		plan->rewriting.window = packet->window;
+	plan->rewriting.window = packet->window;
+	/* Its peer has forgotten the connection. The other one says what it knows (RFC 9293 section 3.10.7.4), which is answered by a reset. */
+	if (packet->flags & FLAG_SYN)
 		return;
-	}
 	if (!is_plausible(packet, way, back, acked, splice->state == PACKET_SPLICED)) {
 		plan->fate = FATE_DROP;
 		splice->refused += 1;
 		return;
 	}
 	if (packet->flags & FLAG_RST) {
+		plan->rewriting.window = scale_window(window, other->own_shift);
 		/* Others in the window are asked about by the receiver (RFC 5961 section 3), and sent again with this number. */
 		if (splice->state == PACKET_SPLICED && (packet->seq == way->end || packet->seq == way->acked)) {
 			splice->state = PACKET_RESET;
@@ -176,19 +183,21 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	/* The local socket has acknowledged more, which the receiver does not have yet. With an acknowledgement that is much older
 	 * a packet is thrown away, and what it carries with it (RFC 5961 section 5.2). */
 	if (sequence_length(packet) && is_before(acked, back->start)) {
-		__u32 more = back->start - acked;
-
-		plan->rewriting.ack += more;
-		shifted = more < window ? (window - more) >> (other->own_shift & 15) : 0;
-		plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+		told = back->start;
+		plan->rewriting.ack += told - acked;
 	}
 	/* A single byte may be a probe. */
 	if (packet->payload_bytes > 1 && is_before(packet->seq, way->end))
 		way->again += 1;
+	pace_see_sent(view, way);
 	/* What goes before an acknowledgement may have been lost on the way here. */
 	if (sequence_length(packet))
 		note_sent(way, packet->seq + sequence_length(packet), packet->flags);
 	way->packets += 1;
+	if (back->pace.handle && !is_before(acked, back->acked)) {
+		view->is_stale = is_stale(packet, back, acked, window);
+		back->offered_end = acked + window;
+	}
 	if (is_after(acked, back->acked))
 		back->acked = acked;
 	if (is_after(acked, back->start)) {
@@ -197,6 +206,10 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 		back->has_moved = 1;
 	}
 	note_window(back, acked, window);
+	window = is_after(acked + window, told) ? acked + window - told : 0;
+	plan->rewriting.window = scale_window(window, other->own_shift);
+	pace_see_window(view, told, window, other->own_shift);
+	view->says_window = splice->state == PACKET_SPLICED;
 	if (packet->timestamps_at) {
 		__u32 tsval = packet->tsval + way->ts_delta;
 
@@ -339,6 +352,8 @@ static __always_inline void judge_leaving(struct packet_splice *splice, struct p
 	end = packet->ack + plan->rewriting.ack + ((__u32)packet->window << (leg->own_shift & 15));
 	if (is_spliced && is_after(end, way->window_end))
 		way->window_end = end;
+	if (is_spliced)
+		pace_note_told(way, end);
 	if (packet->timestamps_at) {
 		tsval = packet->tsval + leg->ts_offset;
 		/* While spliced, the clock of the other peer goes on from there, and it may be slower than the local one. */

@@ -107,7 +107,6 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 {
 	struct packet_leg *server = &splice->legs[1];
 	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 shifted = window >> (server->own_shift & 15);
 
 	keep_timestamps_behind(up, server, packet);
 	plan->fate = FATE_FORWARD;
@@ -117,7 +116,8 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
 	plan->rewriting.tsval = up->ts_delta;
 	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
-	plan->rewriting.window = shifted > 0xffff ? 0xffff : shifted;
+	plan->rewriting.window = scale_window(window, server->own_shift);
+	pace_see_window(&packet->headers->pace, packet->ack - down->delta, window, server->own_shift);
 	up->packets += 1;
 }
 
@@ -234,6 +234,7 @@ static __always_inline void judge_client(struct packet_splice *splice, struct pa
 		plan->is_acknowledging = is_after(acked, down->start);
 		note_acknowledged(splice, record, acked);
 		note_window(down, acked, window);
+		packet->headers->pace.is_stale = !plan->is_acknowledging && is_stale(packet, down, acked, window);
 		if (!is_before(acked, down->acked))
 			down->offered_end = acked + window;
 		plan->is_told = is_end_due(down);
@@ -326,6 +327,7 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 			plan->is_tail = 1;
 		}
 	}
+	pace_see_sent(&packet->headers->pace, down);
 	note_sent(down, end, 0);
 	down->packets += 1;
 }
@@ -462,8 +464,9 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		server->may_ask = 0;
 	}
 	/* The server may send what the client takes. */
-	window = is_after(down->offered_end, acked) ? (down->offered_end - acked) >> (server->own_shift & 15) : 0;
-	plan->rewriting.window = window > 0xffff ? 0xffff : window;
+	window = is_after(down->offered_end, acked) ? down->offered_end - acked : 0;
+	plan->rewriting.window = scale_window(window, server->own_shift);
+	pace_see_window(&packet->headers->pace, acked, window, server->own_shift);
 	if (!sequence_length(packet))
 		return;
 	/* It asks for nothing more. */

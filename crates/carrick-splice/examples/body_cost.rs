@@ -9,8 +9,8 @@
 
 use bed::{Bed, Host, Pair};
 use carrick_splice::{
-    Arming, Choice, Counters, End, Ended, Order, PacketService, PoolLimits, ResponseSplice,
-    SocketService, Splicer,
+    Arming, Choice, Counters, End, Ended, Order, PaceHandle, PacketService, PoolLimits,
+    ResponseSplice, SocketService, Splicer,
 };
 use std::error::Error;
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Forwarded {
     async fn body(&mut self, bytes: usize) -> Outcome<Duration> {
         let begun = Instant::now();
         ask(&mut self.pair).await?;
-        match self.splice.arm(None) {
+        match self.splice.arm(None, PaceHandle::default()) {
             Arming::Armed => self.splice.expect_response(),
             answer => return Err(format!("it was not armed: {answer:?}").into()),
         }

@@ -9,8 +9,8 @@
 
 use bed::{Bed, Pair};
 use carrick_splice::{
-    Arming, Choice, Counters, Exchange, ExchangeOrder, PacketService, PoolLimits, ResponseSplice,
-    SPLICES_MAX, SocketService, Splicer,
+    Arming, Choice, Counters, Exchange, ExchangeOrder, PaceHandle, PacketService, PoolLimits,
+    ResponseSplice, SPLICES_MAX, SocketService, Splicer,
 };
 use std::error::Error;
 use std::future::poll_fn;
@@ -286,7 +286,7 @@ impl Bench {
             if how == How::New {
                 kept = self.splicer.responses(&near, &far, 0).map_err(refused)?;
             }
-            match kept.arm(None) {
+            match kept.arm(None, PaceHandle::default()) {
                 Arming::Armed => kept.expect_response(),
                 answer => return Err(format!("it was not armed: {answer:?}").into()),
             }

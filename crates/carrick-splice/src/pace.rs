@@ -26,7 +26,7 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use table::{DIRECTIONS, Share, Table};
@@ -195,6 +195,15 @@ impl Pacing {
             kernel_bytes: of(offset_of!(pace_worker, kernel_bytes)),
             hits_p99: Some(time(offset_of!(pace_worker, hits_p99_ns))).filter(|p99| !p99.is_zero()),
         }
+    }
+
+    /// Says that a worker of this number lives: without that for three seconds, nothing of its is paced by the kernel.
+    pub fn beat(&self, worker: usize) {
+        let beat = self
+            .0
+            .block
+            .worker((worker % WORKERS) as u8, offset_of!(pace_worker, beat_ns));
+        beat.store(crate::packet::now_ns(), Release);
     }
 
     /// The map that programs of the kernel's engines are to use as theirs, called `pace`.

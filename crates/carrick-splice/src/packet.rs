@@ -5,6 +5,7 @@ mod adoption;
 pub(crate) mod command;
 pub(crate) mod fares;
 mod generation;
+mod granting;
 pub(crate) mod hooks;
 pub mod measuring;
 pub(crate) mod paths;
@@ -19,11 +20,14 @@ mod table;
 skeleton!("packet.skel.rs");
 
 use crate::Unavailable;
+use crate::pace::Pacing;
 use crate::tenant::Tenant;
 use crate::waking::{self, Chore, Waking};
 use adoption::Care;
 pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
 use generation::Base;
+pub(crate) use generation::now_ns;
+use granting::Granting;
 use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -35,7 +39,7 @@ use requests::{Counts, Events, RequestTables};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -82,6 +86,8 @@ impl PacketService {
     /// With `pins`, a folder on a BPF file system, what the kernel has outlives the process: see [`adopt`](PacketService::adopt),
     /// which is to be called before. Where that cannot be, it is loaded without, and [`pins`](PacketService::pins) says why.
     ///
+    /// Splices are paced by the classes of `pacing`; without, none is.
+    ///
     /// # Errors
     /// Why not.
     pub fn load(
@@ -89,11 +95,12 @@ impl PacketService {
         splices_max: u32,
         interfaces: &[String],
         pins: Option<&Path>,
+        pacing: Option<&Pacing>,
     ) -> Result<(), Unavailable> {
         if self.loaded.get().is_some() {
             return Ok(());
         }
-        let engine = PacketEngine::load(splices_max.max(1), interfaces, pins)?;
+        let engine = PacketEngine::load(splices_max.max(1), interfaces, pins, pacing)?;
         // Somebody else may have been faster; one is as good as the other.
         let _ = self.loaded.set(Arc::new(engine));
         Ok(())
@@ -226,6 +233,10 @@ pub(crate) struct PacketEngine {
     events: MapHandle,
     /// Started with the first splice: by then, the process has the privileges that it keeps.
     waking: OnceLock<io::Result<Waking>>,
+    /// Started with the first splice that is paced.
+    granting: OnceLock<io::Result<Granting>>,
+    grant: OwnedFd,
+    held_events: MapHandle,
     surroundings: Arc<Surroundings>,
     paths: Mutex<Paths>,
     pulse: MapHandle,
@@ -238,12 +249,13 @@ impl PacketEngine {
         splices_max: u32,
         interfaces: &[String],
         pins: Option<&Path>,
+        pacing: Option<&Pacing>,
     ) -> Result<PacketEngine, Unavailable> {
         let printed = libbpf_rs::set_print(None);
         let mut object = MaybeUninit::<OpenObject>::uninit();
         // Random enough: two processes at the same interfaces must not have the same.
         let mark = RandomState::new().build_hasher().finish() as u32 | 3;
-        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark)
+        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark, pacing)
             .map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         let loaded = loaded?;
@@ -351,12 +363,19 @@ impl PacketEngine {
         left
     }
 
-    fn load_maps(
-        object: &mut MaybeUninit<OpenObject>,
+    fn load_maps<'object>(
+        object: &'object mut MaybeUninit<OpenObject>,
         splices_max: u32,
         own_mark: u32,
-    ) -> libbpf_rs::Result<skeleton::PacketSkel<'_>> {
+        pacing: Option<&Pacing>,
+    ) -> libbpf_rs::Result<skeleton::PacketSkel<'object>> {
         let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
+        // Otherwise the programs have one of their own, in which no worker lives: nothing is paced.
+        if let Some(block) = pacing.and_then(Pacing::map) {
+            open.maps.pace.reuse_fd(block)?;
+        }
+        // Each way once, and once more for a place that has changed hands.
+        open.maps.held.set_max_entries(4 * splices_max)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
         open.maps
@@ -406,6 +425,9 @@ impl PacketEngine {
             request_events: MapHandle::try_from(&loaded.maps.request_events)?,
             events: MapHandle::try_from(&loaded.maps.packet_events)?,
             waking: OnceLock::new(),
+            granting: OnceLock::new(),
+            grant: loaded.progs.carrick_grant.as_fd().try_clone_to_owned()?,
+            held_events: MapHandle::try_from(&loaded.maps.held_events)?,
             tenants: (0..splices_max).map(|_| Tenant::default()).collect(),
             surroundings: Arc::new(surroundings),
             paths: Mutex::default(),
@@ -427,6 +449,16 @@ impl PacketEngine {
     /// A place for what the kernel notes of responses, if there is one.
     pub(crate) fn take_record(&self) -> Option<Record> {
         self.records.take()
+    }
+
+    /// Sees to splices with these handles (`pace_handle`) getting their turn when they have to wait. Without anybody who does, the senders'
+    /// own probes of a closed window go on.
+    fn attend_held(&self, pace: [u64; 2]) {
+        if pace != [0; 2] {
+            let _ = self
+                .granting
+                .get_or_init(|| Granting::start(&self.grant, &self.held_events));
+        }
     }
 
     /// Who tells splices of their end, if there is somebody.

@@ -6,7 +6,7 @@ use crate::packet::fares::Fares;
 use crate::packet::records::Record;
 pub use crate::packet::records::{ResponseWatch, ToldResponse};
 use crate::packet::splice::PacketSplice;
-use crate::{Reason, Splicer};
+use crate::{PaceHandle, Reason, Splicer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::task::Context;
@@ -144,7 +144,9 @@ impl ResponseSplice {
     /// With `judging`, requests that the kernel can judge, and that may go where the last one went, are forwarded by it, too; the process
     /// does not hear of them but by events ([`Events`](crate::requests::Events)). That begins once [`ResponseSplice::settle`] has said that there is nothing
     /// else to be done.
-    pub fn arm(&mut self, judging: Option<Judging>) -> Arming {
+    ///
+    /// What is forwarded is paced as `pace` says, which is to be there as long as it is.
+    pub fn arm(&mut self, judging: Option<Judging>, pace: PaceHandle) -> Arming {
         if self.is_body && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
@@ -155,7 +157,7 @@ impl ResponseSplice {
             return self.refused(Reason::PacketBadLeg);
         }
         let before = self.begin_record();
-        let answer = self.splice.arm_responses(&self.record, judging);
+        let answer = self.splice.arm_responses(&self.record, judging, pace);
         let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_fresh = true;
@@ -172,7 +174,8 @@ impl ResponseSplice {
     /// byte, at most `rest_bytes`, and nothing else. Nothing comes to the server's socket any more once the kernel has begun; only if the server sends
     /// more than `rest_bytes`, it gets what the client has not. When the response is whole, [`ResponseSplice::disarm`] or [`ResponseSplice::arm`] have
     /// to come before the next request. [`ResponseSplice::progress`] counts what the kernel forwards.
-    pub fn arm_body(&mut self, held_bytes: u32, rest_bytes: u64) -> Arming {
+    /// What is forwarded is paced as `pace` says.
+    pub fn arm_body(&mut self, held_bytes: u32, rest_bytes: u64, pace: PaceHandle) -> Arming {
         if self.splice.is_armed() && !self.is_body {
             return Arming::NotYet;
         }
@@ -186,7 +189,9 @@ impl ResponseSplice {
             return self.refused(Reason::PacketBadLeg);
         }
         let before = self.begin_record();
-        let answer = self.splice.arm_body(&self.record, held_bytes, rest_bytes);
+        let answer = self
+            .splice
+            .arm_body(&self.record, held_bytes, rest_bytes, pace);
         let arming = self.armed(&answer, before);
         if arming == Arming::Armed {
             self.is_body = true;
@@ -208,7 +213,7 @@ impl ResponseSplice {
         if self.splice.is_armed() && is_to_end && self.disarm().is_err() {
             return self.refused(Reason::PacketRefused);
         }
-        self.arm_body(0, 0)
+        self.arm_body(0, 0, PaceHandle::default())
     }
 
     /// Whether the kernel has begun to forward the rest of the response ([`ResponseSplice::arm_body`]). Costs no system call.

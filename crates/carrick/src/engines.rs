@@ -105,7 +105,7 @@ impl Engines {
         };
         let packet = if self.packet.is_loaded() || plan.loads_packet_engine() {
             self.packet
-                .load(plan.limits.splices, &[], plan.pins.as_deref())
+                .load(plan.limits.splices, &[], plan.pins.as_deref(), None)
                 .map(|()| self.where_packets_are_seen())
                 .map_err(|because| because.to_string())
         } else if is_off {

@@ -67,7 +67,7 @@ impl Bed {
     pub fn with_engine(service: &PacketService, splices_max: u32) -> io::Result<Bed> {
         let bed = Bed::new()?;
         bed.enter(Host::Proxy)?;
-        let loaded = service.load(splices_max, &[], None);
+        let loaded = service.load(splices_max, &[], None, None);
         loaded.map_err(|because| io::Error::other(because.to_string()))?;
         Ok(bed)
     }

@@ -179,7 +179,7 @@ impl Exchange<'_> {
         let Packets::Placed(placed) = &mut self.packets else {
             return false;
         };
-        match placed.splice.arm() {
+        match placed.splice.arm([self.a_to_b.pace(), self.b_to_a.pace()]) {
             Ok(Answer::Done) => {
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
                     flow.set_forwarded_by(Engine::Packet);

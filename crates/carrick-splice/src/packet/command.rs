@@ -13,8 +13,8 @@ pub(super) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 /// A question of `enum packet_command`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Command {
-    /// Splice.
-    Arm,
+    /// Splice. How each way is paced (`pace_handle`).
+    Arm { pace: [u64; 2] },
     /// Let what is forwarded to the peer of this side go by this interface.
     GoBy { side: u32, interface: u32 },
     /// Splice what the second connection's peer sends, and note it in this record.
@@ -22,6 +22,8 @@ pub(super) enum Command {
         record: u32,
         /// Requests are judged in the kernel.
         judging: Option<Judging>,
+        /// How what is forwarded is paced.
+        pace: u64,
     },
     /// Likewise, in the midst of a response, as soon as that can be.
     ArmBody {
@@ -30,6 +32,8 @@ pub(super) enum Command {
         held_bytes: u32,
         /// Bytes of it that were not read yet.
         rest_bytes: u64,
+        /// How what is forwarded is paced.
+        pace: u64,
     },
     /// Give the connections back; by force even if their local sockets are not at rest.
     Disarm { is_forced: bool },
@@ -113,7 +117,7 @@ impl Answer {
 /// Asks it about the splice at `place`.
 pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::Result<Answer> {
     let (number, argument) = match command {
-        Command::Arm => (packet_command::PACKET_ARM, 0),
+        Command::Arm { .. } => (packet_command::PACKET_ARM, 0),
         Command::Disarm { is_forced } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
         Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
         Command::Look => (packet_command::PACKET_LOOK, 0),
@@ -146,9 +150,18 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         }
         _ => [0; 7],
     };
-    let mut packet = Vec::with_capacity(64);
+    let pace = match command {
+        Command::Arm { pace } => pace,
+        Command::ArmResponses { pace, .. } | Command::ArmBody { pace, .. } => [0, pace],
+        _ => [0; 2],
+    };
+    let pace = pace
+        .into_iter()
+        .flat_map(|handle| [(handle & u64::from(u32::MAX)) as u32, (handle >> 32) as u32]);
+    let mut packet = Vec::with_capacity(96);
     packet.extend_from_slice(&ETHERNET_HEADER);
-    for word in [number.0, place, argument].into_iter().chain(further) {
+    let words = [number.0, place, argument].into_iter();
+    for word in words.chain(further).chain(pace) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)

@@ -396,7 +396,7 @@ pub(super) fn attend(pulse: &MapHandle) {
 }
 
 /// The clock that the programs read.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(
         now.tv_sec.unsigned_abs(),

@@ -5,8 +5,8 @@ use super::command::{Answer, Command, Judging};
 use super::hooks::interface_towards;
 use super::records::Record;
 use super::state::{self, Addresses, Holder, State};
-use crate::Reason;
 use crate::tenant::Tenant;
+use crate::{PaceHandle, Reason};
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
@@ -90,9 +90,20 @@ impl PacketSplice {
         Reason::PacketUnseen
     }
 
-    /// Gives the packets to the kernel, if both connections are at rest and alike.
-    pub(crate) fn arm(&mut self) -> io::Result<Answer> {
-        let answer = self.ask(Command::Arm)?;
+    /// Gives the packets to the kernel, if both connections are at rest and alike; each way is paced so.
+    pub(crate) fn arm(&mut self, pace: [PaceHandle; 2]) -> io::Result<Answer> {
+        let pace = pace.map(PaceHandle::to_bits);
+        self.arm_by(Command::Arm { pace })
+    }
+
+    /// Asks the kernel to take the packets.
+    fn arm_by(&mut self, command: Command) -> io::Result<Answer> {
+        if let Command::Arm { pace } = command {
+            self.engine.attend_held(pace);
+        } else if let Command::ArmResponses { pace, .. } | Command::ArmBody { pace, .. } = command {
+            self.engine.attend_held([0, pace]);
+        }
+        let answer = self.ask(command)?;
         if answer == Answer::Done {
             self.was_armed = true;
             self.is_armed = true;
@@ -100,41 +111,35 @@ impl PacketSplice {
         Ok(answer)
     }
 
-    /// Lets the kernel forward what the second connection's peer sends, and note it in `record`.
+    /// Lets the kernel forward what the second connection's peer sends, and note it in `record`. It is paced so.
     pub(crate) fn arm_responses(
         &mut self,
         record: &Record,
         judging: Option<Judging>,
+        pace: PaceHandle,
     ) -> io::Result<Answer> {
-        let answer = self.ask(Command::ArmResponses {
+        self.arm_by(Command::ArmResponses {
             record: record.number(),
             judging,
-        })?;
-        if answer == Answer::Done {
-            self.was_armed = true;
-            self.is_armed = true;
-        }
-        Ok(answer)
+            pace: pace.to_bits(),
+        })
     }
 
     /// Lets the kernel forward the rest of what the second connection's peer is sending, `rest_bytes` that were not read yet, as soon as that can
-    /// be, and note it in `record`. `held_bytes` were read and are not written yet.
+    /// be, and note it in `record`. `held_bytes` were read and are not written yet. It is paced so.
     pub(crate) fn arm_body(
         &mut self,
         record: &Record,
         held_bytes: u32,
         rest_bytes: u64,
+        pace: PaceHandle,
     ) -> io::Result<Answer> {
-        let answer = self.ask(Command::ArmBody {
+        self.arm_by(Command::ArmBody {
             record: record.number(),
             held_bytes,
             rest_bytes,
-        })?;
-        if answer == Answer::Done {
-            self.was_armed = true;
-            self.is_armed = true;
-        }
-        Ok(answer)
+            pace: pace.to_bits(),
+        })
     }
 
     /// The kernel has given the packets back by itself.

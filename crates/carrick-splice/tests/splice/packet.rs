@@ -9,6 +9,7 @@ mod chosen;
 mod ends;
 mod judged_requests;
 mod messages;
+mod pacing;
 mod races;
 mod response_ends;
 mod responses;

@@ -70,6 +70,7 @@ fn all_files_are_right() {
             "cohen-1999",
             "kthread-2003",
             "satellite-2003",
+            "limits",
             "peers"
         ]
     );

@@ -91,7 +91,7 @@ impl Lab {
             return None;
         }
         let mut object = MaybeUninit::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, 4, OWN_MARK).unwrap();
+        let loaded = PacketEngine::load_maps(&mut object, 4, OWN_MARK, None).unwrap();
         let owned =
             |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
         let lab = Lab {

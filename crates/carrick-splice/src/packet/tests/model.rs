@@ -8,6 +8,8 @@ mod due;
 mod endpoint;
 mod frame;
 mod host;
+mod paced;
+mod pacing;
 mod programs;
 mod random;
 mod road;
@@ -75,6 +77,13 @@ fn run_all(scenario: fn(u64) -> Scenario, has_happened: fn(&Tally)) {
 #[test]
 fn whatever_happens_each_hears_what_the_other_says() {
     run_all(Scenario::new, |tally| tally.assert_all_has_happened());
+}
+
+#[test]
+fn whatever_the_pace_is_each_hears_what_the_other_says() {
+    run_all(Scenario::paced, |tally| {
+        assert!(tally.grants > 0, "{tally:#?}")
+    });
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn relay_in_turn(
     let (ready, is_ready) = mpsc::channel();
     let proxying = bed.on(Host::Middle, move || {
         let service = PacketService::default();
-        service.load(64, &[], None).unwrap();
+        service.load(64, &[], None, None).unwrap();
         on_worker(async move {
             let bind = |own: IpAddr| tokio::net::TcpListener::bind((own, PROXY_PORT));
             let (v4, v6) = (bind(V4[0]).await.unwrap(), bind(V6[0]).await.unwrap());

@@ -3,8 +3,8 @@
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::*;
 use carrick_splice::{
-    Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, PacketService, PoolLimits,
-    Reason, SocketService, Splicer,
+    Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, Pacing, PacketService,
+    PoolLimits, Reason, SocketService, Splicer,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -40,6 +40,8 @@ pub struct Bed {
     hosts: Hosts,
     /// The proxy's interfaces on which the engine's programs are; empty: all.
     pub hooked: Vec<String>,
+    /// The classes by which the engine paces.
+    pub pacing: Option<Pacing>,
 }
 
 /// Interfaces: the client's, the proxy's towards it; the proxy's towards the server, the server's.
@@ -75,6 +77,7 @@ impl Bed {
         Some(Bed {
             hosts: Hosts::new(INTERFACES, 78),
             hooked: Vec::new(),
+            pacing: None,
         })
     }
 
@@ -182,10 +185,12 @@ impl Bed {
         join: impl Fn(Splicer, tokio::net::TcpStream, tokio::net::TcpStream, S) -> F + Send + 'static,
     ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
-        let hooked = self.hooked.clone();
+        let (hooked, pacing) = (self.hooked.clone(), self.pacing.clone());
         let proxying = self.on(Host::Middle, move || {
             let service = PacketService::default();
-            service.load(places, &hooked, None).unwrap();
+            service
+                .load(places, &hooked, None, pacing.as_ref())
+                .unwrap();
             let prepared = prepare(&service);
             on_worker(async move {
                 let listener = tokio::net::TcpListener::bind((own, PROXY_PORT))

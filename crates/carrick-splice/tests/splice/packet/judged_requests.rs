@@ -3,7 +3,7 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::requests::{Cookie, Host as HostRule, RequestTable, Route, Settings};
-use carrick_splice::{Arming, Judging, PacketService, Splicer};
+use carrick_splice::{Arming, Judging, PaceHandle, PacketService, Splicer};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ async fn pass_requests(
             break;
         }
         passed += 1;
-        let is_armed = responses.arm(Some(judging)) == Arming::Armed;
+        let is_armed = responses.arm(Some(judging), PaceHandle::default()) == Arming::Armed;
         if is_armed {
             responses.expect_response();
         }

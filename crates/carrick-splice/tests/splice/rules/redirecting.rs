@@ -167,7 +167,7 @@ fn rules_and_the_packet_engine_are_on_the_same_interfaces() {
     let to = address(family.router, 80);
     for is_engine_first in [true, false] {
         let engine = PacketService::default();
-        let load = |engine: PacketService| move || engine.load(4, &[], None).unwrap();
+        let load = |engine: PacketService| move || engine.load(4, &[], None, None).unwrap();
         if is_engine_first {
             bed.at(Host::Middle, load(engine.clone()));
         }

@@ -11,7 +11,9 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::{read_at_most, write_all, write_both};
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
-use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
+use carrick_splice::{
+    Arming, Choice, Engine, PaceHandle, Reason, ResponseProgress, ResponseSplice,
+};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -63,7 +65,7 @@ pub fn arm(
         return false;
     }
     let is_armed = ask_kernel(client, checkout, |splice| {
-        splice.arm_body(held_bytes, rest_bytes)
+        splice.arm_body(held_bytes, rest_bytes, PaceHandle::default())
     });
     if is_armed && is_auto {
         let counters = client.worker.splicer.counters();

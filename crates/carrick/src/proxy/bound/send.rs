@@ -14,7 +14,7 @@ use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::balance;
 use carrick_logic::http1::Version;
-use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
+use carrick_splice::{Arming, Choice, PaceHandle, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ pub fn bind(client: &mut Client, checkout: &mut Checkout, place: &Place) -> bool
     let judging = judging(client, place);
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
-            splice.arm(judging)
+            splice.arm(judging, PaceHandle::default())
         } else {
             Arming::NotYet
         }
@@ -177,7 +177,10 @@ pub async fn offer(
         }
         return Offered::Relay(Some(bound.into_checkout(true)));
     }
-    match bound.splice.arm(judging(client, &bound.place)) {
+    match bound
+        .splice
+        .arm(judging(client, &bound.place), PaceHandle::default())
+    {
         Arming::Armed => client.binding.start_afresh(),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {

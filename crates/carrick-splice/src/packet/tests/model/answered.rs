@@ -353,7 +353,12 @@ fn timestamps_go_on_from_an_earlier_splice() {
         return;
     };
     let judging: Option<Judging> = None;
-    for command in [Command::Arm, Command::ArmResponses { record: 1, judging }] {
+    let responses = Command::ArmResponses {
+        record: 1,
+        judging,
+        pace: 0,
+    };
+    for command in [Command::Arm { pace: [0; 2] }, responses] {
         let mut before = lab.in_process();
         for leg in &mut before.legs {
             (leg.has_tsval, leg.last_tsval, leg.ts_offset) = (1, 5000, 7);

@@ -1,6 +1,6 @@
 //! Reading frames: what a packet says, and whether its checksums are right.
 
-use super::super::wire::{ACK, FIN, PSH, Packet, RST, SYN};
+use super::super::wire::{ACK, FIN, PSH, Packet, RST, SYN, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Options of a packet.
@@ -45,7 +45,16 @@ pub fn parse(frame: &[u8]) -> Packet {
         tos: 0,
         ip_options: Vec::new(),
     };
-    let again = packet.bytes();
+    let mut again = packet.bytes();
+    // Of a packet that the programs have made: its identification, or flow label, is 0.
+    if packet.source.is_ipv4() {
+        again[18..20].copy_from_slice(&frame[18..20]);
+        again[24..26].fill(0);
+        let sum = checksum(&again[14..34]);
+        again[24..26].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        again[15..18].copy_from_slice(&frame[15..18]);
+    }
     // The header's checksum and the segment's; the programs leave the rest of the header alone.
     assert_eq!(frame[14..], again[14..], "checksums of {packet:?}");
     packet

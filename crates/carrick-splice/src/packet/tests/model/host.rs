@@ -58,10 +58,12 @@ pub struct Tally {
     pub judged: u64,
     /// Responses of which the kernel has forwarded the rest.
     pub bodies: u64,
+    /// Window updates for senders whose turn it was.
+    pub grants: u64,
 }
 
 impl Tally {
-    fn all(&mut self) -> [&mut u64; 14] {
+    fn all(&mut self) -> [&mut u64; 15] {
         [
             &mut self.armed,
             &mut self.armed_in_flight,
@@ -77,6 +79,7 @@ impl Tally {
             &mut self.gave_up,
             &mut self.judged,
             &mut self.bodies,
+            &mut self.grants,
         ]
     }
 
@@ -87,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// A model in which nothing happens proves nothing. (The last four need not happen.)
+    /// A model in which nothing happens proves nothing. (The last five need not happen.)
     pub fn assert_all_has_happened(mut self) {
         let tally = self;
         let seen = self.all();
@@ -134,6 +137,8 @@ pub struct Host {
     pub wrong: Option<String>,
     /// If only responses go by the kernel.
     answering: Option<Answering>,
+    /// How each way is paced (`pace_handle`).
+    pub pace: [u64; 2],
 }
 
 impl Host {
@@ -159,6 +164,7 @@ impl Host {
             told: Vec::new(),
             wrong: None,
             answering: rounds.map(|rounds| Answering::new(rounds, programs)),
+            pace: [0; 2],
         };
         host.fill();
         host
@@ -279,7 +285,7 @@ impl Host {
         }
         let is_in_flight = |local: &Tcp| local.sending.una != local.sending.sent_max;
         let is_in_flight = self.locals.iter().any(is_in_flight);
-        match self.ask(now, programs, Command::Arm) {
+        match self.ask(now, programs, Command::Arm { pace: self.pace }) {
             Answer::Done => {
                 self.tally.armed += 1;
                 self.tally.armed_in_flight += u64::from(is_in_flight);

@@ -3,14 +3,18 @@
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
 use super::frame::end;
+use crate::mapped::Mapped;
 use crate::packet::command::{Answer, Command, ask, run_on};
+use crate::packet::granting::grant_some;
 use crate::packet::records::{Record, Records};
-use crate::packet::skeleton::types::packet_splice;
+use crate::packet::skeleton::types::{holding, pace_block, packet_splice};
 use crate::packet::state::{Addresses, key};
 use crate::packet::table::Table;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_model.o"));
 
@@ -47,6 +51,10 @@ pub struct Programs {
     clones: MapHandle,
     requests: MapHandle,
     records: Arc<Records>,
+    grant: OwnedFd,
+    held: MapHandle,
+    pub holdings: Mapped,
+    pub pace: Mapped,
 }
 
 /// What a program has made of a frame, and the frame for the local socket that it has made besides.
@@ -69,6 +77,7 @@ impl Programs {
                 "flows" => map.set_max_entries(2 * PLACES).unwrap(),
                 "splices" => map.set_max_entries(PLACES).unwrap(),
                 "responses" => map.set_max_entries(RECORDS).unwrap(),
+                "held" => map.set_max_entries(4 * PLACES).unwrap(),
                 _ => {}
             }
         }
@@ -94,6 +103,10 @@ impl Programs {
             clones: map("model_clones"),
             requests: map("model_requests"),
             records: Arc::new(records),
+            grant: program("carrick_grant"),
+            held: map("held"),
+            holdings: Mapped::map(map("holdings").as_fd(), size_of::<holding>()).unwrap(),
+            pace: Mapped::map(map("pace").as_fd(), size_of::<pace_block>()).unwrap(),
         })
     }
 
@@ -104,9 +117,35 @@ impl Programs {
                 map.delete(&key).unwrap();
             }
         }
+        self.forget_held();
         let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
         let command = self.command.try_clone().unwrap();
         Table::new(copy(&self.flows), copy(&self.splices), command, PLACES)
+    }
+
+    /// Nobody waits.
+    pub fn forget_held(&self) {
+        while self
+            .held
+            .lookup_and_delete(&[])
+            .is_ok_and(|held| held.is_some())
+        {}
+        for at in (0..size_of::<holding>() & !7).step_by(8) {
+            self.holdings.word(at).store(0, SeqCst);
+        }
+    }
+
+    /// How many wait for their turn.
+    pub fn held(&self) -> u32 {
+        self.holdings
+            .half_word(offset_of!(holding, count))
+            .load(SeqCst)
+    }
+
+    /// It is the turn of the first of them. The frame that comes in for it, if it gets something.
+    pub fn grant(&self) -> Option<Vec<u8>> {
+        grant_some(self.grant.as_fd(), 1).unwrap();
+        self.take_clone()
     }
 
     /// The record of forwarded responses. There is one only.

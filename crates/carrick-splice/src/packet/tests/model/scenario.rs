@@ -5,6 +5,7 @@ mod responses;
 use super::application::{Plan, Step};
 use super::endpoint::{MILLISECOND, SECOND, Settings};
 use super::host::{After, Rounds};
+use super::pacing::Pace;
 use super::random::Random;
 use super::road::Road;
 use std::net::SocketAddr;
@@ -54,6 +55,8 @@ pub struct Scenario {
     pub wake_max: u64,
     /// By then everything is over.
     pub over_by: u64,
+    /// How fast they may be.
+    pub pace: Option<Pace>,
 }
 
 impl Scenario {
@@ -61,6 +64,19 @@ impl Scenario {
         let mut random = Random::new(seed);
         let kind = KINDS[(seed % KINDS.len() as u64) as usize];
         Scenario::of(kind, &mut random)
+    }
+
+    /// The same, or what [`Scenario::responses`] makes of it, with rates, policies, and a process that may die.
+    pub fn paced(seed: u64) -> Scenario {
+        let scenario = if seed % 3 == 2 {
+            Scenario::responses(seed)
+        } else {
+            Scenario::new(seed)
+        };
+        Scenario {
+            pace: Some(Pace::new(seed)),
+            ..scenario
+        }
     }
 
     fn of(kind: Kind, random: &mut Random) -> Scenario {
@@ -95,6 +111,7 @@ impl Scenario {
             inside_max: random.one_of(&[0, 20, 200, 3000]),
             wake_max: random.one_of(&[0, 100, 2000]),
             over_by: calm_at + lasts + 90 * SECOND,
+            pace: None,
         }
     }
 }

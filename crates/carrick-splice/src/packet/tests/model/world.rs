@@ -5,6 +5,7 @@ use super::application::{Application, Step};
 use super::endpoint::{Flight, Life, SECOND, START, Tcp, near};
 use super::frame::{describe, options, parse};
 use super::host::{After, Host, Tally};
+use super::pacing::{Pace, TICK};
 use super::programs::{Outcome, Programs, Verdict};
 use super::random::Random;
 use super::road::Road;
@@ -29,6 +30,9 @@ enum Event {
     Application(usize),
     Process,
     TakeBack(After),
+    /// Those that wait for their turn are looked at; something changes about their pace.
+    Grant,
+    Pace,
 }
 
 pub struct World<'a> {
@@ -61,6 +65,8 @@ pub struct World<'a> {
     was_reset: [bool; 2],
     wrong: Option<String>,
     trace: Option<Vec<String>>,
+    pace: Option<Pace>,
+    grants: bool,
 }
 
 impl<'a> World<'a> {
@@ -102,7 +108,13 @@ impl<'a> World<'a> {
             was_reset: [false; 2],
             wrong: None,
             trace: is_traced.then(Vec::new),
+            pace: scenario.pace,
+            grants: false,
         };
+        if let Some(pace) = &world.pace {
+            world.host.pace = pace.begin(programs);
+            world.at(0, Event::Pace);
+        }
         for side in [0, 1] {
             world.at(0, Event::Application(side));
         }
@@ -215,7 +227,10 @@ impl<'a> World<'a> {
                 self.wake_process();
             }
             Event::Process => self.process(),
+            Event::Grant => self.grant(),
+            Event::Pace => self.change_pace(),
         }
+        self.attend();
         Ok(())
     }
 
@@ -359,6 +374,42 @@ impl<'a> World<'a> {
                 self.wake_process();
             }
             Verdict::Drop => self.host.tally.refused += 1,
+        }
+    }
+
+    /// If somebody waits, the process looks at it soon, as long as it lives.
+    fn attend(&mut self) {
+        let lives = self
+            .pace
+            .as_ref()
+            .is_some_and(|pace| self.now < pace.dies_at);
+        if lives && !self.grants && self.programs.held() > 0 {
+            self.grants = true;
+            self.at(self.now + TICK, Event::Grant);
+        }
+    }
+
+    fn grant(&mut self) {
+        self.grants = false;
+        for _ in 0..self.programs.held() {
+            self.programs.set_clock(self.now);
+            let Some(frame) = self.programs.grant() else {
+                continue;
+            };
+            self.host.tally.grants += 1;
+            let packet = parse(&frame);
+            let is_of = |side: &usize| self.peers[*side].settings.own == packet.source;
+            let side = [0, 1].into_iter().find(is_of).unwrap();
+            let mut flight = self.flight(packet);
+            flight.sent = self.latest[side];
+            self.arriving(side, &flight);
+        }
+    }
+
+    fn change_pace(&mut self) {
+        let Some(pace) = &mut self.pace else { return };
+        if let Some(when) = pace.change(self.now, self.programs) {
+            self.at(when, Event::Pace);
         }
     }
 

@@ -328,7 +328,12 @@ impl Host {
         let record = answering.record.number();
         let judging = answering.rounds.is_judged.then_some(JUDGING);
         answering.record.clear();
-        let answer = self.ask(now, programs, Command::ArmResponses { record, judging });
+        let command = Command::ArmResponses {
+            record,
+            judging,
+            pace: self.pace[1],
+        };
+        let answer = self.ask(now, programs, command);
         match answer {
             Answer::Done => {}
             Answer::Busy | Answer::Unseen => return,
@@ -404,6 +409,7 @@ impl Host {
             record,
             held_bytes,
             rest_bytes,
+            pace: self.pace[1],
         };
         match self.ask(now, programs, command) {
             Answer::Done => {}
