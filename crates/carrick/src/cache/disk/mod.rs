@@ -262,7 +262,10 @@ impl Disk {
 
     /// What was evicted while its file was open. As long as somebody has that, it takes its room.
     pub(super) fn left_open(&self) -> Vec<Arc<Entry>> {
-        if !self.has_left_open.swap(false, Ordering::Acquire) {
+        // Asked with each hit: it is read first, so that workers do not take it from each other.
+        if !self.has_left_open.load(Ordering::Relaxed)
+            || !self.has_left_open.swap(false, Ordering::Acquire)
+        {
             return Vec::new();
         }
         let mut left_open = self

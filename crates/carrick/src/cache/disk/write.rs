@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// So much of a body is read at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// So much of a file is written at once, and from a multiple of it on: the kernel then gives it large pages (folios), from which
-/// `sendfile(2)` sends in half the time.
+/// So much of a file is written at once, and from a multiple of it on: the kernel then gives it large pages (folios), with which
+/// `sendfile(2)` has less to do.
 const WRITE_BYTES: u64 = 1 << 20;
 
 impl Disk {
