@@ -121,6 +121,7 @@ metrics! {
     CACHE_DISK_BYTES = Gauge "carrick_cache_disk_bytes" "Bytes of the cache's files, in blocks of 4 KB, and of bodies that wait to be written.";
     CACHE_DISK_INDEXED = Gauge "carrick_cache_disk_indexed" "1 when all files that were there at the start are in the index, 0 before.";
     CACHE_DISK_LOADS = Counter "carrick_cache_disk_loads" "Objects that were brought from the disk into memory, their bodies only if they are short.";
+    CACHE_DISK_LOADS_AT_ONCE = Counter "carrick_cache_disk_loads_at_once" "Of those, which no thread of the disk's was needed for: all was in the page cache.";
     CACHE_DISK_SECONDS = Histogram "carrick_cache_disk_seconds" "How long requests waited until something was brought from the disk, the check of its checksum included.";
     CACHE_DISK_WRITES = Counter "carrick_cache_disk_writes" "Objects that were written to the disk.";
     CACHE_DISK_WRITTEN = Counter "carrick_cache_disk_written_bytes" "Bytes of them, in blocks of 4 KB.";

@@ -81,8 +81,8 @@ impl Disk {
             // Somebody was told, or will be, that it is not sent any more as it is.
             self.folder.sync_file(&file, name).map_err(Some)?;
         }
-        let (_, changed_ns) = self.folder.look_at(&file, name).map_err(Some)?;
-        entry.changed_ns.store(changed_ns, Relaxed);
+        let look = self.folder.look_at(&file, name).map_err(Some)?;
+        entry.changed_ns.store(look.changed_ns, Relaxed);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::name::Name;
 use super::purge::Ticket;
 use crate::cache::store::{Item, Key, Object};
 use carrick_logic::cache::{Fields, UnixTime, Variant, tags};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Pages that files take.
@@ -94,6 +94,11 @@ impl Changes {
         self.pending.is_some() && !std::mem::replace(&mut self.is_begun, true)
     }
 
+    /// Whether somebody writes.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
     /// The object goes: nothing is to be written any more. What was pending is given to be dropped without the lock.
     pub(super) fn clear(&mut self) -> Option<Arc<Change>> {
         self.pending.take()
@@ -145,6 +150,8 @@ pub struct Entry {
     pub(super) is_checked: AtomicBool,
     /// The file's time of change after carrick's own last write, in nanoseconds; 0: not known.
     pub(super) changed_ns: AtomicU64,
+    /// How often it is open to be sent.
+    pub(super) open_files: AtomicU32,
     changes: Mutex<Changes>,
 }
 
@@ -173,6 +180,7 @@ impl Entry {
             frequency: AtomicU8::new(0),
             is_checked: AtomicBool::new(stage == Stage::Writing),
             changed_ns: AtomicU64::new(0),
+            open_files: AtomicU32::new(0),
             changes: Mutex::default(),
         }
     }

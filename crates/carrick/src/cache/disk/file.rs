@@ -1,12 +1,23 @@
 //! A body's file, from which `sendfile(2)` sends.
-use super::Disk;
+use super::entry::{Entry, Stage};
+use super::format::body_start;
 use super::health::Doing;
 use super::resident::is_resident;
 use super::write::PIECE_BYTES;
+use super::{Disk, now};
+use carrick_logic::cache::UnixTime;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
+
+/// Files of bodies up to so many bytes are closed by whoever has them last, if they are still in their folder: that waits for nothing.
+const CLOSED_AT_ONCE_BYTES_MAX: u64 = 1 << 20;
+
+/// So long nobody looks whether an open file is still what it was.
+const LOOK_AFTER_S: u64 = 10;
 
 /// The file. It is read as long as somebody has it, also when it was removed from its folder.
 #[derive(Debug)]
@@ -14,24 +25,63 @@ pub struct File {
     disk: Arc<Disk>,
     /// Set before the first byte is made known.
     file: OnceLock<OwnedFd>,
+    /// Whose it is; of a body that is still coming, it is not known yet.
+    entry: OnceLock<Arc<Entry>>,
     /// Where the body begins.
     start: u64,
-    /// For messages.
-    name: String,
+    /// When it was looked at last, in seconds.
+    looked_s: AtomicU64,
 }
 
 impl File {
-    pub(super) fn new(disk: Arc<Disk>, file: Option<OwnedFd>, start: u64, name: String) -> Self {
+    /// An entry's, open.
+    pub(super) fn of(disk: &Arc<Disk>, entry: &Arc<Entry>, file: OwnedFd) -> Self {
+        let mut new = Self::begin(disk, body_start(entry.name.class));
+        *new.looked_s.get_mut() = now().0;
+        new.set(file);
+        new.belongs_to(entry);
+        new
+    }
+
+    /// One that is not there yet, whose body begins at `start`.
+    pub(super) fn begin(disk: &Arc<Disk>, start: u64) -> Self {
         Self {
-            disk,
-            file: file.map_or_else(OnceLock::new, OnceLock::from),
+            disk: Arc::clone(disk),
+            file: OnceLock::new(),
+            entry: OnceLock::new(),
             start,
-            name,
+            looked_s: AtomicU64::new(0),
         }
     }
 
     pub(super) fn set(&self, file: OwnedFd) {
         let _ = self.file.set(file);
+    }
+
+    /// It has come, and is this entry's.
+    pub(super) fn belongs_to(&self, entry: &Arc<Entry>) {
+        if self.entry.set(Arc::clone(entry)).is_ok() {
+            entry.open_files.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether it is still what was loaded: not removed from its folder by somebody else, nor changed. Looks once in 10 s at most.
+    pub(in crate::cache) fn stands(&self, now: UnixTime) -> bool {
+        let (Some(file), Some(entry)) = (self.file.get(), self.entry.get()) else {
+            return true;
+        };
+        let is_new = now.0.saturating_sub(self.looked_s.load(Relaxed)) < LOOK_AFTER_S;
+        if is_new || !self.disk.folder.answers_at_once() || entry.stage() != Stage::There {
+            return true;
+        }
+        self.looked_s.store(now.0, Relaxed);
+        let Ok(look) = self.disk.folder.look_at(file, &entry.name) else {
+            return false;
+        };
+        let is_same = || look.changed_ns == entry.changed_ns.load(Relaxed);
+        // While another head is written, nobody knows yet when that was.
+        let is_known = || is_same() || entry.changes().is_begun() || is_same();
+        look.has_name && look.bytes == self.start + entry.body_bytes && is_known()
     }
 
     /// Where the body begins.
@@ -79,10 +129,10 @@ impl File {
         while left > 0 {
             let count = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
             let buffer = piece.get_mut(..count).unwrap_or_default();
-            match self.disk.folder.read_at(file, &self.name, buffer, at) {
+            match self.disk.folder.read_at(file, self, buffer, at) {
                 Ok(read) if read == count => {}
                 Ok(_) => {
-                    self.disk.health.note_damage(&self.name, "was cut short");
+                    self.disk.health.note_damage(self, "was cut short");
                     return false;
                 }
                 Err(trouble) => {
@@ -97,9 +147,24 @@ impl File {
     }
 }
 
+impl fmt::Display for File {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.entry.get() {
+            Some(entry) => entry.name.fmt(out),
+            None => out.write_str("an unfinished file"),
+        }
+    }
+}
+
 impl Drop for File {
     fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
+        let entry = self.entry.get();
+        if let Some(entry) = entry {
+            entry.open_files.fetch_sub(1, Relaxed);
+        }
+        let is_quick = entry
+            .is_some_and(|entry| entry.is_kept() && entry.body_bytes <= CLOSED_AT_ONCE_BYTES_MAX);
+        if let Some(file) = self.file.take().filter(|_| !is_quick) {
             // It frees the blocks of one that was removed, which takes its time.
             self.disk.pool.chore(move || drop(file));
         }

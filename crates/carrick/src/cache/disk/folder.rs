@@ -1,11 +1,14 @@
-//! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads.
+//! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads, but for
+//! those that are made [`AtOnce`](Patience::AtOnce).
 use super::name::Name;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, fdatasync, flock, fstat,
-    fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, unlinkat,
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, ResolveFlags, fallocate, fdatasync,
+    flock, fstat, fstatfs, fstatvfs, fsync, ftruncate, mkdirat, openat, openat2, renameat,
+    unlinkat,
 };
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, retry_on_intr};
 use std::fmt;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +22,9 @@ const UNFINISHED: &str = "unfinished";
 /// What is purged while the index is not whole.
 pub(super) const PURGES: &str = "purges";
 
+/// `statfs(2)`'s number of file systems in memory.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
 const FOLDER_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -31,10 +37,32 @@ pub(super) struct Trouble {
     pub(super) error: Errno,
 }
 
+/// Whether a call may wait for the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It may: the caller is one of the pool's threads.
+    Waits,
+    /// It fails (`EAGAIN`) where it would have to: what it needs is not in the kernel's memory.
+    AtOnce,
+}
+
+/// What a look at an open file shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    /// How long it is.
+    pub(super) bytes: u64,
+    /// When it was changed last, in nanoseconds.
+    pub(super) changed_ns: u64,
+    /// Whether it is still in a folder.
+    pub(super) has_name: bool,
+}
+
 /// The folder, which no other process uses.
 pub(super) struct Folder {
     path: PathBuf,
     root: OwnedFd,
+    /// How is read at once; `None`: that cannot be.
+    at_once: Option<ReadWriteFlags>,
     /// The lock goes with it.
     _mark: OwnedFd,
     first_serial: u64,
@@ -96,6 +124,7 @@ impl Folder {
         }
         Ok(Self {
             path: path.to_owned(),
+            at_once: at_once(&root, &mark),
             root,
             _mark: mark,
             first_serial: start << 32,
@@ -112,6 +141,11 @@ impl Folder {
     /// The first number for files of this process.
     pub(super) fn first_serial(&self) -> u64 {
         self.first_serial
+    }
+
+    /// Whether the file system tells what is in memory from what is not, so that calls can be made [`AtOnce`](Patience::AtOnce).
+    pub(super) fn answers_at_once(&self) -> bool {
+        self.at_once.is_some()
     }
 
     /// Begins a file that nobody finds yet.
@@ -140,6 +174,28 @@ impl Folder {
         });
     }
 
+    /// Opens a file to read from it.
+    pub(super) fn open_to_read(&self, name: &Name, patience: Patience) -> Result<OwnedFd, Trouble> {
+        let name = name.to_string();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // To note when it was read could wait, and nobody asks for it.
+        let quiet_flags = flags | OFlags::NOATIME;
+        if patience == Patience::AtOnce {
+            let cached = ResolveFlags::CACHED;
+            return self.call("openat2", &name, || {
+                openat2(&self.root, &*name, quiet_flags, Mode::empty(), cached)
+            });
+        }
+        self.call("open", &name, || {
+            match openat(&self.root, &*name, quiet_flags, Mode::empty()) {
+                // It belongs to another user.
+                Err(Errno::PERM) => openat(&self.root, &*name, flags, Mode::empty()),
+                other => other,
+            }
+        })
+    }
+
+    /// Opens a file to read and write.
     pub(super) fn open_file(&self, name: &Name) -> Result<OwnedFd, Trouble> {
         let name = name.to_string();
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -252,18 +308,37 @@ impl Folder {
         Ok(filled)
     }
 
-    /// How long a file is, and when it was changed last, in nanoseconds.
-    pub(super) fn look_at(
+    /// Reads the first bytes of a file into `head`, and those behind them into `body`; how much it was. At once, it is less than
+    /// there is if the rest is not in memory.
+    pub(super) fn read_first(
         &self,
-        file: impl AsFd,
+        file: &OwnedFd,
         on: &dyn fmt::Display,
-    ) -> Result<(u64, u64), Trouble> {
+        (head, body): (&mut [u8], &mut [u8]),
+        patience: Patience,
+    ) -> Result<usize, Trouble> {
+        if patience == Patience::AtOnce {
+            return self.call("preadv2", on, || {
+                let mut places = [IoSliceMut::new(head), IoSliceMut::new(body)];
+                preadv2(file, &mut places, 0, self.at_once.ok_or(Errno::AGAIN)?)
+            });
+        }
+        let of_head = self.read_at(file, on, head, 0)?;
+        let of_body = self.read_at(file, on, body, head.len() as u64)?;
+        Ok(of_head + of_body)
+    }
+
+    /// How an open file is. It does not wait on a file system that [answers at once](Self::answers_at_once).
+    pub(super) fn look_at(&self, file: impl AsFd, on: &dyn fmt::Display) -> Result<Look, Trouble> {
         let status = self.call("fstat", on, || fstat(&file))?;
         let seconds = u64::try_from(status.st_mtime).unwrap_or(0);
-        let changed_ns = seconds
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(status.st_mtime_nsec);
-        Ok((u64::try_from(status.st_size).unwrap_or(0), changed_ns))
+        Ok(Look {
+            bytes: u64::try_from(status.st_size).unwrap_or(0),
+            changed_ns: seconds
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(status.st_mtime_nsec),
+            has_name: status.st_nlink > 0,
+        })
     }
 
     /// Bytes that a user without privileges can still write.
@@ -305,7 +380,7 @@ impl Folder {
         let file = self.call("open", &PURGES, || {
             openat(&self.root, PURGES, flags, FILE_MODE)
         })?;
-        let at = self.look_at(&file, &PURGES)?.0;
+        let at = self.look_at(&file, &PURGES)?.bytes;
         self.write_at(&file, &PURGES, line, at)?;
         self.call("fsync", &PURGES, || fsync(&file))?;
         self.call("fsync", &".", || fsync(&self.root))
@@ -320,7 +395,7 @@ impl Folder {
             Err(trouble) if trouble.error == Errno::NOENT => return Ok(Vec::new()),
             other => other?,
         };
-        let bytes = self.look_at(&file, &PURGES)?.0;
+        let bytes = self.look_at(&file, &PURGES)?.bytes;
         let mut text = vec![0; usize::try_from(bytes).unwrap_or(0)];
         let read = self.read_at(&file, &PURGES, &mut text, 0)?;
         text.truncate(read);
@@ -376,6 +451,26 @@ impl fmt::Debug for Folder {
 
 fn unfinished(serial: u64) -> String {
     format!("{UNFINISHED}/{serial:016x}")
+}
+
+/// How files can be read without waiting; `None`: not at all. `openat2(2)` has to be there (Linux 5.12, and no filter of system calls),
+/// and the file system one that tells what it would have to wait for: those of networks do not. One in memory (tmpfs) never waits.
+fn at_once(root: &OwnedFd, mark: &OwnedFd) -> Option<ReadWriteFlags> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let cached = ResolveFlags::CACHED;
+    match retry_on_intr(|| openat2(root, MARK, flags, Mode::empty(), cached)) {
+        Ok(_) | Err(Errno::AGAIN) => {}
+        Err(_) => return None,
+    }
+    let mut byte = [0; 1];
+    let mut places = [IoSliceMut::new(&mut byte)];
+    match retry_on_intr(|| preadv2(mark, &mut places, 0, ReadWriteFlags::NOWAIT)) {
+        Ok(_) | Err(Errno::AGAIN) => Some(ReadWriteFlags::NOWAIT),
+        Err(_) => {
+            let is_in_memory = fstatfs(mark).is_ok_and(|status| status.f_type == TMPFS_MAGIC);
+            is_in_memory.then(ReadWriteFlags::empty)
+        }
+    }
 }
 
 /// Counts starts: the number of this one is larger than that of each before, also if the clock was set back. Where the file was

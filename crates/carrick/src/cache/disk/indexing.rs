@@ -321,7 +321,7 @@ fn read_head(folder: &Folder, name: &Name) -> Result<Option<Head>, Trouble> {
     let Some(head) = Head::newest(bytes.get(..read).unwrap_or_default(), name.class) else {
         return Ok(None);
     };
-    let (file_bytes, _) = folder.look_at(&file, name)?;
+    let file_bytes = folder.look_at(&file, name)?.bytes;
     let is_whole = start.checked_add(head.body_bytes) == Some(file_bytes) && name.is_of(&head.key);
     Ok(is_whole.then_some(head))
 }

@@ -2,12 +2,13 @@
 use super::Disk;
 use super::entry::{Entry, Stage};
 use super::file::File;
-use super::folder::Trouble;
+use super::folder::{Patience, Trouble};
 use super::format::{Head, Sum, body_start};
 use super::health::Doing;
+use super::resident::is_resident;
 use super::write::PIECE_BYTES;
 use crate::cache::flights::{Flight, Lead};
-use crate::cache::store::{HEAP_BYTES_MAX, Item};
+use crate::cache::store::Item;
 use carrick_logic::cache::Meta;
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -15,6 +16,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
+
+/// Bodies up to so many bytes come into memory. To read a longer one again and again costs more than to send it from its file.
+pub(super) const SHORT_BYTES_MAX: u64 = 16 << 10;
 
 /// What was read.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub(in crate::cache) enum LoadedBody {
 enum Lost {
     /// It was taken out meanwhile.
     Gone,
+    /// What is needed is not in the kernel's memory, or not known to be right.
+    Waits,
     /// A call failed.
     Trouble(Trouble),
     /// The file is not what was written.
@@ -54,8 +60,9 @@ impl From<Trouble> for Lost {
 }
 
 impl Disk {
-    /// Reads the object in a thread of the pool, and checks it; `None`: it is not there any more, or somebody else has just loaded
-    /// something under the same key, which is in memory then. Others wait until the lead is dropped.
+    /// Reads the object and checks it, at once if all that is needed is in the page cache, else in a thread of the pool; `None`: it is
+    /// not there any more, or somebody else has just loaded something under the same key, which is in memory then. Others wait until
+    /// the lead is dropped.
     pub(in crate::cache) async fn load(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -67,6 +74,14 @@ impl Disk {
                 return None;
             }
         };
+        // Whatever is wrong is looked into by the pool.
+        if self.folder.answers_at_once()
+            && let Ok(loaded) = self.try_read(entry, Patience::AtOnce)
+        {
+            self.counters.loads_at_once.fetch_add(1, Relaxed);
+            entry.note_hit();
+            return Some((loaded, lead));
+        }
         let (done, loaded) = oneshot::channel();
         let (disk, job_entry) = (Arc::clone(self), Arc::clone(entry));
         // If it is refused, the sender is dropped.
@@ -85,9 +100,9 @@ impl Disk {
 
     /// By a thread of the pool.
     fn read(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Loaded> {
-        match self.try_read(entry) {
+        match self.try_read(entry, Patience::Waits) {
             Ok(loaded) => Some(loaded),
-            Err(Lost::Gone) => None,
+            Err(Lost::Gone | Lost::Waits) => None,
             Err(Lost::Damaged(what)) => {
                 self.health.note_damage(&entry.name, what);
                 self.remove(entry);
@@ -110,42 +125,72 @@ impl Disk {
         }
     }
 
-    fn try_read(self: &Arc<Self>, entry: &Entry) -> Result<Loaded, Lost> {
+    fn try_read(self: &Arc<Self>, entry: &Arc<Entry>, patience: Patience) -> Result<Loaded, Lost> {
         if entry.stage() != Stage::There {
             return Err(Lost::Gone);
         }
+        let is_short = entry.body_bytes <= SHORT_BYTES_MAX;
+        let may_wait = patience == Patience::Waits;
+        if !may_wait && !is_short && !entry.is_checked.load(Relaxed) {
+            return Err(Lost::Waits);
+        }
         let version = entry.version();
         let (name, start) = (&entry.name, body_start(entry.name.class));
-        let file = self.folder.open_file(name).map_err(|trouble| {
-            // It may have been removed on purpose in this moment.
-            if entry.is_kept() {
-                Lost::Trouble(trouble)
-            } else {
-                Lost::Gone
-            }
-        })?;
-        let (bytes, changed_ns) = self.folder.look_at(&file, name)?;
-        if bytes != start.saturating_add(entry.body_bytes) {
+        let file = self
+            .folder
+            .open_to_read(name, patience)
+            .map_err(|trouble| {
+                // It may have been removed on purpose in this moment.
+                if entry.is_kept() {
+                    Lost::Trouble(trouble)
+                } else {
+                    Lost::Gone
+                }
+            })?;
+        let look = self.folder.look_at(&file, name)?;
+        if look.bytes != start.saturating_add(entry.body_bytes) {
             return Err(Lost::Damaged("has another length than was written"));
         }
-        let mut head = self
-            .read_head(&file, entry)?
-            .ok_or(Lost::Damaged("has no head that is right"))?;
+        let body_bytes = if is_short { entry.body_bytes } else { 0 };
+        if !may_wait && is_resident(&file, 0, start + body_bytes) != Some(true) {
+            return Err(Lost::Waits);
+        }
+        let [mut head, mut body] =
+            [start, body_bytes].map(|bytes| vec![0; usize::try_from(bytes).unwrap_or(0)]);
+        let places = (head.as_mut_slice(), body.as_mut_slice());
+        let read = self.folder.read_first(&file, name, places, patience)?;
+        let is_all = read == head.len() + body.len();
+        if !may_wait && !is_all {
+            return Err(Lost::Waits);
+        }
+        let mut head = Head::newest(
+            head.get(..read.min(head.len())).unwrap_or_default(),
+            name.class,
+        )
+        .filter(|head| entry.is_of(head))
+        .ok_or(Lost::Damaged("has no head that is right"))?;
         if let Some(change) = entry.changes().pending() {
             change.apply(&mut head);
         }
-        let body = if entry.body_bytes <= HEAP_BYTES_MAX {
-            LoadedBody::Heap(self.read_short(&file, entry, &head)?)
+        let body = if is_short {
+            let mut sum = Sum::default();
+            sum.add(&body);
+            if !is_all || sum.value() != head.body_sum {
+                return Err(WRONG_SUM);
+            }
+            LoadedBody::Heap(body.into())
         } else {
             let is_known =
-                entry.is_checked.load(Relaxed) && entry.changed_ns.load(Relaxed) == changed_ns;
+                entry.is_checked.load(Relaxed) && entry.changed_ns.load(Relaxed) == look.changed_ns;
             if !is_known {
+                if !may_wait {
+                    return Err(Lost::Waits);
+                }
                 self.check_long(&file, entry, &head)?;
-                entry.changed_ns.store(changed_ns, Relaxed);
+                entry.changed_ns.store(look.changed_ns, Relaxed);
                 entry.is_checked.store(true, Relaxed);
             }
-            let file = File::new(Arc::clone(self), Some(file), start, name.to_string());
-            LoadedBody::File(file, entry.body_bytes)
+            LoadedBody::File(File::of(self, entry, file), entry.body_bytes)
         };
         if entry.stage() != Stage::There {
             return Err(Lost::Gone);
@@ -157,18 +202,6 @@ impl Disk {
             body,
             version,
         })
-    }
-
-    fn read_short(&self, file: &OwnedFd, entry: &Entry, head: &Head) -> Result<Box<[u8]>, Lost> {
-        let mut bytes = vec![0; usize::try_from(entry.body_bytes).unwrap_or(0)];
-        let start = body_start(entry.name.class);
-        let read = self.folder.read_at(file, &entry.name, &mut bytes, start)?;
-        let mut sum = Sum::default();
-        sum.add(&bytes);
-        if read != bytes.len() || sum.value() != head.body_sum {
-            return Err(WRONG_SUM);
-        }
-        Ok(bytes.into())
     }
 
     /// Reads a long body through.

@@ -54,8 +54,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long the end waits for what is still to be written.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have.
-const OPEN_MAX: u64 = 1024;
+/// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have. With what the
+/// kernel keeps of it, each takes some 2 KB.
+const OPEN_MAX: u64 = 16 << 10;
 
 /// Room that is left on the file system, in bytes: nothing is written where there is less.
 const ROOM_MIN: u64 = 16 << 20;
@@ -87,6 +88,9 @@ pub struct Disk {
     /// Objects in memory whose bodies are open files, the one that was opened first at the front.
     open: Mutex<VecDeque<Weak<Object>>>,
     open_max: u64,
+    /// What was evicted while its file was open: memory is to let go of it, too.
+    left_open: Mutex<Vec<Arc<Entry>>>,
+    has_left_open: AtomicBool,
     /// Long bodies on their way.
     streams: AtomicU64,
     /// What the file system had left when it was looked at last, in bytes.
@@ -122,6 +126,8 @@ impl Disk {
             is_indexed: AtomicBool::new(false),
             open: Mutex::default(),
             open_max: open_files_max(),
+            left_open: Mutex::default(),
+            has_left_open: AtomicBool::new(false),
             streams: AtomicU64::new(0),
             free_bytes: AtomicU64::new(free_bytes),
             folder: Arc::new(folder),
@@ -254,6 +260,21 @@ impl Disk {
         None
     }
 
+    /// What was evicted while its file was open. As long as somebody has that, it takes its room.
+    pub(super) fn left_open(&self) -> Vec<Arc<Entry>> {
+        // Asked with each hit: it is read first, so that workers do not take it from each other.
+        if !self.has_left_open.load(Ordering::Relaxed)
+            || !self.has_left_open.swap(false, Ordering::Acquire)
+        {
+            return Vec::new();
+        }
+        let mut left_open = self
+            .left_open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *left_open)
+    }
+
     /// Takes room for an object, evicting as much as that needs.
     fn take(&self, bytes: u64) -> bool {
         self.take_bytes(bytes)
@@ -271,7 +292,16 @@ impl Disk {
     fn take_with(&self, take: impl Fn(&Ledger) -> bool) -> bool {
         while !take(&self.ledger) {
             match self.index.evict_one(self.ledger.objects()) {
-                Some(evicted) => self.let_go(&evicted, None),
+                Some(evicted) => {
+                    self.let_go(&evicted, None);
+                    if evicted.open_files.load(Ordering::Relaxed) > 0 {
+                        let left_open = self.left_open.lock();
+                        left_open
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(evicted);
+                        self.has_left_open.store(true, Ordering::Release);
+                    }
+                }
                 None => return false,
             }
         }

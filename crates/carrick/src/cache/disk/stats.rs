@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) loads: AtomicU64,
+    pub(super) loads_at_once: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) written_bytes: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -36,6 +37,8 @@ pub struct Stats {
     pub foreign: u64,
     /// Objects that were brought into memory.
     pub loads: u64,
+    /// Reads for that which needed no thread of the disk's: all was in the page cache.
+    pub loads_at_once: u64,
     /// Files that were written.
     pub writes: u64,
     /// Bytes of them.
@@ -68,6 +71,7 @@ impl Disk {
             swept: counters.swept.load(Relaxed),
             foreign: counters.foreign.load(Relaxed),
             loads: counters.loads.load(Relaxed),
+            loads_at_once: counters.loads_at_once.load(Relaxed),
             writes: counters.writes.load(Relaxed),
             written_bytes: counters.written_bytes.load(Relaxed),
             refused: counters.refused.load(Relaxed),

@@ -111,13 +111,7 @@ impl Stream {
             return None;
         }
         let serial = disk.next_serial();
-        let file = File::new(
-            Arc::clone(disk),
-            None,
-            body_start(CLASS),
-            format!("unfinished/{serial:016x}"),
-        );
-        let file = Arc::new(file);
+        let file = Arc::new(File::begin(disk, body_start(CLASS)));
         let body = make(Arc::clone(&file));
         let shared = Arc::new(Shared {
             disk: Arc::clone(disk),
@@ -374,6 +368,7 @@ impl Shared {
         disk.ledger.give_back(taken_bytes.saturating_sub(charged));
         disk.put(&entry);
         body.set_kept(&None, &entry);
+        self.file.belongs_to(&entry);
         match body.object() {
             // A head that came meanwhile.
             Some(latest) if !Arc::ptr_eq(&latest, &object) => {

@@ -15,8 +15,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// So much of a body is read and written at once.
+/// So much of a body is read at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
+
+/// So much of a file is written at once, and from a multiple of it on: the kernel then gives it large pages (folios), with which
+/// `sendfile(2)` has less to do.
+const WRITE_BYTES: u64 = 1 << 20;
 
 impl Disk {
     /// An object in memory was asked for again: it is written, unless it is there, or has no use, or there is too much to do.
@@ -118,12 +122,18 @@ impl Disk {
     /// Writes the body; its checksum.
     fn copy_body(&self, file: &OwnedFd, entry: &Entry, object: &Object) -> Result<u64, Trouble> {
         let body = object.body();
+        let start = body_start(entry.name.class);
         let mut sum = Sum::default();
         let mut at = 0;
-        let mut piece =
-            vec![0; PIECE_BYTES.min(usize::try_from(entry.body_bytes).unwrap_or(PIECE_BYTES))];
+        let piece_bytes = usize::try_from(entry.body_bytes.min(WRITE_BYTES)).unwrap_or(0);
+        let mut piece = vec![0; piece_bytes];
         while at < entry.body_bytes {
-            let read = body.read_at(&mut piece, at).unwrap_or(0);
+            let to_multiple = WRITE_BYTES - (start + at) % WRITE_BYTES;
+            let room =
+                usize::try_from(to_multiple).map_or(piece_bytes, |bytes| bytes.min(piece_bytes));
+            let read = body
+                .read_at(piece.get_mut(..room).unwrap_or_default(), at)
+                .unwrap_or(0);
             let bytes = piece.get(..read).unwrap_or_default();
             if bytes.is_empty() {
                 // Memory that cannot be read is no fault of the medium, but there is nothing to be written.
@@ -134,7 +144,6 @@ impl Disk {
                 });
             }
             sum.add(bytes);
-            let start = body_start(entry.name.class);
             self.folder.write_at(file, &entry.name, bytes, start + at)?;
             at += read as u64;
         }
@@ -164,8 +173,8 @@ impl Disk {
                 .set_length(file, &entry.name, body_start(entry.name.class))?;
         }
         self.folder.write_at(file, &entry.name, &head.encode(), 0)?;
-        let (_, changed_ns) = self.folder.look_at(file, &entry.name)?;
-        entry.changed_ns.store(changed_ns, Relaxed);
+        let look = self.folder.look_at(file, &entry.name)?;
+        entry.changed_ns.store(look.changed_ns, Relaxed);
         self.folder.publish(&entry.name)?;
         Ok(())
     }

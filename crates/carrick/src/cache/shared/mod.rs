@@ -284,7 +284,8 @@ impl Ticket {
             Some(bytes) if body.is_whole() && bytes <= self.shared.plan.object_bytes_max => bytes,
             _ => return,
         };
-        if ttl_s == 0 {
+        // To read it would be to wait for the disk.
+        if ttl_s == 0 || body.fetch(0, bytes).is_some() {
             return;
         }
         let state = &self.shared.state;

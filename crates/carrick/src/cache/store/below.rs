@@ -4,7 +4,7 @@ use super::index::Item;
 use super::object::Object;
 use super::{Key, Store};
 use crate::cache::disk::{Disk, Entry, Loaded, LoadedBody};
-use carrick_logic::cache::Fields;
+use carrick_logic::cache::{Fields, UnixTime};
 use std::sync::Arc;
 
 impl Store {
@@ -32,6 +32,32 @@ impl Store {
         true
     }
 
+    /// Whether what was found can be sent. If somebody has removed or changed its file, it is taken out of memory: [`bring`](Self::bring)
+    /// looks at it anew.
+    #[must_use]
+    pub fn stands(&self, object: &Arc<Object>, now: UnixTime) -> bool {
+        let stands = object.body().stands(now);
+        if !stands {
+            self.take_out(object);
+        }
+        stands
+    }
+
+    /// What was evicted from the disk goes from memory, too, if its bytes are nowhere else: an open file keeps its room.
+    pub(super) fn close_evicted(&self, disk: &Disk) {
+        for entry in disk.left_open() {
+            let variants = self.variants(entry.key());
+            let is_its = |object: &&Arc<Object>| {
+                let kept = object.body().kept();
+                object.body().is_file()
+                    && kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &entry))
+            };
+            if let Some(object) = variants.iter().find(is_its) {
+                self.take_out(object);
+            }
+        }
+    }
+
     /// What is on the disk and not in memory, in no order.
     pub fn only_on_disk(&self) -> impl Iterator<Item = Arc<Entry>> {
         let entries = self.disk.iter().flat_map(|disk| disk.entries());
@@ -51,6 +77,7 @@ impl Store {
             && disk.is_roomy()
         {
             disk.offer(object, || self.is_current(object));
+            self.close_evicted(disk);
         }
     }
 
@@ -135,10 +162,11 @@ impl Store {
 
     /// Objects with open files are bounded apart.
     fn note_open(&self, object: &Arc<Object>) {
-        let closed = self.disk.as_ref().and_then(|disk| disk.note_open(object));
-        if let Some(closed) = closed {
+        let Some(disk) = &self.disk else { return };
+        if let Some(closed) = disk.note_open(object) {
             self.take_out(&closed);
         }
+        self.close_evicted(disk);
     }
 
     /// As eviction does.

@@ -153,6 +153,7 @@ impl Store {
             object.note_hit();
             if let Some(disk) = &self.disk {
                 disk.offer(&object, || self.is_still(&object));
+                self.close_evicted(disk);
             }
             count(&counters.hits);
             return Found::Object(object);

@@ -263,6 +263,9 @@ impl Wanted {
             store::Found::Object(object) if is_denied(client, destination, object) => {
                 (None, Found::Nothing)
             }
+            store::Found::Object(object) if !self.cache.store.stands(object, now) => {
+                (None, Found::Nothing)
+            }
             store::Found::Object(object) => {
                 let is_enough = answers(&request, object, now, &self.route.policy);
                 let known = if is_enough {

@@ -80,6 +80,7 @@ impl Writer<'_, '_> {
         })?;
         for (metric, count) in [
             (&declared::CACHE_DISK_LOADS, stats.loads),
+            (&declared::CACHE_DISK_LOADS_AT_ONCE, stats.loads_at_once),
             (&declared::CACHE_DISK_WRITES, stats.writes),
             (&declared::CACHE_DISK_WRITTEN, stats.written_bytes),
             (&declared::CACHE_DISK_REFUSED, stats.refused),

@@ -139,7 +139,7 @@ fn body(bytes: usize) -> Vec<u8> {
 #[test]
 fn what_has_come_is_there_after_an_end_and_after_a_kill() {
     let mut play = Play::begin();
-    let bodies = [body(0), body(10), body(65_537), body(120_000)];
+    let bodies = [body(0), body(10), body(20_000), body(65_537), body(120_000)];
     for (number, body) in bodies.iter().enumerate() {
         play.keep(&format!("/{number}"), body);
     }
@@ -153,29 +153,66 @@ fn what_has_come_is_there_after_an_end_and_after_a_kill() {
             assert!(found.field("age").is_some());
         }
         let disk = &play.carrick().status()["cache"]["disk"];
-        assert_eq!(disk["objects"], 5, "{disk}");
+        assert_eq!(disk["objects"], 6, "{disk}");
         if !is_killed {
             // Later ones lose the last lines of those before them.
-            let lines = play.carrick().access_log(9 + 4);
+            let lines = play.carrick().access_log(11 + 5);
             let from_disk = lines.iter().filter(|line| line.text("cache") == "hit-disk");
-            assert_eq!(from_disk.count(), 4);
+            assert_eq!(from_disk.count(), 5);
         }
     }
     assert_eq!(
         play.carrick()
             .metric("carrick_cache_requests_total", &["result=\"hit-disk\""]),
-        4.0
+        5.0
     );
     assert_eq!(
         play.carrick()
             .metric("carrick_cache_disk_seconds_count", &[]),
-        4.0
+        5.0
     );
     let once = play.find("/once", "");
     assert_eq!(
         (once.text().as_str(), status(&once).contains("hit")),
         ("once", true)
     );
+}
+
+#[test]
+fn what_memory_had_no_more_room_for_needs_no_thread() {
+    let play = Play::begin();
+    for bytes in [10_000, 60_000] {
+        // Three times what memory has room for.
+        let names: Vec<_> = (0..3_000_000 / bytes)
+            .map(|number| format!("/{bytes}/{number}"))
+            .collect();
+        for (number, name) in names.iter().enumerate() {
+            let all = body(bytes + number);
+            assert_eq!(hash(&play.fetch(name, answer(&all)).body), hash(&all));
+        }
+        let idle = "carrick_cache_disk_bytes";
+        let waiting = ["kind=\"waiting\""];
+        wait_for("all to be written", || {
+            (play.carrick().metric(idle, &waiting) == 0.0).then_some(())
+        });
+        let loads = || {
+            ["loads", "loads_at_once"]
+                .map(|name| format!("carrick_cache_disk_{name}_total"))
+                .map(|name| play.carrick().metric(&name, &[]))
+        };
+        let before = loads();
+        let mut client = play.carrick().connect();
+        for _ in 0..2 {
+            for (number, name) in names.iter().enumerate() {
+                let found = client.ask(&get(name, ""));
+                assert_eq!(hash(&found.body), hash(&body(bytes + number)), "{name}");
+            }
+        }
+        play.server.expect_nobody();
+        let after = loads();
+        let [all, at_once] = [after[0] - before[0], after[1] - before[1]];
+        assert!(all > 10.0 && at_once > all / 2.0, "{at_once} of {all}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 mod corruption;
 mod crash;
 mod model;
+mod open_files;
 mod promises;
 mod streams;
 mod threads;
@@ -15,7 +16,7 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use tempfile::TempDir;
 
 /// What happens to calls: after some of them the process is as if it were dead, or some of them fail.
@@ -26,6 +27,8 @@ pub(super) struct Fuse {
     /// Of so many calls one fails; 0: none.
     one_of: AtomicU64,
     random: AtomicU64,
+    /// This call always fails so.
+    failing: Mutex<(&'static str, Errno)>,
 }
 
 impl Default for Fuse {
@@ -34,12 +37,17 @@ impl Default for Fuse {
             left: AtomicI64::new(-1),
             one_of: AtomicU64::new(0),
             random: AtomicU64::new(1),
+            failing: Mutex::new(("", Errno::IO)),
         }
     }
 }
 
 impl Fuse {
-    pub(super) fn burn(&self, _call: &str) -> Result<(), Errno> {
+    pub(super) fn burn(&self, call: &str) -> Result<(), Errno> {
+        let (failing, error) = *self.failing.lock().unwrap();
+        if call == failing {
+            return Err(error);
+        }
         match self.left.load(Relaxed) {
             0 => return Err(Errno::IO),
             left if left > 0 => self.left.store(left - 1, Relaxed),
@@ -52,6 +60,11 @@ impl Fuse {
             );
         }
         Ok(())
+    }
+
+    /// Has a call fail from now on.
+    fn fail(&self, call: &'static str, error: Errno) {
+        *self.failing.lock().unwrap() = (call, error);
     }
 
     /// The last call before the end may write a part.

@@ -3,7 +3,7 @@ use super::{Bed, Pattern, Purge, Random, content, fields, folder, fresh, plan, s
 use crate::cache::store::tests::nothing;
 use crate::cache::store::{Found, Object, State};
 use crate::config::plan::DiskPlan;
-use carrick_logic::cache::Variant;
+use carrick_logic::cache::{UnixTime, Variant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
         match random.below(10) {
             0..2 if is_own => {
                 version += 1;
-                let bytes = [10, 3000, 70_000, 200_000][random.below(4) as usize];
+                let bytes = [10, 3000, 20_000, 70_000, 200_000][random.below(5) as usize];
                 let Ok(mut filling) = bed.store.fill(Some(bytes as u64)) else {
                     continue;
                 };
@@ -123,6 +123,8 @@ fn play(bed: &Bed, number: u64, seed: u64) -> u64 {
                     runtime.block_on(bed.store.bring(key, nothing()));
                 }
                 if let Found::Object(object) = bed.store.find(key, nothing()) {
+                    // A time at which it is looked at, or not.
+                    let _ = bed.store.stands(&object, UnixTime(random.below(1 << 40)));
                     if is_own {
                         assert_eq!(Some(says(&object)), *one, "seed {seed}, {text}");
                     }

@@ -18,6 +18,7 @@ use super::memory::Memory;
 use super::object::Object;
 use crate::cache::disk::Entry;
 use arc_swap::ArcSwapOption;
+use carrick_logic::cache::UnixTime;
 use chunk::Chunk;
 pub(super) use place::Place;
 use place::copy_chunks;
@@ -227,6 +228,14 @@ impl Body {
     #[must_use]
     pub fn is_file(&self) -> bool {
         matches!(self.place.get(), Some(Place::File(_)))
+    }
+
+    /// Whether its bytes are still where they were: `false` if somebody has removed or changed the file that has them. Does not wait.
+    pub(in crate::cache) fn stands(&self, now: UnixTime) -> bool {
+        match self.place.get() {
+            Some(Place::File(file)) => file.stands(now),
+            _ => true,
+        }
     }
 
     /// Has these bytes read into memory by somebody else, if to send them could mean to wait for a disk; `None`: it does not. The
