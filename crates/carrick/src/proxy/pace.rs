@@ -39,6 +39,11 @@ impl Client {
         both
     }
 
+    /// Whether that is what was told last.
+    pub fn is_paced_by(&self, class: Option<usize>) -> bool {
+        self.kept_pace.0.as_ref().map(|kept| kept.0) == class
+    }
+
     /// Gives up what the client has of its class.
     pub fn forget_pace(&mut self) {
         self.kept_pace.0 = None;

@@ -11,9 +11,7 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::{read_at_most, write_all, write_both};
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
-use carrick_splice::{
-    Arming, Choice, Engine, PaceHandle, Reason, ResponseProgress, ResponseSplice,
-};
+use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -64,8 +62,9 @@ pub fn arm(
     if is_auto && !may_arm_by_auto(client, checkout, rest_bytes) {
         return false;
     }
+    let [_, pace] = client.paced(destination.pace);
     let is_armed = ask_kernel(client, checkout, |splice| {
-        splice.arm_body(held_bytes, rest_bytes, PaceHandle::default())
+        splice.arm_body(held_bytes, rest_bytes, pace)
     });
     if is_armed && is_auto {
         let counters = client.worker.splicer.counters();

@@ -14,7 +14,7 @@ use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::balance;
 use carrick_logic::http1::Version;
-use carrick_splice::{Arming, Choice, PaceHandle, Reason, ResponseSplice};
+use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -60,12 +60,13 @@ fn may_be_kept(client: &Client, place: &Place) -> bool {
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
 /// what the server sends from now on. Otherwise the process relays this response; the next one may go.
-pub fn bind(client: &mut Client, checkout: &mut Checkout, place: &Place) -> bool {
+pub fn bind(client: &mut Client, checkout: &mut Checkout, destination: &Destination) -> bool {
     let may_be_armed = checkout.preamble.is_empty();
-    let judging = judging(client, place);
+    let judging = judging(client, &destination.place);
+    let [_, pace] = client.paced(destination.pace);
     ask_kernel(client, checkout, |splice| {
         if may_be_armed {
-            splice.arm(judging, PaceHandle::default())
+            splice.arm(judging, pace)
         } else {
             Arming::NotYet
         }
@@ -140,7 +141,8 @@ pub async fn offer(
     let Some(mut bound) = client.binding.bound.take() else {
         return Offered::Relay(None);
     };
-    let goes_there = bound.leads_to(client, scratch, destination);
+    let goes_there =
+        bound.leads_to(client, scratch, destination) && client.is_paced_by(destination.pace);
     bound = match bound.look(client) {
         Look::Whole { is_exact } => {
             bound.is_over(client, is_exact);
@@ -177,10 +179,8 @@ pub async fn offer(
         }
         return Offered::Relay(Some(bound.into_checkout(true)));
     }
-    match bound
-        .splice
-        .arm(judging(client, &bound.place), PaceHandle::default())
-    {
+    let [_, pace] = client.paced(destination.pace);
+    match bound.splice.arm(judging(client, &bound.place), pace) {
         Arming::Armed => client.binding.start_afresh(),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {

@@ -141,7 +141,7 @@ pub async fn relay(
                 });
             }
         };
-        if binds && bound::bind(client, &mut checkout, &destination.place) {
+        if binds && bound::bind(client, &mut checkout, destination) {
             return Outcome::Bound(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
