@@ -104,6 +104,22 @@ int carrick_command(struct __sk_buff *skb)
 	return PACKET_NO_PLACE;
 }
 
+// Looks at splices whose senders wait to be granted more, at most at as many as the word behind the Ethernet header says. Answers how many
+// there are now.
+SEC("tc")
+int carrick_grant(struct __sk_buff *skb)
+{
+	struct granting granting = { .skb = skb, .now = bpf_ktime_get_ns() };
+	__u32 zero = 0, most = 0;
+	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+
+	if (!holding || bpf_skb_load_bytes(skb, ETH_HLEN, &most, sizeof(most)))
+		return 0;
+	holding->visited_ns = granting.now;
+	bpf_loop(most < GRANTS_MAX ? most : GRANTS_MAX, grant_next, &granting, 0);
+	return *(volatile __u32 *)&holding->count;
+}
+
 // Tells the process to look at a splice.
 static __always_inline void tell(__u32 direction)
 {

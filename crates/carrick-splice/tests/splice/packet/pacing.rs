@@ -197,10 +197,10 @@ fn many_connections_are_not_slower_than_their_ceiling() {
     let Some((bed, pacing, _worker)) = bed("many", class(10_000_000)) else {
         return;
     };
-    let rates = both_ways(&bed, &pacing, 64, 500_000, 2.0);
+    let rates = both_ways(&bed, &pacing, 64, 600_000, 3.0);
     for rate in rates {
-        // What they had been allowed before, 64 KB each, they send at once.
-        assert!((9_000_000.0..=12_500_000.0).contains(&rate), "{rates:?}");
+        // What they had been allowed before, 64 KB each, they send at once, and pay for it later: 4 MB more or less.
+        assert!((8_000_000.0..=12_000_000.0).contains(&rate), "{rates:?}");
     }
 }
 
