@@ -105,7 +105,12 @@ impl Engines {
         };
         let packet = if self.packet.is_loaded() || plan.loads_packet_engine() {
             self.packet
-                .load(plan.limits.splices, &[], plan.pins.as_deref(), None)
+                .load(
+                    plan.limits.splices,
+                    &[],
+                    plan.pins.as_deref(),
+                    Some(&self.pacing),
+                )
                 .map(|()| self.where_packets_are_seen())
                 .map_err(|because| because.to_string())
         } else if is_off {

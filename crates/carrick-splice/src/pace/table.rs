@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::Duration;
 
 /// What may be taken at once, as a time at a bucket's rate: longer than a timer is late.
-const BURST: Duration = Duration::from_millis(20);
+const BURST: Duration = Duration::from_millis(40);
 
 /// How many directions a splice has: towards the server, and towards the client.
 pub(super) const DIRECTIONS: usize = 2;

@@ -16,10 +16,11 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// What a splice reserves of a rate at a time: at most so much, and so many turns a second if the rate is low.
-const QUANTUM_MAX: u64 = 64 << 10;
+/// What a splice reserves of a rate at a time: at most so much, and so many turns a second if the rate is low. Small turns cost: after
+/// each the processor has nothing to do until the next one.
+const QUANTUM_MAX: u64 = 256 << 10;
 const QUANTUM_MIN: u64 = 4 << 10;
-const TURNS_PER_SECOND: u64 = 100;
+const TURNS_PER_SECOND: u64 = 50;
 
 /// An administrator may change a rate: whoever waits looks as often as this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

@@ -13,7 +13,7 @@ const MB: usize = 1 << 20;
 const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nnetwork_ceiling = \"8 MB\"\nnetwork_prefix_v4 = 8\n";
 
 /// What comes first in a rest is not waited for, and a turn is taken in advance.
-const BURST_BYTES: usize = 400_000;
+const BURST_BYTES: usize = 800_000;
 
 /// So long so many bytes must take at eight megabytes a second; a little less, for clocks.
 fn at_least(bytes: usize) -> Duration {

@@ -6,6 +6,7 @@ mod ends;
 mod judged;
 mod lasting;
 mod operations;
+mod paced;
 mod read;
 
 use crate::support::access_log::Line;

@@ -1,0 +1,63 @@
+//! What the kernel forwards keeps to the pace of its route.
+use super::*;
+use std::time::{Duration, Instant};
+
+const MB: usize = 1 << 20;
+
+/// Eight megabytes a second for everything.
+const PACED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = \"8 MB\"\n";
+
+#[test]
+fn responses_in_the_kernel_keep_to_the_rate() {
+    let Some(play) = Play::begin(PACED) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let mut client = play.connect();
+    let bytes = 4 * MB;
+    for round in 0..4 {
+        let target = format!("/s/{round}/{bytes}");
+        let begun = Instant::now();
+        let response = client.ask(&get(&target));
+        let took = begun.elapsed();
+        assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+        // What may go at once after a rest, and what sockets had allowed before the kernel had them.
+        let least = (bytes - 800_000) as f64 / (8 * MB) as f64 * 0.98;
+        assert!(took >= Duration::from_secs_f64(least), "{target}: {took:?}");
+    }
+    drop(client);
+    assert!(play.packet_lines(4).len() >= 2, "all but the first two, at least");
+    let kernel_bytes = play.carrick.metric(
+        &play.bed,
+        "carrick_pace_bytes_total{class=\"all\",by=\"kernel\"}",
+    );
+    assert!(kernel_bytes > (7 * MB) as f64, "{kernel_bytes}");
+}
+
+#[test]
+fn many_clients_share_a_rate_and_get_what_is_theirs() {
+    let Some(play) = Play::begin(PACED) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let play = &play;
+            scope.spawn(move || {
+                let mut client = (client, play.connect());
+                for round in 0..4 {
+                    let target = format!("/s/{round}-{}/400000", client.0);
+                    let response = client.1.ask(&get(&target));
+                    assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+                }
+            });
+        }
+    });
+    let least = (8 * 4 * 400_000 - 2_000_000) as f64 / (8 * MB) as f64 * 0.98;
+    assert!(
+        begun.elapsed() >= Duration::from_secs_f64(least),
+        "{:?}",
+        begun.elapsed()
+    );
+}
