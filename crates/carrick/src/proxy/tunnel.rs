@@ -162,7 +162,7 @@ async fn exchange(
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let listed = list(client, checkout, target, class, begun, trace);
+    let listed = list(client, checkout, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
@@ -275,12 +275,11 @@ fn list(
     client: &Client,
     checkout: &Checkout,
     target: Box<[u8]>,
-    class: Option<usize>,
     begun: Instant,
     trace: &Trace,
 ) -> Listed {
     let worker = &client.worker;
-    let plan = client.live.plan();
+    let upstreams = &client.live.plan().upstreams;
     let about = About {
         label: worker.tunnels.label(worker.number),
         begun,
@@ -290,12 +289,10 @@ fn list(
         target,
         upstream: trace
             .upstream
-            .and_then(|index| plan.upstreams.get(index))
+            .and_then(|index| upstreams.get(index))
             .map(Arc::clone),
         server: checkout.upstream.address,
-        class: class
-            .and_then(|index| plan.pace.classes.get(index))
-            .map(|class| class.name.as_str().into()),
+        class: client.class().map(Into::into),
         bytes_before: [trace.received, trace.sent],
     };
     Listed::new(&worker.tunnels, &worker.metrics, about)

@@ -22,6 +22,7 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
 pub(super) struct Splices {
     in_kernel: u32,
     limit: u32,
+    packet_open: u32,
     tunnels: BTreeMap<&'static str, u64>,
     uncounted_bytes: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +51,7 @@ impl Splices {
         Self {
             in_kernel,
             limit,
+            packet_open: state.kernel.packet.taken().open,
             tunnels,
             uncounted_bytes: uncounted.into(),
             list: list.map(|seen| Entry::of(seen, now)).collect(),
