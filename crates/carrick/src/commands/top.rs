@@ -85,7 +85,8 @@ fn report(order: &Order, rates: Option<&Rates>) -> String {
         is_paused: false,
         sort: order.sort,
         interval: order.interval,
-        is_utf8: order.is_utf8,
+        // Scripts have the same in every locale.
+        is_utf8: false,
         has_keys: false,
     };
     let lines = page(&view, REPORT);

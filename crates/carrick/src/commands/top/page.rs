@@ -214,40 +214,48 @@ fn engines(rates: &Rates) -> Table {
     }
 }
 
-/// Classes, workers and tunnels, in so many lines. Each has a third of what there is; what one does not need, tunnels have first.
+/// Classes, workers and tunnels, in so many lines.
 fn tables(view: &View<'_>, rates: &Rates, room: Room, height: usize) -> Vec<Line> {
     let tunnels = rates.first_tunnels(view.sort, room.tunnels_max.min(room.height));
-    let wanted = [rates.classes.len(), rates.workers.len(), tunnels.len()];
-    let headings = wanted.iter().filter(|rows| **rows > 0).count();
-    let given = share(wanted, height.saturating_sub(headings));
     let more = rates.tunnels.len() - tunnels.len();
-    let [classes_given, workers_given, tunnels_given] = given;
     let tables = [
-        (classes(&rates.classes), classes_given),
-        (workers(&rates.workers), workers_given),
-        (
-            self::tunnels(view, &tunnels, more, room.width),
-            tunnels_given,
-        ),
+        classes(&rates.classes),
+        workers(&rates.workers),
+        self::tunnels(view, &tunnels, more, room.width),
     ];
-    let drawn = tables
-        .into_iter()
-        .filter(|(table, _)| !table.rows.is_empty())
-        .flat_map(|(table, given)| table.lines(room.width, view.is_utf8, given));
-    drawn.collect()
+    let given = share(tables.each_ref().map(|table| table.rows.len()), height);
+    let drawn = tables.iter().zip(given).filter(|(_, given)| *given > 0);
+    drawn
+        .flat_map(|(table, given)| table.lines(room.width, view.is_utf8, given))
+        .collect()
 }
 
-/// How many rows each table has.
-fn share(wanted: [usize; 3], rows: usize) -> [usize; 3] {
-    let mut given = wanted.map(|wanted| wanted.min(rows / 3));
-    let mut left = rows - given.iter().sum::<usize>();
-    for place in [2, 0, 1] {
-        let more = (wanted[place] - given[place]).min(left);
-        given[place] += more;
-        left -= more;
+/// How many rows each of three tables has, in so many lines with their headings. Each may have a third; what one does not need goes to
+/// the others. The last is the most important: if there is not room for a heading and a row of each, it stays.
+fn share(wanted: [usize; 3], lines: usize) -> [usize; 3] {
+    let mut left = lines;
+    let mut given = [0; 3];
+    for place in BY_IMPORTANCE {
+        if wanted[place] > 0 && left >= 2 {
+            given[place] = 1;
+            left -= 2;
+        }
+    }
+    let third = left / 3;
+    for at_most in [third, usize::MAX] {
+        for place in BY_IMPORTANCE.into_iter().filter(|place| wanted[*place] > 0) {
+            if given[place] > 0 {
+                let more = (wanted[place] - given[place]).min(at_most).min(left);
+                given[place] += more;
+                left -= more;
+            }
+        }
     }
     given
 }
+
+/// Tunnels, classes, workers.
+const BY_IMPORTANCE: [usize; 3] = [2, 0, 1];
 
 fn classes(classes: &[ClassRates]) -> Table {
     let columns = vec![

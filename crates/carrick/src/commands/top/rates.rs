@@ -383,4 +383,4 @@ fn since(span: &Span, before: Option<[Way; 2]>, now: [Way; 2]) -> [f64; 2] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -42,7 +42,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The heading, as wide as there is room, and the first rows. If there are more, the heading ends with how many.
+    /// The heading, as wide as there is room, and the first rows. The heading ends with how many more there are.
     pub fn lines(&self, width: usize, is_utf8: bool, rows_max: usize) -> Vec<Line> {
         let headings: Vec<&str> = (self.columns.iter())
             .map(|column| &*column.heading)
@@ -50,7 +50,12 @@ impl Table {
         let mut heading = self.row(&headings, is_utf8);
         let hidden = self.more + self.rows.len().saturating_sub(rows_max);
         if hidden > 0 {
-            heading.push_str(&format!("  {hidden} more"));
+            let suffix = format!("  +{hidden}");
+            let room = width.saturating_sub(suffix.len());
+            if heading.chars().count() > room {
+                heading = heading.chars().take(room).collect();
+            }
+            heading.push_str(&suffix);
         }
         let rows = self.rows.iter().take(rows_max).map(|row| {
             let cells: Vec<&str> = row.iter().map(|cell| &**cell).collect();

@@ -13,7 +13,7 @@ fn bytes_have_binary_units_and_few_columns() {
         (102_400.0, "100K"),
         (1_048_575.0, "1.0M"),
         (10.0 * 1_048_576.0, "10.0M"),
-        (1e30, "867362E"),
+        (18_446_744_073_709_551_615.0, "16.0E"),
     ] {
         assert_eq!(bytes(number), shown, "{number}");
     }
