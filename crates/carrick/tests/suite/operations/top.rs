@@ -130,7 +130,7 @@ fn a_report_tells_what_a_tunnel_moves() {
         words(&text, "clients ").starts_with(&["clients", "1", "open,"]),
         "{text}"
     );
-    assert_eq!(words(&text, "worker").len(), 10, "{text}");
+    assert_eq!(words(&text, "worker").len(), 9, "{text}");
 
     // Without a terminal it is plain text of itself; with a number, so many reports.
     let text = said(&top(&["-n", "2", "-i", "100ms", "--admin", &busy.admin()]));

@@ -1,6 +1,42 @@
 //! What is written to a terminal, and what its locale can show.
 use super::*;
 
+/// Set for the process that is to panic.
+const PANICS: &str = "CARRICK_TEST_PANICS_ON_TERMINAL";
+
+#[test]
+fn a_panic_gives_the_terminal_back_before_it_says_anything() {
+    const WORDS: &str = "something is wrong";
+    if std::env::var_os(PANICS).is_some() {
+        let _terminal = Terminal::take().unwrap();
+        panic!("{WORDS}");
+    }
+    let name = std::thread::current().name().unwrap().to_owned();
+    let program = std::env::current_exe().unwrap();
+    // script(1) makes a terminal.
+    let command = format!("{} --exact {name} --nocapture; stty -a", program.display());
+    let output = std::process::Command::new("script")
+        .args(["--quiet", "--command", &command, "/dev/null"])
+        .env(PANICS, "yes")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (before, after) = text
+        .split_once("\u{1b}[?1049l")
+        .unwrap_or_else(|| panic!("{text:?}"));
+    assert!(
+        before.contains("\u{1b}[?1049h") && !before.contains(WORDS),
+        "{text:?}"
+    );
+    assert!(
+        after.contains(WORDS) && !after.contains("\u{1b}[?1049"),
+        "{text:?}"
+    );
+    let has_mode = |mode| after.split_whitespace().any(|word| word == mode);
+    assert!(has_mode("icanon") && has_mode("echo"), "{after}");
+}
+
 fn page_of(looks: &[(Look, &str)]) -> Vec<Line> {
     let line = |(look, text): &(Look, &str)| Line {
         look: *look,
