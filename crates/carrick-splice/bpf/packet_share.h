@@ -8,7 +8,7 @@
 #define PACE_LEAD_BYTES (64 << 10)
 
 /* With an acknowledgement that goes by anyway, no less than so much is granted. Less waits for its turn. */
-#define PACE_PIECE_BYTES (16 << 10)
+#define PACE_PIECE_BYTES (32 << 10)
 
 /* As many segments are granted at least (RFC 9293 section 3.8.6.2.2). */
 #define PACE_SEGMENTS 2

@@ -87,6 +87,27 @@ struct ClassCounts {
     waited_ns: AtomicU64,
     overdue: AtomicU64,
     credit: AtomicU64,
+    unbounded: AtomicU64,
+}
+
+impl ClassCounts {
+    /// Begins at zero again.
+    fn forget(&self) {
+        let ClassCounts {
+            bytes,
+            yields,
+            rate_waits,
+            waited_ns,
+            overdue,
+            credit,
+            unbounded,
+        } = self;
+        for count in [
+            bytes, yields, rate_waits, waited_ns, overdue, credit, unbounded,
+        ] {
+            count.store(0, Relaxed);
+        }
+    }
 }
 
 impl fmt::Debug for Pacing {
@@ -127,7 +148,8 @@ impl Pacing {
         classes: &[ClassSettings],
         interval: Duration,
     ) -> Result<(), PaceError> {
-        self.table().configure(&self.0.block, classes, interval)
+        let Shared { block, counts, .. } = &*self.0;
+        self.table().configure(block, counts, classes, interval)
     }
 
     /// The settings of all classes, and the interval.
@@ -144,6 +166,9 @@ impl Pacing {
         // Those beyond share a place: more workers than that have no cores.
         let worker = (worker % WORKERS) as u8;
         let share = self.table().open(&self.0.block, class, client, worker)?;
+        if share.is_unbounded {
+            self.counts(share.class).unbounded.fetch_add(1, Relaxed);
+        }
         Some(Paced {
             pacing: self.clone(),
             share,
@@ -171,6 +196,7 @@ impl Pacing {
                 waited: Duration::from_nanos(counts.waited_ns.load(Relaxed)),
                 overdue: counts.overdue.load(Relaxed),
                 credit: counts.credit.load(Relaxed),
+                unbounded: counts.unbounded.load(Relaxed),
             }
         };
         table.users().into_iter().map(report).collect()

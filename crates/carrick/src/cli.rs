@@ -1,10 +1,12 @@
 //! The command line: its words and their help. Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.
 use crate::commands;
+use crate::config::values;
 use crate::transparent::KEEP_RULES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Everything went well.
 pub const FINE: u8 = 0;
@@ -112,6 +114,20 @@ pub enum Command {
             carrick pace downloads policy=deadline target=2ms"
     )]
     Pace(PaceArgs),
+    /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
+    #[command(
+        long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
+            Everything is asked of admin, and each rate is the difference of two looks. On a terminal it is drawn anew until q is typed; \
+            h shows all keys. With -n or --once, and if standard output is no terminal, it is plain text, for scripts.",
+        after_help = "Exit codes: 0 fine, 1 admin does not answer (in plain text also: not the last time), 2 the configuration is wrong, \
+            128 and more ended by a signal.\n\n\
+            Examples:\n  \
+            carrick top\n  \
+            carrick top --interval 5 --sort down\n  \
+            carrick top --once\n  \
+            carrick top -n 60 --admin 127.0.0.1:3129 > minute.txt"
+    )]
+    Top(TopArgs),
     /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
     #[command(subcommand)]
     Lab(Box<carrick_lab::cli::Lab>),
@@ -225,6 +241,61 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+/// `carrick top`
+#[derive(Debug, Clone, Args)]
+pub struct TopArgs {
+    /// Time between two looks: seconds, or with a unit, such as 500ms; at least 100ms.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Print so many reports as plain text, and end.
+    #[arg(short = 'n', long = "reports", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub reports: Option<u64>,
+    /// Print one report as plain text, and end: as -n 1.
+    #[arg(long, conflicts_with = "reports")]
+    pub once: bool,
+    /// Which tunnels come first.
+    #[arg(short, long, value_name = "KEY", default_value = "rate")]
+    pub sort: Sort,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// Which tunnels come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Those with the most bytes per second, both ways together.
+    Rate,
+    /// Likewise, from the client.
+    Up,
+    /// Likewise, to the client.
+    Down,
+    /// Those with the most bytes since they began.
+    Bytes,
+    /// The oldest.
+    Age,
+    /// By the client's address.
+    Client,
+}
+
+/// The shortest time between two looks.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// The longest.
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    let time = match seconds {
+        Some(Ok(time)) => time,
+        Some(Err(_)) | None => values::time(text)?,
+    };
+    if (INTERVAL_MIN..=INTERVAL_MAX).contains(&time) {
+        Ok(time)
+    } else {
+        Err("it can be 100ms to 1h".to_owned())
+    }
+}
+
 /// `carrick check`
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
@@ -273,6 +344,7 @@ pub fn main() -> ExitCode {
             Command::Cache(command) => commands::cache::run(&command),
             Command::Purge(arguments) => commands::cache::purge(&arguments),
             Command::Pace(arguments) => commands::pace::run(&arguments),
+            Command::Top(arguments) => commands::top::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),
             Command::Generate(what) => commands::generate::run(&what),

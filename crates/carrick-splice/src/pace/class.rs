@@ -162,6 +162,8 @@ pub struct ClassReport {
     pub overdue: u64,
     /// With `proportional` and `deadline`: the credit for one byte served, or for one round, as it stands; bytes.
     pub credit: u64,
+    /// Splices that went without a rate of their own, or of their client's network, because there was no bucket left for it.
+    pub unbounded: u64,
 }
 
 /// What a worker has done so far.

@@ -3,7 +3,7 @@
 use super::block::{BUCKETS, Block, CLASSES};
 use super::class::{ClassSettings, NetworkRate, PaceError};
 use super::skeleton::types::{pace_bucket, pace_class};
-use super::{PaceHandle, check};
+use super::{ClassCounts, PaceHandle, check};
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -48,6 +48,8 @@ pub(super) struct Share {
     pub(super) handles: [PaceHandle; DIRECTIONS],
     network: Option<(u8, u8, u128)>,
     splice: Option<Buckets>,
+    /// Its class bounds networks or splices by themselves, and there was no bucket left for that.
+    pub(super) is_unbounded: bool,
 }
 
 impl Table {
@@ -61,10 +63,11 @@ impl Table {
         }
     }
 
-    /// Makes the classes so. Nothing has changed after an error.
+    /// Makes the classes so, `counts` being what each place has counted. Nothing has changed after an error.
     pub(super) fn configure(
         &mut self,
         block: &Block,
+        counts: &[ClassCounts; CLASSES],
         classes: &[ClassSettings],
         interval: Duration,
     ) -> Result<(), PaceError> {
@@ -94,7 +97,7 @@ impl Table {
             }
         }
         for settings in classes {
-            self.put(settings);
+            self.put(block, counts, settings);
         }
         for settings in classes {
             self.write(block, settings);
@@ -154,11 +157,14 @@ impl Table {
             buckets = own;
             self.splices.extend(own.map(|bucket| (bucket, number)));
         }
+        let is_unbounded = (network_rate.is_some() && network.is_none())
+            || (splice_rate.is_some() && splice.is_none());
         Some(Share {
             class: number,
             handles: buckets.map(|bucket| PaceHandle::new(worker, number, Some(bucket))),
             network,
             splice,
+            is_unbounded,
         })
     }
 
@@ -201,8 +207,8 @@ impl Table {
             .map(|(number, _)| number)
     }
 
-    /// Takes the settings in, in the place of that name or a new one.
-    fn put(&mut self, settings: &ClassSettings) {
+    /// Takes the settings in, in the place of that name or a new one. Who comes into a place that was another's begins at zero.
+    fn put(&mut self, block: &Block, counts: &[ClassCounts; CLASSES], settings: &ClassSettings) {
         if let Some(number) = self.find(&settings.name) {
             if let Some(class) = &mut self.classes[usize::from(number)] {
                 class.settings = settings.clone();
@@ -215,6 +221,13 @@ impl Table {
         let Some(buckets) = self.pop_buckets() else {
             return;
         };
+        counts[place].forget();
+        for field in [
+            offset_of!(pace_class, granted),
+            offset_of!(pace_class, held),
+        ] {
+            block.class(place as u8, field).store(0, Relaxed);
+        }
         self.classes[place] = Some(Class {
             settings: settings.clone(),
             buckets,

@@ -11,12 +11,13 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often those that wait are looked at.
-const TICK: Duration = Duration::from_millis(2);
+/// How often those that wait are looked at: what comes together in that time is granted at once. (Each look wakes a processor that may have nothing
+/// else to do, and so does what each grant sets in motion.)
+const TICK: Duration = Duration::from_millis(10);
 
-/// As long as it takes, it pauses, but no longer than this: what a bucket lets go at once (20 ms) has to last. (What it takes is mostly what
+/// As long as it takes, it pauses, but no longer than this: what a bucket lets go at once (40 ms) has to last. (What it takes is mostly what
 /// the packets do that it sends: they are forwarded meanwhile.)
-const PAUSE_MAX: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// So many are looked at by one call (`GRANTS_MAX`), and by one tick at most.
 pub(super) const GRANTS_AT_ONCE: u32 = 64;

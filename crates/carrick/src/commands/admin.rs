@@ -40,8 +40,15 @@ pub fn finish(result: Result<String, Failed>) -> ExitCode {
 /// # Errors
 /// Why there is none: admin does not answer, or refuses, and then says why.
 pub fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
-    let address = address(arguments)?;
-    let answer = exchange(address, request).map_err(|error| {
+    ask_at(address(arguments)?, request, PATIENCE)
+}
+
+/// The same of admin at an address, which may take so long to connect, and for each part of its answer.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_at(address: SocketAddr, request: &str, patience: Duration) -> Result<String, Failed> {
+    let answer = exchange(address, request, patience).map_err(|error| {
         Failed::Because(format!(
             "cannot ask admin at {address}: {error}; does carrick run, with this address as `[admin] listen`?"
         ))
@@ -58,16 +65,20 @@ pub fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
 }
 
 /// HTTP/1.0 makes the answer end with the connection.
-fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn exchange(address: SocketAddr, request: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all(format!("{request} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
+/// Where to ask.
+///
+/// # Errors
+/// The configuration is wrong, or has no admin.
+pub fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
     if let Some(address) = arguments.admin {
         return Ok(address);
     }

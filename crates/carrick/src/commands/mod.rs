@@ -7,3 +7,4 @@ pub mod doctor;
 pub mod generate;
 pub mod pace;
 pub mod run;
+pub mod top;

@@ -18,6 +18,73 @@ pub fn size(text: &str) -> Result<u64, String> {
         })
 }
 
+/// Bytes per second: `"10 MB/s"`, or without the time, `"10 MB"`. A KB is 1024 bytes, as in [`size`].
+///
+/// # Errors
+/// Says what would be right; with bits, how many bytes they are.
+pub fn rate(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (number, unit) = split_number(text);
+    if let Some(bits) = bits_per_second(unit) {
+        // As everywhere in networks a kilobit is 1000 bits.
+        let bytes = number.parse::<f64>().map(|number| number * bits / 8.0);
+        return Err(match bytes {
+            Ok(bytes) if bytes.is_finite() => format!(
+                "rates are bytes, not bits; write \"{bytes:.0}/s\" for as many bytes as that is"
+            ),
+            _ => RATE_HELP.to_owned(),
+        });
+    }
+    let bytes = match unit.split_once('/') {
+        None => text,
+        Some((size, "s")) => {
+            let prefix = size.trim_end().strip_suffix('b');
+            if let Some(prefix) = prefix.filter(|prefix| prefix.len() == 1) {
+                let unit = prefix.to_uppercase();
+                return Err(format!(
+                    "a small \"b\" often stands for bits; write \"{number} {unit}B/s\" for bytes, \"{number} {unit}bit/s\" to be told how many bytes these bits are"
+                ));
+            }
+            text.trim_end_matches("/s").trim_end()
+        }
+        Some((size, "sec" | "second")) => {
+            return Err(format!("write \"{number} {}/s\"", size.trim()));
+        }
+        Some(_) => {
+            return Err(
+                "rates are for each second; say what it is in one, such as \"10 MB/s\"".to_owned(),
+            );
+        }
+    };
+    size(bytes).map_err(|_| RATE_HELP.to_owned())
+}
+
+const RATE_HELP: &str = "write a number of bytes per second, or \"64 KB/s\", \"10 MB/s\"";
+
+/// Digits and points, and what comes after them without the spaces between.
+fn split_number(text: &str) -> (&str, &str) {
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let end = text.find(|letter| !is_number(letter));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    (number, unit.trim_start())
+}
+
+/// How many bits per second the unit is, if it is one of bits.
+fn bits_per_second(unit: &str) -> Option<f64> {
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, rest) = match unit.chars().next()? {
+        'k' => (1e3, &unit[1..]),
+        'm' => (1e6, &unit[1..]),
+        'g' => (1e9, &unit[1..]),
+        _ => (1.0, &*unit),
+    };
+    let is_bits = matches!(rest, "bit" | "bits" | "bps") || {
+        let per = rest.strip_suffix("/s").or(rest.strip_suffix("/sec"));
+        per.is_some_and(|bits| matches!(bits, "bit" | "bits"))
+    };
+    is_bits.then_some(prefix)
+}
+
 /// A time: `"500ms"`, `"10s"`, `"1m30s"`, `"1h"`.
 ///
 /// # Errors

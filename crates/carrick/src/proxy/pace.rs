@@ -44,6 +44,13 @@ impl Client {
         self.kept_pace.0.as_ref().map(|kept| kept.0) == class
     }
 
+    /// The name of the class by which what is spliced for this client is paced.
+    pub fn class(&self) -> Option<&str> {
+        let (class, _) = self.kept_pace.0.as_deref()?;
+        let class = self.live.plan().pace.classes.get(*class);
+        class.map(|class| &*class.name)
+    }
+
     /// Gives up what the client has of its class.
     pub fn forget_pace(&mut self) {
         self.kept_pace.0 = None;

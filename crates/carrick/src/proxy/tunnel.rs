@@ -292,6 +292,7 @@ fn list(
             .and_then(|index| upstreams.get(index))
             .map(Arc::clone),
         server: checkout.upstream.address,
+        class: client.class().map(Into::into),
         bytes_before: [trace.received, trace.sent],
     };
     Listed::new(&worker.tunnels, &worker.metrics, about)

@@ -142,6 +142,7 @@ metrics! {
     PACE_KERNEL_HOLDS = Counter "carrick_pace_kernel_holds" "How often a program in the kernel held something back, for either reason, by class.";
     PACE_WAITED = Counter "carrick_pace_waited_seconds" "How long what is relayed by the process has waited, for either reason, all of it together, by class.";
     PACE_OVERDUE = Counter "carrick_pace_overdue" "How often something relayed went on because it had waited for hold_max, by class.";
+    PACE_UNBOUNDED = Counter "carrick_pace_unbounded" "Splices that went without a rate of their own or of their client's network, because all buckets for that were taken, by class.";
     PACE_SPLICES = Gauge "carrick_pace_splices" "Tunnels, and clients' connections for HTTP, that are paced now, by class.";
     WORKER_RUNNABLE = Counter "carrick_worker_runnable_seconds" "How long each worker had work of its own. Measured for pacing.";
     WORKER_FORWARDING = Counter "carrick_worker_forwarding_seconds" "How long each worker forwarded what had waited for its leave.";

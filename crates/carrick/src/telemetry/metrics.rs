@@ -207,6 +207,13 @@ impl StatusCounters {
         self.other.get()
     }
 
+    /// Responses of whatever status.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let counted: u64 = self.statuses.iter().map(Counter::get).sum();
+        counted + self.other()
+    }
+
     /// Status and count of those that occurred, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
         (Self::FIRST..)

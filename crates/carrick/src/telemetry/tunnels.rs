@@ -41,6 +41,8 @@ pub struct About {
     pub upstream: Option<Arc<UpstreamPlan>>,
     /// The address of the server.
     pub server: SocketAddr,
+    /// The class by which it is paced.
+    pub class: Option<Box<str>>,
     /// Bytes that had been relayed before, with the heads: from the client, and to it.
     pub bytes_before: [u64; 2],
 }
@@ -155,6 +157,8 @@ pub struct Seen {
     pub tunnel: Arc<Tunnel>,
     /// Bytes from the client and to it.
     pub bytes: [u64; 2],
+    /// Of these, both directions together: those that the kernel has moved and the worker has not counted yet.
+    pub uncounted_bytes: u64,
     /// The engine that moves the bytes of the direction with more of them; `socket` while the kernel has it.
     pub engine: Engine,
     /// What the kernel tells, while it has the tunnel.
@@ -182,6 +186,7 @@ impl Listed {
     /// asked, with what the kernel says, is never too much; nor is what the worker knows afterwards. So the larger one is it.
     fn with(self, splice: Option<LiveSplice>, forwarded: Option<[u64; 2]>) -> Seen {
         let tunnel = &self.tunnel;
+        let mut uncounted_bytes = 0;
         let bytes = [0, 1].map(|side| {
             let handed_on = |splice: &LiveSplice| splice.directions[side].forwarded_bytes;
             let live = forwarded
@@ -189,11 +194,13 @@ impl Listed {
                 .or(splice.as_ref().map(handed_on))
                 .map_or(0, |bytes| self.beside_live_bytes[side] + bytes);
             let known = tunnel.ways[side].moved_bytes.load(Relaxed);
+            uncounted_bytes += live.saturating_sub(known);
             tunnel.about.bytes_before[side] + live.max(known)
         });
         Seen {
             worker: self.worker,
             bytes,
+            uncounted_bytes,
             engine: match (&splice, forwarded) {
                 (Some(_), _) => Engine::Socket,
                 // The worker is not woken by what the kernel forwards.
@@ -251,6 +258,13 @@ impl View {
             let has = self.tunnels.iter().filter(|seen| seen.engine == engine);
             has.count() as u64
         })
+    }
+
+    /// Bytes that an engine has moved in the kernel, and that no worker has counted yet.
+    #[must_use]
+    pub fn uncounted_bytes(&self, engine: Engine) -> u64 {
+        let has = self.tunnels.iter().filter(|seen| seen.engine == engine);
+        has.map(|seen| seen.uncounted_bytes).sum()
     }
 
     /// What the kernel tells.

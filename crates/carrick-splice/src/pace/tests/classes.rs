@@ -1,7 +1,12 @@
 //! Classes: what is refused, who has which bucket, and what becomes of those that are not asked for any more.
 
-use super::super::{ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, Pacing, Policy};
+use super::super::block::BUCKETS;
+use super::super::skeleton::types::pace_class;
+use super::super::table::DIRECTIONS;
+use super::super::{ClassReport, ClassSettings, HOLD_MAX, INTERVAL, NetworkRate, Pacing, Policy};
+use std::mem::offset_of;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 fn class(name: &str) -> ClassSettings {
@@ -216,6 +221,60 @@ fn a_class_that_is_gone_stays_until_its_last_splice() {
 }
 
 #[test]
+fn a_class_in_a_place_that_was_another_s_begins_at_zero() {
+    let pacing = Pacing::new().unwrap();
+    pacing.configure(&[class("old")], INTERVAL).unwrap();
+    let number = pacing
+        .pace("old", address("192.0.2.1"), 0)
+        .unwrap()
+        .to_client()
+        .class();
+    let block = &pacing.0.block;
+    let by_kernel = [
+        offset_of!(pace_class, granted),
+        offset_of!(pace_class, held),
+    ];
+    for field in by_kernel {
+        block.class(number, field).store(3, Relaxed);
+    }
+    let counts = pacing.counts(number);
+    for count in [
+        &counts.bytes,
+        &counts.yields,
+        &counts.rate_waits,
+        &counts.waited_ns,
+        &counts.overdue,
+        &counts.credit,
+        &counts.unbounded,
+    ] {
+        count.store(7, Relaxed);
+    }
+    // Whoever stays goes on counting.
+    pacing.configure(&[class("old")], INTERVAL).unwrap();
+    let report = pacing.classes().remove(0);
+    assert_eq!((report.bytes, report.kernel_holds), (10, 3), "{report:?}");
+    assert_eq!((report.overdue, report.unbounded), (7, 7), "{report:?}");
+    pacing.configure(&[class("new")], INTERVAL).unwrap();
+    let paced = pacing.pace("new", address("192.0.2.1"), 0).unwrap();
+    assert_eq!(paced.to_client().class(), number, "another place");
+    let nothing = ClassReport {
+        settings: class("new"),
+        splices: 1,
+        networks: 0,
+        bytes: 0,
+        kernel_bytes: 0,
+        yields: 0,
+        rate_waits: 0,
+        kernel_holds: 0,
+        waited: Duration::ZERO,
+        overdue: 0,
+        credit: 0,
+        unbounded: 0,
+    };
+    assert_eq!(pacing.classes(), [nothing]);
+}
+
+#[test]
 fn more_splices_than_buckets_share() {
     let pacing = Pacing::new().unwrap();
     let settings = ClassSettings {
@@ -227,10 +286,40 @@ fn more_splices_than_buckets_share() {
         .map(|_| pacing.pace("a", address("192.0.2.1"), 0).unwrap())
         .collect();
     assert_eq!(pacing.classes()[0].splices, 9000);
+    // Those that found no bucket are counted: a pair for each, after the pair of the class.
+    let pairs = (BUCKETS / DIRECTIONS) as u64 - 1;
+    assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
     drop(all);
+    assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
     let (one, other) = (
         pacing.pace("a", address("192.0.2.1"), 0).unwrap(),
         pacing.pace("a", address("192.0.2.1"), 0).unwrap(),
     );
     assert_ne!(one.both(), other.both());
+    assert_eq!(pacing.classes()[0].unbounded, 9000 - pairs);
+}
+
+#[test]
+fn a_network_without_a_bucket_is_counted_with_each_of_its_splices() {
+    let pacing = Pacing::new().unwrap();
+    let settings = ClassSettings {
+        network: Some(NetworkRate {
+            ceiling: 50_000,
+            prefix_v4: 32,
+            prefix_v6: 64,
+        }),
+        ..class("a")
+    };
+    pacing.configure(&[settings], INTERVAL).unwrap();
+    let of = |number: u32| pacing.pace("a", IpAddr::V4(number.into()), 0).unwrap();
+    let pairs = (BUCKETS / DIRECTIONS) as u32 - 1;
+    let all: Vec<_> = (0..pairs).map(of).collect();
+    assert_eq!(pacing.classes()[0].unbounded, 0);
+    let beyond = [of(pairs), of(pairs)];
+    assert_eq!(pacing.classes()[0].unbounded, 2);
+    // One of a network that has its buckets needs no more.
+    let joined = of(0);
+    assert_eq!(joined.both(), all[0].both());
+    assert_eq!(beyond[0].both(), beyond[1].both());
+    assert_eq!(pacing.classes()[0].unbounded, 2);
 }

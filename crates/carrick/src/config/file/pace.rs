@@ -59,7 +59,7 @@ impl Pace {
 
 impl PaceClass {
     fn read(name: Spanned<String>, table: &Section<'_>, problems: &mut Problems) -> Self {
-        let mut rate = |key| table.size_within(key, RATE_BYTES_MIN, RATE_BYTES_MAX, problems);
+        let mut rate = |key| table.rate_within(key, RATE_BYTES_MIN, RATE_BYTES_MAX, problems);
         let (own, ceiling) = (rate("rate"), rate("ceiling"));
         let (network, splice) = (rate("network_ceiling"), rate("splice_ceiling"));
         Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The form of all rates. How low and how high they may be is the splice service's to say.
 const RATE: Form = Form::Other {
-    what: "size per second, `1000` to `100000000000`",
+    what: "rate, `1000` to `100000000000`",
     default: NONE,
 };
 

@@ -4,6 +4,7 @@ use crate::config::keys::Form;
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -52,22 +53,47 @@ impl Section<'_> {
         max: u64,
         problems: &mut Problems,
     ) -> Setting<u64> {
+        let form = ("a size", "a size, such as \"64 KB\"");
+        self.bytes_within(key, form, values::size, min..=max, problems)
+    }
+
+    /// Bytes per second from `min` to `max`.
+    pub fn rate_within(
+        &self,
+        key: &str,
+        min: u64,
+        max: u64,
+        problems: &mut Problems,
+    ) -> Setting<u64> {
+        let form = ("a rate", "a rate, such as \"10 MB/s\"");
+        self.bytes_within(key, form, values::rate, min..=max, problems)
+    }
+
+    /// What `form` names, and shows by an example.
+    fn bytes_within(
+        &self,
+        key: &str,
+        (form, example): (&str, &str),
+        read: fn(&str) -> Result<u64, String>,
+        limits: RangeInclusive<u64>,
+        problems: &mut Problems,
+    ) -> Setting<u64> {
         let size = match self.value(key).map(|value| (value, value.get_ref())) {
             None => Setting::Absent,
             Some((value, DeValue::Integer(_))) => {
                 match integer(value.get_ref()).and_then(|bytes| u64::try_from(bytes).ok()) {
                     Some(bytes) => Setting::Given(Spanned::new(value.span(), bytes)),
-                    None => wrong_kind(value, key, "a size", problems),
+                    None => wrong_kind(value, key, form, problems),
                 }
             }
             Some((_, DeValue::String(_))) => {
                 self.text(key, problems)
-                    .refine("a size", problems, |text| values::size(text))
+                    .refine(form, problems, |text| read(text))
             }
-            Some((value, _)) => wrong_kind(value, key, "a size, such as \"64 KB\"", problems),
+            Some((value, _)) => wrong_kind(value, key, example, problems),
         };
         let show = |bytes: &u64| values::show_size(*bytes);
-        within(size, key, &min, &max, show, problems)
+        within(size, key, limits.start(), limits.end(), show, problems)
     }
 
     /// A time within the declared limits, or the declared default.

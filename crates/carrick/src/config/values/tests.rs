@@ -24,6 +24,47 @@ fn sizes_are_binary() {
 }
 
 #[test]
+fn rates_are_sizes_with_or_without_their_time() {
+    for (text, bytes) in [
+        ("10 MB", 10 << 20),
+        ("10 MB/s", 10 << 20),
+        ("10MB/s", 10 << 20),
+        (" 10 MB /s ", 10 << 20),
+        ("64k/s", 65_536),
+        ("64 kb", 65_536),
+        ("512 KiB/s", 524_288),
+        ("1.5 MB/s", 1_572_864),
+        ("4096/s", 4096),
+        ("4096 B/s", 4096),
+        ("4096", 4096),
+    ] {
+        assert_eq!(rate(text), Ok(bytes), "{text}");
+    }
+    for (text, help) in [
+        ("10 Mbit/s", "write \"1250000/s\""),
+        ("10mbit", "write \"1250000/s\""),
+        ("1.5 Gbps", "write \"187500000/s\""),
+        ("64 kbits/sec", "write \"8000/s\""),
+        ("800 bit/s", "write \"100/s\""),
+        ("10 Mb/s", "\"10 MB/s\" for bytes"),
+        ("64 kb/s", "\"64 KB/s\" for bytes"),
+        ("10 MB/sec", "write \"10 MB/s\""),
+        ("10 MB/min", "for each second"),
+        ("10 MB/s/s", "for each second"),
+        ("Mbit/s", "write a number"),
+        ("10 MX/s", "write a number"),
+        ("-1 MB/s", "write a number"),
+        ("/s", "write a number"),
+        ("", "write a number"),
+        ("10 \u{e4}/s", "write a number"),
+        ("\u{e4}bit", "write a number"),
+    ] {
+        let why = rate(text).expect_err(text);
+        assert!(why.contains(help), "{text}: {why}");
+    }
+}
+
+#[test]
 fn times_have_units() {
     let cases = [
         ("500ms", 500),

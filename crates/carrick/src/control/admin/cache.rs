@@ -33,6 +33,9 @@ pub(super) struct CacheStatus {
     bytes_held_by_readers: u64,
     fills: u64,
     evictions: u64,
+    /// Requests that were answered without the origin's having sent the body, and those for which it was asked.
+    hits: u64,
+    misses: u64,
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
@@ -151,7 +154,8 @@ impl CacheStatus {
             .filter(|result| result.spares_origin())
             .map(count)
             .sum();
-        let asked = answered + count(CacheResult::Miss);
+        let misses = count(CacheResult::Miss);
+        let asked = answered + misses;
         let (age_mean_s, age_max_s) = ages(cache).unzip();
         Some(Self {
             objects: stats.objects,
@@ -160,6 +164,8 @@ impl CacheStatus {
             bytes_held_by_readers: stats.bytes_held_by_readers,
             fills: stats.fills,
             evictions: stats.evicted_small + stats.evicted_main,
+            hits: answered,
+            misses,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
             disk: cache.store.disk().map(|disk| DiskStatus::of(disk)),

@@ -73,6 +73,7 @@ struct Class<'r> {
     waited_ms: u64,
     overdue: u64,
     credit_bytes: u64,
+    unbounded: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,6 +121,7 @@ impl<'r> Class<'r> {
             waited_ms: ms(report.waited),
             overdue: report.overdue,
             credit_bytes: report.credit,
+            unbounded: report.unbounded,
         }
     }
 }

@@ -2,7 +2,7 @@
 use crate::control::ControlState;
 use crate::proxy::engine_name;
 use crate::telemetry::tunnels::{ENGINES, Seen, View};
-use carrick_splice::{Adopted, LiveDirection, LiveLeg};
+use carrick_splice::{Adopted, Engine, LiveDirection, LiveLeg};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,7 +22,9 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
 pub(super) struct Splices {
     in_kernel: u32,
     limit: u32,
+    packet_open: u32,
     tunnels: BTreeMap<&'static str, u64>,
+    uncounted_bytes: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<String>,
     list: Vec<Entry>,
@@ -42,12 +44,16 @@ impl Splices {
             let [received, sent] = seen.bytes;
             (Reverse(received + sent), Reverse(seen.tunnel.about.begun))
         });
+        let uncounted = [Engine::Socket, Engine::Packet]
+            .map(|engine| (engine_name(engine), view.uncounted_bytes(engine)));
         let now = Instant::now();
         let list = seen.into_iter().take(listed_max);
         Self {
             in_kernel,
             limit,
+            packet_open: state.kernel.packet.taken().open,
             tunnels,
+            uncounted_bytes: uncounted.into(),
             list: list.map(|seen| Entry::of(seen, now)).collect(),
             unseen: view.unseen,
             bad_legs: BadLeg::of(state, listed_max),
@@ -101,6 +107,7 @@ struct Outliving {
     closed: u64,
     reset: u64,
     idle: u64,
+    bytes_total: u64,
     list: Vec<Heirloom>,
     not_adopted: Vec<String>,
 }
@@ -120,6 +127,7 @@ impl Outliving {
             closed: totals.closed,
             reset: totals.reset,
             idle: totals.idle,
+            bytes_total: totals.bytes.iter().sum(),
             list: adopted.iter().take(listed_max).map(Heirloom::of).collect(),
             not_adopted: packet.not_adopted(),
         }
@@ -155,6 +163,7 @@ impl Heirloom {
 
 #[derive(Serialize)]
 struct Entry {
+    id: String,
     worker: usize,
     mode: &'static str,
     listener: String,
@@ -163,6 +172,7 @@ struct Entry {
     upstream: Option<String>,
     server: String,
     engine: &'static str,
+    class: Option<String>,
     seconds: f64,
     client_to_upstream: Direction,
     upstream_to_client: Direction,
@@ -179,6 +189,7 @@ impl Entry {
         let [near, far] = splice.map_or([None, None], |splice| splice.legs);
         let milliseconds = now.saturating_duration_since(about.begun).as_millis();
         Self {
+            id: format!("{:x}", about.label),
             worker: seen.worker,
             mode: about.job.name(),
             listener: about.listener.to_string(),
@@ -187,6 +198,7 @@ impl Entry {
             upstream: about.upstream.as_ref().map(|plan| plan.name.clone()),
             server: about.server.to_string(),
             engine: engine_name(seen.engine),
+            class: about.class.as_deref().map(str::to_owned),
             seconds: milliseconds as f64 / 1e3,
             client_to_upstream: Direction::of(received, up),
             upstream_to_client: Direction::of(sent, down),

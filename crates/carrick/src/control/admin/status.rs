@@ -107,6 +107,7 @@ struct Worker {
     tunnels_open: u64,
     upstream_connections_open: u64,
     upstream_connections_idle: u64,
+    requests: u64,
 }
 
 impl Worker {
@@ -117,6 +118,7 @@ impl Worker {
             tunnels_open: metrics.jobs.iter().map(|job| job.tunnels_open()).sum(),
             upstream_connections_open: metrics.upstream_connections_open(),
             upstream_connections_idle: metrics.upstream_connections_idle(),
+            requests: metrics.jobs.iter().map(|job| job.requests.total()).sum(),
         }
     }
 }

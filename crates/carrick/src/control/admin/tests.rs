@@ -53,6 +53,10 @@ fn status_is_json_with_everything_in_it() {
     let state = handle.state();
     state.workers[1].connections_accepted.add(5);
     state.workers[1].connections_closed.add(1);
+    let [forward, switch, _] = &state.workers[1].jobs;
+    forward.requests.count(200);
+    switch.requests.count(404);
+    switch.requests.count(999);
     state.workers[1]
         .limits
         .reached(crate::telemetry::metrics::Limit::Connections);
@@ -69,6 +73,7 @@ fn status_is_json_with_everything_in_it() {
     assert_eq!(json["state"], "serving");
     assert_eq!(json["admin"], address.to_string());
     assert_eq!(json["workers"][1]["connections_open"], 4);
+    assert_eq!(json["workers"][1]["requests"], 3);
     assert_eq!(json["engines"][1]["usable"], false);
     assert_eq!(json["upstreams"][0]["name"], "images");
     assert_eq!(

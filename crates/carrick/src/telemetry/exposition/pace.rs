@@ -38,6 +38,7 @@ impl Writer<'_, '_> {
         let waited = waited.map(|class| ("class", class.settings.name.clone(), class.waited));
         self.times(&declared::PACE_WAITED, waited)?;
         self.counters(&declared::PACE_OVERDUE, of_class(|class| class.overdue))?;
+        self.counters(&declared::PACE_UNBOUNDED, of_class(|class| class.unbounded))?;
         self.gauges(&declared::PACE_SPLICES, of_class(|class| class.splices))?;
         let workers: Vec<WorkerReport> = (0..state.workers.len())
             .map(|worker| state.kernel.pacing.worker(worker))

@@ -13,6 +13,7 @@ pub(crate) fn about(label: u64) -> About {
         target: (*b"a.example").into(),
         upstream: None,
         server: SocketAddr::from(([10, 0, 0, 11], 443)),
+        class: None,
         bytes_before: [10, 20],
     }
 }
@@ -54,11 +55,20 @@ fn bytes_are_the_process_s_and_the_kernel_s() {
     // The process has moved 5 and 7; the kernel 100 and 200, of which the worker took note of 60 and 0.
     noted(&tunnel, 0, 65, 5, Engine::Socket);
     noted(&tunnel, 1, 7, 7, Engine::Copy);
-    assert_eq!(seen(&tunnel, Some(splice([100, 200]))).bytes, [115, 227]);
+    let in_kernel = seen(&tunnel, Some(splice([100, 200])));
+    assert_eq!(in_kernel.bytes, [115, 227]);
+    assert_eq!(in_kernel.uncounted_bytes, 40 + 200);
+    let view = View {
+        tunnels: vec![in_kernel, seen(&tunnel, None)],
+        unseen: None,
+    };
+    assert_eq!(view.uncounted_bytes(Engine::Socket), 240);
+    assert_eq!(view.uncounted_bytes(Engine::Packet), 0);
     // It has left the kernel: the worker knows all.
     noted(&tunnel, 0, 105, 5, Engine::Socket);
     noted(&tunnel, 1, 207, 7, Engine::Socket);
     assert_eq!(seen(&tunnel, None).bytes, [115, 227]);
+    assert_eq!(seen(&tunnel, None).uncounted_bytes, 0);
     // And it comes again: what was there before counts.
     noted(&tunnel, 0, 105, 105, Engine::Socket);
     assert_eq!(seen(&tunnel, Some(splice([1, 0]))).bytes, [116, 227]);

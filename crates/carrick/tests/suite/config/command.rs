@@ -194,6 +194,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-pace.1",
             "carrick-purge.1",
             "carrick-run.1",
+            "carrick-top.1",
             "carrick.1"
         ]
     );

@@ -10,6 +10,7 @@ mod pace;
 mod privileges;
 mod reload;
 mod start;
+mod top;
 
 use crate::support::{Place, Server};
 

@@ -26,7 +26,10 @@ fn responses_in_the_kernel_keep_to_the_rate() {
         assert!(took >= Duration::from_secs_f64(least), "{target}: {took:?}");
     }
     drop(client);
-    assert!(play.packet_lines(4).len() >= 2, "all but the first two, at least");
+    assert!(
+        play.packet_lines(4).len() >= 2,
+        "all but the first two, at least"
+    );
     let kernel_bytes = play.carrick.metric(
         &play.bed,
         "carrick_pace_bytes_total{class=\"all\",by=\"kernel\"}",

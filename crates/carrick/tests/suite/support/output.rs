@@ -37,6 +37,31 @@ impl Output {
         output
     }
 
+    /// The same for a stream that has no lines: a terminal's.
+    pub fn collect_as_it_comes(mut stream: impl Read + Send + 'static) -> Self {
+        let output = Self::default();
+        let Self(shared) = output.clone();
+        std::thread::spawn(move || {
+            let (mut chunk, mut waiting) = ([0; 4096], Vec::new());
+            while let Ok(count @ 1..) = stream.read(&mut chunk) {
+                waiting.extend_from_slice(&chunk[..count]);
+                // A character may come in two parts.
+                let whole = match std::str::from_utf8(&waiting) {
+                    Err(error) if error.error_len().is_none() => error.valid_up_to(),
+                    _ => waiting.len(),
+                };
+                let rest = waiting.split_off(whole);
+                let mut collected = shared.0.lock().expect("no panic in between");
+                collected.text.push_str(&String::from_utf8_lossy(&waiting));
+                waiting = rest;
+                shared.1.notify_all();
+            }
+            shared.0.lock().expect("no panic in between").is_ended = true;
+            shared.1.notify_all();
+        });
+        output
+    }
+
     /// What has come.
     pub fn text(&self) -> String {
         self.0.0.lock().expect("no panic in between").text.clone()

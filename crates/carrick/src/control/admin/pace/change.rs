@@ -93,7 +93,7 @@ fn rate(key: &str, value: &str) -> Result<Option<u64>, String> {
     if value == NONE {
         return Ok(None);
     }
-    values::size(value)
+    values::rate(value)
         .map(Some)
         .map_err(|help| format!("`{key}` cannot be {value:?}; {help}, or none"))
 }

@@ -75,7 +75,7 @@ fn all_of_a_class_and_of_the_workers_is_shown() {
             "network": { "ceiling": 3000, "prefix_v4": 24, "prefix_v6": 48 }, "splice": 4000,
             "parent": "slow", "priority": 7, "weight": "rtt", "hold_max_ms": 1000,
             "splices": 1, "networks": 1, "bytes": 0, "kernel_bytes": 0, "yields": 0, "rate_waits": 0,
-            "kernel_holds": 0, "waited_ms": 0, "overdue": 0, "credit_bytes": 0,
+            "kernel_holds": 0, "waited_ms": 0, "overdue": 0, "credit_bytes": 0, "unbounded": 0,
         })
     );
     assert_eq!(page["classes"][0]["target_us"], Value::Null);
@@ -91,6 +91,7 @@ fn all_of_a_class_and_of_the_workers_is_shown() {
     let (_, metrics) = get(address, "/metrics");
     for line in [
         "carrick_pace_splices{class=\"all\"} 1\n",
+        "carrick_pace_unbounded_total{class=\"all\"} 0\n",
         "carrick_pace_splices{class=\"slow\"} 0\n",
         "carrick_pace_bytes_total{class=\"all\",by=\"kernel\"} 0\n",
         "carrick_pace_waited_seconds_total{class=\"slow\"} 0.0\n",
@@ -206,7 +207,7 @@ fn each_key_is_changed_by_the_words_of_the_configuration() {
         class.parent = Some("p".into());
     });
     let plain = ClassSettings::new("c");
-    let table: [(&ClassSettings, &str, Result<ClassSettings, &str>); 20] = [
+    let table: [(&ClassSettings, &str, Result<ClassSettings, &str>); 21] = [
         (
             &plain,
             "rate=1MB",
@@ -288,7 +289,20 @@ fn each_key_is_changed_by_the_words_of_the_configuration() {
         (&plain, "weight=heavy", Err("it can be even, rtt, window")),
         (&plain, "priority=-1", Err("a number from 0 to 255")),
         (&plain, "ceilling=none", Err("did you mean `ceiling`?")),
-        (&plain, "ceiling=10MB/s", Err("write \"10MB\", or none")),
+        (
+            &plain,
+            "ceiling=10MB/s,splice_ceiling=64 KB/s",
+            Ok(ClassSettings {
+                ceiling: Some(10 << 20),
+                splice: Some(64 << 10),
+                ..plain.clone()
+            }),
+        ),
+        (
+            &plain,
+            "ceiling=10Mbit/s",
+            Err("write \"1250000/s\" for as many bytes as that is, or none"),
+        ),
     ];
     for (before, wanted, right) in table {
         let pairs: Vec<(String, String)> = wanted

@@ -49,6 +49,12 @@ fn the_largest_come_first_and_the_rest_is_counted() {
 fn an_entry_says_who_and_where_to() {
     let json = read(&Splices::of(&state_with([0, 5]), 1));
     let entry = &json["list"][0];
+    assert_eq!(entry["id"], "2");
+    assert_eq!(entry["class"], Value::Null);
+    assert_eq!(
+        json["uncounted_bytes"],
+        serde_json::json!({"socket": 0, "packet": 0})
+    );
     assert_eq!(entry["worker"], 1);
     assert_eq!(entry["mode"], "tunnel");
     assert_eq!(entry["listener"], "10.0.0.1:443");

@@ -12,11 +12,11 @@ pub const MISTAKES: &[Mistake] = &[
         "did you mean \"conservative\"?",
     ),
     (
-        "§pace = \"c\"\n[pace.classes.c]\nceiling = \"10MB/s\"",
+        "§pace = \"c\"\n[pace.classes.c]\nceiling = \"10 Mbit/s\"",
         Error,
-        "\"10MB/s\"",
-        "not a size",
-        "write \"10MB\"",
+        "\"10 Mbit/s\"",
+        "not a rate",
+        "write \"1250000/s\"",
     ),
     (
         "§pace = \"c\"\n[pace.classes.c]\nceiling = 999",

@@ -1,0 +1,110 @@
+//! Tables of text, in columns of a fixed width.
+use super::page::{Line, Look};
+
+/// A column.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its name.
+    pub heading: String,
+    /// In characters.
+    pub width: usize,
+    is_left: bool,
+}
+
+impl Column {
+    /// For words.
+    pub fn left(heading: impl Into<String>, width: usize) -> Self {
+        Self {
+            heading: heading.into(),
+            width,
+            is_left: true,
+        }
+    }
+
+    /// For numbers.
+    pub fn right(heading: impl Into<String>, width: usize) -> Self {
+        Self {
+            is_left: false,
+            ..Self::left(heading, width)
+        }
+    }
+}
+
+/// Rows below their headings.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// From left to right.
+    pub columns: Vec<Column>,
+    /// A cell for each column; what is missing at the end is empty.
+    pub rows: Vec<Vec<String>>,
+    /// Rows that were left out already.
+    pub more: usize,
+}
+
+impl Table {
+    /// The heading, as wide as there is room, and the first rows. The heading ends with how many more there are.
+    pub fn lines(&self, width: usize, is_utf8: bool, rows_max: usize) -> Vec<Line> {
+        let headings: Vec<&str> = (self.columns.iter())
+            .map(|column| &*column.heading)
+            .collect();
+        let mut heading = self.row(&headings, is_utf8);
+        let hidden = self.more + self.rows.len().saturating_sub(rows_max);
+        if hidden > 0 {
+            let suffix = format!("  +{hidden}");
+            let room = width.saturating_sub(suffix.len());
+            if heading.chars().count() > room {
+                heading = heading.chars().take(room).collect();
+            }
+            heading.push_str(&suffix);
+        }
+        let rows = self.rows.iter().take(rows_max).map(|row| {
+            let cells: Vec<&str> = row.iter().map(|cell| &**cell).collect();
+            (Look::Plain, self.row(&cells, is_utf8))
+        });
+        let lines = std::iter::once((Look::Heading, heading)).chain(rows);
+        lines
+            .map(|(look, mut text)| {
+                cut(&mut text, width, is_utf8);
+                Line { look, text }
+            })
+            .collect()
+    }
+
+    fn row(&self, cells: &[&str], is_utf8: bool) -> String {
+        let mut text = String::new();
+        for (column, cell) in self.columns.iter().zip(cells) {
+            let mut cell = (*cell).to_owned();
+            cut(&mut cell, column.width, is_utf8);
+            let padding = " ".repeat(column.width - cell.chars().count());
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            if column.is_left {
+                text.push_str(&cell);
+                text.push_str(&padding);
+            } else {
+                text.push_str(&padding);
+                text.push_str(&cell);
+            }
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+/// Cuts what is too long, so that one sees it.
+pub fn cut(text: &mut String, width: usize, is_utf8: bool) {
+    // Every character takes one column: what is shown is ASCII, or was written here.
+    if text.len() <= width || text.chars().count() <= width {
+        return;
+    }
+    let kept = width.saturating_sub(1);
+    let end = text
+        .char_indices()
+        .nth(kept)
+        .map_or(text.len(), |(end, _)| end);
+    text.truncate(end);
+    if width > 0 {
+        text.push(if is_utf8 { '\u{2026}' } else { '~' });
+    }
+}
