@@ -310,6 +310,9 @@ static __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 dir
 	if (bucket && bucket <= PACE_BUCKETS)
 		waiting = holding->buckets[bucket] + 1;
 	share = view->left / (waiting ? waiting : 1);
+	/* Little is not divided: each grant has its price, and others have their turns. */
+	if (share < PACE_TURN_BYTES)
+		share = view->left < PACE_TURN_BYTES ? view->left : PACE_TURN_BYTES;
 	bpf_spin_lock(&splice->lock);
 	if (way->pace.is_held && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES))
 		numbers.is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);

@@ -10,6 +10,9 @@
 /* With an acknowledgement that goes by anyway, no less than so much is granted. Less waits for its turn. */
 #define PACE_PIECE_BYTES (32 << 10)
 
+/* Of what is left for those that wait, nobody is given less, as long as there is so much. */
+#define PACE_TURN_BYTES (64 << 10)
+
 /* As many segments are granted at least (RFC 9293 section 3.8.6.2.2). */
 #define PACE_SEGMENTS 2
 

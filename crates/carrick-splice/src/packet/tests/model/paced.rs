@@ -268,7 +268,11 @@ fn those_that_wait_share() {
     programs.set_clock(NOW + 2000);
     assert!(programs.grant().is_some());
     let after = programs.splice().ways[CLIENT].pace;
-    assert_eq!(after.told_end, C + TOLD + 5000, "a fourth of what is left");
+    assert_eq!(
+        after.told_end,
+        C + TOLD + 20_000,
+        "all: so little is not divided"
+    );
     // Nobody overtakes them.
     let (_, seen) = acknowledge(&lab, &programs, &before, 60_000);
     assert_eq!(u32::from(seen), TOLD);
