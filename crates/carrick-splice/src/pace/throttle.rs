@@ -26,6 +26,14 @@ impl Throttle {
         }))
     }
 
+    /// How many bytes should be asked for at a time, so that nothing waits long for what is then sent at once: `u64::MAX` if there is no rate.
+    #[must_use]
+    pub fn piece_bytes(&self) -> u64 {
+        self.0
+            .as_ref()
+            .map_or(u64::MAX, |held| held.turn.quantum(&held.pacer))
+    }
+
     /// Returns when so many bytes may be written to `to`, and how long that took.
     pub async fn pass(&mut self, to: &TcpStream, bytes: u64) -> Duration {
         match &mut self.0 {

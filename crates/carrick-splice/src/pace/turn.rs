@@ -110,6 +110,18 @@ impl Turn {
         Poll::Ready(leave.min(self.reserved))
     }
 
+    /// What is taken from the rates at a time: `u64::MAX` if there is none.
+    pub(super) fn quantum(&self, pacer: &Pacer) -> u64 {
+        let block = &pacer.pacing().0.block;
+        let lowest = self
+            .handle
+            .bucket()
+            .and_then(|of| bucket::lowest_rate(block, of));
+        lowest.map_or(u64::MAX, |lowest| {
+            (lowest / TURNS_PER_SECOND).clamp(QUANTUM_MIN, QUANTUM_MAX)
+        })
+    }
+
     /// What is to be taken from the rates for one burst, and waits until it may be used.
     fn poll_rate(&mut self, cx: &mut Context<'_>, pacer: &Pacer) -> Poll<()> {
         let Some(of) = self.handle.bucket() else {
@@ -125,12 +137,12 @@ impl Turn {
             let mut now = 0;
             if self.reserved == 0 {
                 self.changes = changes;
-                let Some(lowest) = bucket::lowest_rate(block, of) else {
+                let quantum = self.quantum(pacer);
+                if quantum == u64::MAX {
                     self.reserved = u64::MAX;
                     self.go_at_ns = 0;
                     return Poll::Ready(());
-                };
-                let quantum = (lowest / TURNS_PER_SECOND).clamp(QUANTUM_MIN, QUANTUM_MAX);
+                }
                 now = now_ns();
                 self.go_at_ns = bucket::reserve(block, of, quantum, now);
                 self.reserved = quantum;

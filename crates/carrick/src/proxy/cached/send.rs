@@ -16,7 +16,7 @@ use carrick_logic::cache::{
     stale_on_error, write_answer_fields,
 };
 use carrick_logic::http1::{Method, Version, reason_phrase};
-use carrick_splice::{RateMin, Throttle};
+use carrick_splice::{PaceHandle, RateMin, Throttle};
 use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
@@ -116,7 +116,12 @@ pub async fn send(
     let first_byte = is_at_hand.then_some(trace.begun);
     // What is stored already is the process' own work; what is being fetched keeps to the pace of what is spliced.
     let is_fetched = matches!(source.result(), CacheResult::Miss | CacheResult::Collapsed);
-    let [_, pace] = client.paced(source.pace.filter(|_| is_fetched));
+    let pace = if is_fetched {
+        let [_, to_client] = client.paced(source.pace);
+        to_client
+    } else {
+        PaceHandle::default()
+    };
     let throttle = Throttle::new(pace, client.worker.splicer.pacer());
     let sending = Sending {
         reader,
@@ -350,7 +355,9 @@ async fn send_parts(
             let begun = Instant::now();
             let body = sending.reader.body();
             let burst_bytes = burst_bytes(body.readers());
-            let bytes = (end - at).min(burst_bytes);
+            let bytes = (end - at)
+                .min(burst_bytes)
+                .min(sending.throttle.piece_bytes());
             if let Some(fetched) = body.fetch(at, bytes) {
                 match client.timer.within(timeouts.idle, fetched).await {
                     Ok(Ok(true)) => {}
