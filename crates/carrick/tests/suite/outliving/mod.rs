@@ -1,6 +1,7 @@
 //! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
 mod bed;
 mod chosen;
+mod paced;
 mod segments;
 
 use crate::support::carrick::PROGRAM;

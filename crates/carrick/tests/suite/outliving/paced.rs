@@ -1,0 +1,40 @@
+//! Tunnels with a rate, and carricks that die or hang: nobody stays slow for want of one who lets him go.
+use super::bed::inside;
+use crate::support::random::{Random, hash};
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+/// Two and a half minutes' worth of it.
+const LIMITED: &str = "[pace]\ndefault = \"all\"\n[pace.classes.all]\nceiling = \"20 KB\"\n";
+const BYTES: usize = 3 << 20;
+
+#[test]
+fn a_tunnel_is_held_back_no_more_when_its_carrick_is_killed_or_hangs() {
+    inside(|bed| {
+        for signal in [Signal::KILL, Signal::STOP] {
+            let carrick = bed.start(0, LIMITED);
+            let [mut client, mut server] = bed.kernel_tunnel(&carrick);
+            let body = Random::new(11).bytes(BYTES);
+            let expected = hash(&body);
+            let sending = std::thread::spawn(move || {
+                server.write_all(&body).expect("sent");
+                server.shutdown(Shutdown::Write).expect("ended");
+                server
+            });
+            let receiving = std::thread::spawn(move || {
+                let mut came = vec![0; BYTES];
+                client.read_exact(&mut came).expect("received");
+                (hash(&came), client)
+            });
+            std::thread::sleep(Duration::from_secs(2));
+            assert!(!receiving.is_finished(), "{signal:?}: there is no rate");
+            carrick.signal(signal);
+            let (came, client) = receiving.join().expect("a thread");
+            assert!(came == expected, "{signal:?}");
+            drop((sending.join().expect("a thread"), client));
+            carrick.kill();
+        }
+    });
+}
