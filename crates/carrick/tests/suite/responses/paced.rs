@@ -64,3 +64,48 @@ fn many_clients_share_a_rate_and_get_what_is_theirs() {
         begun.elapsed()
     );
 }
+
+#[test]
+fn policies_and_rates_change_under_load_and_every_byte_arrives() {
+    let Some(play) = Play::begin(PACED) else {
+        return;
+    };
+    let _server = play.serve(0, |head| ok(&content(target_of(head))));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let loads: Vec<_> = (0..6)
+            .map(|client| {
+                let play = &play;
+                scope.spawn(move || {
+                    let mut peer = play.connect();
+                    for round in 0..10 {
+                        let bytes = [1_000_000, 20_000, 400_000][(client + round) % 3];
+                        let target = format!("/s/{client}-{round}/{bytes}");
+                        let response = peer.ask(&get(&target));
+                        assert!(hash(&response.body) == hash(&content(&target)), "{target}");
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let mut random = Random::new(9);
+            while !is_over.load(Ordering::Relaxed) {
+                let policy: &[&str] = [
+                    &["policy=conservative"][..],
+                    &["policy=proportional"],
+                    &["policy=deadline", "target=2ms"],
+                    &["policy=immediate"],
+                ][random.below(4)];
+                let rate = ["ceiling=none", "ceiling=30MB", "ceiling=8MB"][random.below(3)];
+                let words = [&["pace", "all", rate], policy].concat();
+                let (status, said) = play.bed.command(&words);
+                assert_eq!(status, Some(0), "{said}");
+            }
+        });
+        for load in loads {
+            load.join().expect("a client");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(!play.packet_lines(60).is_empty());
+}
