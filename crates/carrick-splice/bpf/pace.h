@@ -34,7 +34,7 @@ struct pace_worker {
 	__u64 spliced_requests;
 	__u64 spliced_bytes;     /* by the process */
 	__u64 kernel_bytes;      /* spliced by the kernel: written by programs */
-	__u64 hits_p99_ns;       /* 99 of 100 cache hits of the latest interval were answered within this; 0: not known */
+	__u64 hits_p99_ns;       /* 99 of 100 cache hits waited no longer than this in the worker; 0: not known */
 	__u64 reserved[6];
 };
 

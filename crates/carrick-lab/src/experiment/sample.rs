@@ -99,7 +99,7 @@ pub async fn measure(
         let engine = member
             .peer
             .engine()
-            .filter(|engine| engine_use::must_be_shown(engine));
+            .filter(|engine| !member.series.any_engine && engine_use::must_be_shown(engine));
         let (stored, mut others) = cache_use::parts(&plan, &measured.outcome);
         if cache_use::has_cache(member) {
             cache_use::check(&testbed.proxy, stored.requests)?;

@@ -61,6 +61,10 @@ pub struct Series {
     /// carrick does not take.
     #[serde(default)]
     pub waiting_for: Option<String>,
+    /// Another engine may carry most of the bytes, and what is measured is drawn all the same: it is what an administrator gets who asks
+    /// for this one.
+    #[serde(default)]
+    pub any_engine: bool,
     /// Laid over the workload's load.
     #[serde(default)]
     pub load: toml::Table,

@@ -21,9 +21,10 @@ pub enum Policy {
     Conservative,
     /// Likewise, unless fewer bytes were spliced for each byte served by the worker than requests for each request.
     Proportional,
-    /// Likewise, but for as many bytes in each of the worker's rounds that 99 of 100 cache hits are answered within `target`.
+    /// Likewise, but for as many bytes in each of the worker's rounds that 99 of 100 cache hits wait no longer than `target`.
     Deadline {
-        /// Measured in the worker: from when a request could have been read until its answer was written.
+        /// In the worker: in the round in which a hit's last bytes are written, from the earliest moment at which it could have gone on. A
+        /// hit that its client takes in several rounds is counted with the last of them only: what the client takes is not the worker's delay.
         target: Duration,
     },
 }
@@ -185,6 +186,7 @@ pub struct WorkerReport {
     pub spliced_bytes: u64,
     /// Bytes that were spliced by programs in the kernel, of paced splices.
     pub kernel_bytes: u64,
-    /// 99 of 100 cache hits of the latest interval were answered within this; `None` if there was none.
+    /// 99 of 100 cache hits waited no longer than this in the worker (see [`Policy::Deadline`]), of the latest tenth of a second with enough of them;
+    /// `None` if there was none, or no class needs to know.
     pub hits_p99: Option<Duration>,
 }

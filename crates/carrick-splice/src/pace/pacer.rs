@@ -438,10 +438,11 @@ impl Controls {
         self.follow(inner);
         if self.is_needed && ticks.is_multiple_of(STEPS_PER_CONTROL) {
             let p99 = inner.latencies.borrow_mut().take_p99();
-            let shown = p99.map_or(0, |p99| p99.as_nanos() as u64);
-            inner
-                .word(offset_of!(pace_worker, hits_p99_ns))
-                .store(shown, Relaxed);
+            if let Some(p99) = p99 {
+                inner
+                    .word(offset_of!(pace_worker, hits_p99_ns))
+                    .store(p99.as_nanos() as u64, Relaxed);
+            }
             for control in inner.controls.borrow_mut().iter_mut() {
                 if let Control::Deadline(deadline) = control {
                     deadline.step(p99);

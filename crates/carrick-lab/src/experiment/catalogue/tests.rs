@@ -120,7 +120,7 @@ fn every_workload_is_drawn_and_every_figure_has_something_to_say() {
 }
 
 #[test]
-fn a_quick_run_of_everything_that_is_built_is_meant_to_take_twelve_minutes_at_most() {
+fn a_quick_run_of_everything_that_is_built_is_meant_to_take_thirteen_minutes_at_most() {
     let built = |experiment: &Experiment, workload: &Workload, name: &String| {
         let series = &experiment.series[name];
         let peer = series.peer.as_ref().unwrap_or(name);
@@ -146,7 +146,7 @@ fn a_quick_run_of_everything_that_is_built_is_meant_to_take_twelve_minutes_at_mo
             })
         })
         .sum();
-    assert!(total < 720.0, "{total} s");
+    assert!(total < 780.0, "{total} s");
 }
 
 #[test]
