@@ -52,11 +52,11 @@ fn tables(page: &Value) -> Result<String, Failed> {
             rate(&class["ceiling"]),
             rate(&class["network"]["ceiling"]),
             rate(&class["splice"]),
-            class["splices"],
-            class["networks"],
-            class["bytes"],
-            class["yields"],
-            class["rate_waits"],
+            plain(&class["splices"]),
+            plain(&class["networks"]),
+            plain(&class["bytes"]),
+            plain(&class["yields"]),
+            plain(&class["rate_waits"]),
             seconds(&class["waited_ms"])
         );
     }
@@ -80,15 +80,15 @@ fn tables(page: &Value) -> Result<String, Failed> {
         let _ = writeln!(
             text,
             "{:<6} {:>10} {:>7} {:>12} {:>10} {:>14} {:>16} {:>14} {:>14} {:>11}",
-            worker["worker"],
+            plain(&worker["worker"]),
             seconds(&worker["runnable_ms"]),
             format!("{share:.1} %"),
             seconds(&worker["forwarding_ms"]),
-            worker["local_requests"],
-            worker["local_bytes"],
-            worker["spliced_requests"],
-            worker["spliced_bytes"],
-            worker["kernel_bytes"],
+            plain(&worker["local_requests"]),
+            plain(&worker["local_bytes"]),
+            plain(&worker["spliced_requests"]),
+            plain(&worker["spliced_bytes"]),
+            plain(&worker["kernel_bytes"]),
             p99.map_or_else(|| "-".to_owned(), |p99| p99.to_string())
         );
     }

@@ -189,6 +189,12 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
         table.contains("worker") && table.contains("hits p99 us"),
         "{table}"
     );
+    // What stands below a heading is in its column.
+    for part in table.split("\n\n") {
+        let mut lines = part.lines().map(|line| line.chars().count());
+        let heading = lines.next().expect("a heading");
+        assert!(lines.all(|length| length == heading), "{table}");
+    }
 
     let changed = said(&command(
         &carrick,
