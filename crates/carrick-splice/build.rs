@@ -6,13 +6,17 @@ use std::process::Command;
 use std::{env, ffi::OsString};
 
 /// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
-const PROGRAMS: [&str; 6] = ["socket", "live", "packet", "pace", "rules", "judge"];
+const PROGRAMS: [&str; 8] = [
+    "socket", "live", "packet", "pace", "rules", "judge", "legs", "hold",
+];
 
 /// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 23] = [
+const HEADERS: [&str; 25] = [
+    "bpf/hold.h",
+    "bpf/legs.h",
     "bpf/pace.h",
     "bpf/socket.h",
     "bpf/live.h",

@@ -10,6 +10,12 @@
 /* A bucket, those of its parents included: a splice, a client's network, a class, and that one's parents. */
 #define PACE_LEVELS 6
 
+/* Of those that share what a bucket lets pass, some go before others: so many degrees of urgency there are above the least. */
+#define PACE_URGENCIES 3
+
+/* The urgent leave a part of a ceiling to the others, one in so many, so that nobody stands still. */
+#define PACE_LEAVE_ONE_IN 64
+
 /* If a worker has shown no sign of life for so long, nothing that it was to decide holds any more. */
 #define PACE_DEAD_NS 3000000000ULL
 
@@ -59,8 +65,10 @@ struct pace_bucket {
 	__u64 burst_ns;    /* what may be taken at once, as a time */
 	__u64 rate_due_ns; /* until when what was taken at `rate` is paid for; written by everybody, as the next one */
 	__u64 ceiling_due_ns;
+	__u64 urgent_due_ns[PACE_URGENCIES]; /* the same for those bytes alone that are more urgent than so */
 	__u64 taken;       /* bytes; written by everybody */
 	__u64 parent;      /* 1 more than whose bytes it takes, too; 0: nobody's */
+	__u64 urgency;     /* how urgent its bytes are to the parent, at most PACE_URGENCIES */
 };
 
 struct pace_block {
@@ -124,10 +132,24 @@ static __always_inline __u64 pace_left(__u64 rate, __u64 due_ns, __u64 burst_ns,
 	return owed_ns < burst_ns ? (burst_ns - owed_ns) * rate / PACE_SECOND_NS : 0;
 }
 
+/* What the urgent among those that share a ceiling have of it. */
+static __always_inline __u64 pace_urgent_rate(__u64 ceiling)
+{
+	return ceiling - ceiling / PACE_LEAVE_ONE_IN;
+}
+
+/* What a ceiling has left for bytes that are so urgent: those that are less so do not count. */
+static __always_inline __u64 pace_ceiling_left(struct pace_bucket *at, __u64 urgency, __u64 now)
+{
+	if (urgency && urgency <= PACE_URGENCIES)
+		return pace_left(pace_urgent_rate(at->ceiling), at->urgent_due_ns[urgency - 1], at->burst_ns, now);
+	return pace_left(at->ceiling, at->ceiling_due_ns, at->burst_ns, now);
+}
+
 /* How much a bucket lets pass: its own rate in any case, beyond that what those above it leave. */
 static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket, __u64 now)
 {
-	__u64 left = ~0ULL, own;
+	__u64 left = ~0ULL, urgency = 0, own;
 
 	if (!block)
 		return 0;
@@ -135,13 +157,14 @@ static __noinline __u64 pace_bucket_left(struct pace_block *block, __u32 bucket,
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
 		if (at->ceiling) {
-			__u64 under = pace_left(at->ceiling, at->ceiling_due_ns, at->burst_ns, now);
+			__u64 under = pace_ceiling_left(at, urgency, now);
 
 			left = under < left ? under : left;
 		}
 		own = at->rate ? pace_left(at->rate, at->rate_due_ns, at->burst_ns, now) : 0;
 		if (own)
 			return own < left ? own : left;
+		urgency = at->urgency;
 		bucket = at->parent;
 	}
 	return left;
@@ -164,6 +187,7 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 {
 	__u32 bucket = handle >> 32;
 	struct pace_class *class;
+	__u64 urgency = 0;
 
 	if (!block)
 		return 0;
@@ -173,11 +197,15 @@ static __noinline int pace_take(struct pace_block *block, pace_handle handle, __
 	for (int level = 0; level < PACE_LEVELS && bucket && bucket <= PACE_BUCKETS; level++) {
 		struct pace_bucket *at = &block->buckets[(bucket - 1) & (PACE_BUCKETS - 1)];
 
-		if (at->ceiling)
+		if (at->ceiling) {
 			pace_pay(&at->ceiling_due_ns, at->ceiling, bytes, now, 0);
+			for (int below = 0; below < PACE_URGENCIES && below < urgency; below++)
+				pace_pay(&at->urgent_due_ns[below], pace_urgent_rate(at->ceiling), bytes, now, 0);
+		}
 		if (at->rate)
 			pace_pay(&at->rate_due_ns, at->rate, bytes, now, 2 * at->burst_ns);
 		__sync_fetch_and_add(&at->taken, bytes);
+		urgency = at->urgency;
 		bucket = at->parent;
 	}
 	class = pace_class_of(block, handle);

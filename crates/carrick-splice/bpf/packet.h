@@ -29,6 +29,9 @@ enum packet_state {
 	PACKET_DUE = 6,
 };
 
+/* In a pause in which nothing is under way, whoever waits does not wait for the network: no more than this of it counts as active. */
+#define PACKET_PAUSE_NS 1000000000ULL
+
 /* How much of a response is kept for the process. */
 #define PACKET_HEAD_BYTES 1024
 
@@ -142,6 +145,10 @@ struct packet_splice {
 	__u32 is_measured;    /* DUE: it is known how long the response is that is under way */
 	__u32 reserved;
 	__u64 left_bytes;     /* so much more of the server may be forwarded: what comes behind belongs to nobody */
+	__u64 active_ns;   /* while spliced, until noted_bytes were acknowledged; of pauses with nothing under way, PACKET_PAUSE_NS each */
+	__u64 pending_ns;  /* likewise, from then to the latest packet: if `bytes` of both ways are more by now, it belongs to active_ns */
+	__u64 noted_bytes;
+	__u64 noted_ns;    /* when the latest packet came */
 	__u64 seen_ns;  /* when a packet was forwarded last, or it was spliced, by CLOCK_MONOTONIC */
 	__u64 refused;  /* packets that were not forwarded: outside of the window, forged, or of a foreign kind */
 	struct packet_leg legs[2];

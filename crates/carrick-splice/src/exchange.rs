@@ -18,7 +18,7 @@ use packets::Packets;
 use sleeping::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use worth::Worth;
 
@@ -41,6 +41,37 @@ pub struct ExchangeOrder<'a> {
     pub label: u64,
     /// How it is paced: from `a` to `b`, and from `b` to `a`.
     pub pace: [PaceHandle; 2],
+    /// Whether the packet engine may make one connection of both.
+    pub joining: Joining,
+}
+
+/// Whether the packet engine may make one connection of two, which both have each a control loop, a window and a recovery from loss of
+/// their own otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Joining {
+    /// If the engine leads there, and no leg is so bad that both do better by themselves.
+    #[default]
+    IfGood,
+    /// If the engine leads there, however the legs fare.
+    Anyway,
+    /// Never, not even if the choice is left to the exchange and it would pay.
+    Never,
+}
+
+/// What the packet engine has done in an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    /// Bytes that it has forwarded and the receivers have acknowledged: from `a` to `b`, and from `b` to `a`.
+    pub bytes: [u64; 2],
+    /// Packets, and those of them whose data had been sent before.
+    pub packets: [u64; 2],
+    #[expect(missing_docs, reason = "as said above")]
+    pub again: [u32; 2],
+    /// For how long there was something to forward: from the moment at which it had the packets to the last acknowledgement of bytes. Of
+    /// each pause in which nothing was under way, one second at most.
+    pub active: Duration,
+    /// When it had the packets for the first time.
+    pub since: Option<Instant>,
 }
 
 impl ExchangeOrder<'_> {
@@ -64,6 +95,7 @@ impl Default for ExchangeOrder<'_> {
             idle: Duration::from_secs(3600),
             label: 0,
             pace: [PaceHandle::default(); 2],
+            joining: Joining::IfGood,
         }
     }
 }
@@ -110,6 +142,9 @@ pub struct Exchange<'a> {
     packets_refused: Option<Reason>,
     /// What the packet engine was told of both legs.
     fares: Option<Box<Fares>>,
+    joining: Joining,
+    /// Of most exchanges there is none.
+    forwarded: Option<Box<Forwarded>>,
     /// What failed first; the other direction goes on for a while.
     failed: Option<(bool, Fault)>,
     is_over: bool,
@@ -122,7 +157,8 @@ impl<'a> Exchange<'a> {
     pub(crate) fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
         let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
-        let wants_packets = order.choice == Choice::Packet && splicer.packet_engine().is_some();
+        let has_packets = order.joining != Joining::Never && splicer.packet_engine().is_some();
+        let wants_packets = order.choice == Choice::Packet && has_packets;
         let instead = match order.choice {
             Choice::Socket if !wants_kernel => Some(Reason::SocketUnavailable),
             Choice::Packet if !wants_packets => Some(Reason::PacketUnavailable),
@@ -136,7 +172,7 @@ impl<'a> Exchange<'a> {
         let chatter = (adapts && splicer.socket_engine().is_some()).then(Chatter::default);
         let packets = match order.choice {
             Choice::Packet if wants_packets => Packets::Wanted,
-            Choice::Auto if splicer.packet_engine().is_some() => Packets::Watched(Worth::default()),
+            Choice::Auto if has_packets => Packets::Watched(Worth::default()),
             _ => Packets::No,
         };
         let flow = |pace| {
@@ -162,6 +198,8 @@ impl<'a> Exchange<'a> {
             kernel: None,
             packets,
             packets_refused: instead.filter(|_| order.choice == Choice::Packet),
+            joining: order.joining,
+            forwarded: None,
             failed: None,
             is_over: false,
             watch: Watch::default(),
@@ -407,6 +445,12 @@ impl<'a> Exchange<'a> {
             self.a_to_b.relayed_bytes() + kernel.forwarded_before(0),
             self.b_to_a.relayed_bytes() + kernel.forwarded_before(1),
         ))
+    }
+
+    /// What the packet engine has done, as it was seen last: at the end of the exchange, all of it.
+    #[must_use]
+    pub fn forwarded(&self) -> Forwarded {
+        self.forwarded.as_deref().copied().unwrap_or_default()
     }
 
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.

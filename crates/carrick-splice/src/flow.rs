@@ -330,6 +330,16 @@ impl Flow {
         // Nobody waits for leave who has nothing to move.
         if !self.look_anyway {
             ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
+            // splice(2) does not say that it has emptied a queue, so the readiness may be of what was moved already. Leave for
+            // nothing would be kept for what comes next, and that would not wait for the worker.
+            if turn.is_about_to_ask(pacer)
+                && let Err(error) = sys::has_input(ends.from)
+            {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    return Poll::Ready(Err(from_fault("recv")(error)));
+                }
+                ready!(ends.from.poll_read_ready(cx)).map_err(from_fault("poll"))?;
+            }
         }
         turn.allowed_bytes = match turn.poll(cx, pacer, ends.to) {
             Poll::Ready(bytes) => bytes,

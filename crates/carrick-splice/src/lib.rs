@@ -59,24 +59,27 @@
 //! A whole relay, and how this interface relates to `splice` and `unsplice` of the papers and to `SO_SPLICE` of BSD:
 //! [`interface`].
 
+#[macro_use]
+mod skeleton;
+
 mod choice;
 mod counters;
 mod exchange;
 mod flow;
+pub mod hold;
 pub mod interface;
 mod kernel;
 mod leg;
+pub mod legs;
 mod local_copy;
 mod mapped;
 mod outcome;
+mod pace;
+mod packet;
 mod pipe;
 mod pool;
 pub mod probe;
 mod responses;
-#[macro_use]
-mod skeleton;
-mod pace;
-mod packet;
 mod socket;
 mod sys;
 pub mod tcp;
@@ -89,7 +92,7 @@ mod watch;
 
 pub use choice::{Choice, Reason, UnknownEngine};
 pub use counters::{Counter, Counters};
-pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
+pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder, Forwarded, Joining};
 pub use leg::Leg;
 pub use local_copy::LocalCopy;
 pub use outcome::{Ended, Fault, HandOver, Side};

@@ -244,6 +244,22 @@ pub(crate) struct PacketEngine {
     pinned: Option<Result<PathBuf, String>>,
 }
 
+/// Has the kernel check and translate the programs of the engine, on no interface, and lets them go again.
+pub(crate) fn probe() -> std::io::Result<String> {
+    let printed = libbpf_rs::set_print(None);
+    let mut object = MaybeUninit::<OpenObject>::uninit();
+    let loaded = PacketEngine::load_maps(&mut object, 1, 3, None).map(drop);
+    libbpf_rs::set_print(printed);
+    match loaded {
+        Ok(()) => {
+            Ok("the kernel takes its programs (BPF at tc); where they can be, see below".into())
+        }
+        Err(error) => Err(std::io::Error::other(
+            Unavailable::explain(&error).to_string(),
+        )),
+    }
+}
+
 impl PacketEngine {
     fn load(
         splices_max: u32,

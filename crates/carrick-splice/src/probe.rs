@@ -42,7 +42,7 @@ pub fn probe() -> Vec<Feature> {
     probe_with(crate::PoolLimits::default().pipe_bytes)
 }
 
-/// Like [`probe`], without the socket engine, for programs that load that for themselves.
+/// Like [`probe`], without the engines socket and packet and without leg profiles, for programs that load these for themselves.
 #[must_use]
 pub fn probe_but_socket() -> Vec<Feature> {
     features(crate::PoolLimits::default().pipe_bytes, None)
@@ -51,15 +51,14 @@ pub fn probe_but_socket() -> Vec<Feature> {
 /// Like [`probe`], for pipes of `pipe_bytes`.
 #[must_use]
 pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
-    features(pipe_bytes, Some(crate::socket::probe))
+    let mut features = features(pipe_bytes, Some(crate::socket::probe));
+    features.push(feature("engine packet", crate::packet::probe()));
+    features.extend(crate::legs::probe().map(|(name, tried)| feature(name, tried)));
+    features
 }
 
 /// Tries everything; the socket engine by a function, if at all.
 fn features(pipe_bytes: usize, socket: Option<fn() -> io::Result<String>>) -> Vec<Feature> {
-    let feature = |name, tried: io::Result<String>| Feature {
-        name,
-        usable: tried.map_err(|error| error.to_string()),
-    };
     let mut features = vec![
         feature("engine copy", try_copy()),
         feature("engine pipe", try_pipe(pipe_bytes)),
@@ -68,6 +67,13 @@ fn features(pipe_bytes: usize, socket: Option<fn() -> io::Result<String>>) -> Ve
     features.push(feature("pipe size", try_pipe_size(pipe_bytes)));
     features.push(feature("local copy by tee", try_tee(pipe_bytes)));
     features
+}
+
+fn feature(name: &'static str, tried: io::Result<String>) -> Feature {
+    Feature {
+        name,
+        usable: tried.map_err(|error| error.to_string()),
+    }
 }
 
 /// Bytes that show where something is missing, doubled or moved.

@@ -8,7 +8,7 @@ pub(crate) mod live;
 mod self_test;
 mod shared;
 mod shelter;
-mod tcp_info;
+pub(crate) mod tcp_info;
 
 skeleton!("socket.skel.rs");
 

@@ -1,5 +1,9 @@
 //! Small things that a program that splices asks of its TCP sockets.
 
+mod delivery;
+
+pub use delivery::{Delivery, delivery};
+
 use socket2::SockRef;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -33,6 +37,12 @@ pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
 /// What `ioctl` says.
 pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
+}
+
+/// Whether a connection is gone both ways: it was reset, or both ends have ended. One system call (`poll`).
+#[must_use]
+pub fn is_hung_up(stream: &TcpStream) -> bool {
+    crate::sys::is_hung_up(stream)
 }
 
 /// How a connection has fared.

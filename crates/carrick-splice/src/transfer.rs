@@ -346,6 +346,12 @@ impl<'a> Transfer<'a> {
         self.flow.written_bytes()
     }
 
+    /// Bytes of the body that were taken from the sender so far, whatever became of them: so many of it are not in its socket any more.
+    #[must_use]
+    pub fn taken_bytes(&self) -> u64 {
+        self.flow.taken_bytes() + self.flow.forwarded_bytes()
+    }
+
     /// Bytes of the body that the local copy received so far.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {

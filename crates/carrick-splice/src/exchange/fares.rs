@@ -1,6 +1,6 @@
 //! How both legs of an exchange fare, told to the packet engine; and whether that speaks against a splice of packets.
 
-use super::Exchange;
+use super::{Exchange, Joining};
 use crate::packet::fares::Fares;
 use crate::packet::state::State;
 use crate::{Leg, Splicer};
@@ -27,6 +27,9 @@ impl Exchange<'_> {
 
     /// Whether both connections are better off by themselves.
     pub(super) fn has_bad_leg(&self) -> bool {
+        if self.joining == Joining::Anyway {
+            return false;
+        }
         let engine = self.splicer.packet_engine();
         let fares = self.fares.as_ref();
         (engine.zip(fares)).is_some_and(|(engine, fares)| fares.has_bad_leg(engine))

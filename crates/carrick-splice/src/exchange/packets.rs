@@ -1,11 +1,11 @@
 //! How an exchange gives its packets into the kernel's hands (packet engine), and takes them back.
 
 use super::worth::Worth;
-use super::{Exchange, ExchangeEnd};
+use super::{Exchange, ExchangeEnd, Forwarded};
 use crate::flow::Step;
 use crate::packet::command::Answer;
 use crate::packet::splice::PacketSplice;
-use crate::packet::state::Holder;
+use crate::packet::state::{Holder, State};
 use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
 use socket2::SockRef;
 use std::future::Future;
@@ -78,7 +78,7 @@ impl Exchange<'_> {
         }
         placed.splice.listen(cx);
         let (state, is_astray) = (placed.splice.state(), placed.splice.is_astray());
-        self.note_forwarded(state.bytes);
+        self.note_forwarded(&state);
         self.note_fares(Some(&state));
         match state.holder {
             Holder::Process | Holder::Kernel => {
@@ -130,7 +130,16 @@ impl Exchange<'_> {
         }
     }
 
-    fn note_forwarded(&mut self, bytes: [u64; 2]) {
+    fn note_forwarded(&mut self, state: &State) {
+        let bytes = state.bytes;
+        let forwarded = self.forwarded.get_or_insert_default();
+        **forwarded = Forwarded {
+            bytes,
+            packets: state.packets,
+            again: state.again,
+            active: state.active,
+            since: forwarded.since,
+        };
         let counters = self.splicer.counters();
         for (flow, bytes) in [&mut self.a_to_b, &mut self.b_to_a].into_iter().zip(bytes) {
             let before = flow.forwarded_bytes();
@@ -181,6 +190,9 @@ impl Exchange<'_> {
         };
         match placed.splice.arm([self.a_to_b.pace(), self.b_to_a.pace()]) {
             Ok(Answer::Done) => {
+                let now = std::time::Instant::now();
+                let forwarded = self.forwarded.get_or_insert_default();
+                forwarded.since.get_or_insert(now);
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
                     flow.set_forwarded_by(Engine::Packet);
                     // The end of a stream needs leave.
@@ -300,7 +312,7 @@ impl Exchange<'_> {
         }
         let answer = placed.splice.disarm();
         let state = placed.splice.state();
-        self.note_forwarded(state.bytes);
+        self.note_forwarded(&state);
         self.note_fares(Some(&state));
         let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
         if let Packets::Placed(placed) = &mut self.packets {

@@ -82,7 +82,8 @@ pub struct ClassSettings {
     pub splice: Option<u64>,
     /// The class with which it shares.
     pub parent: Option<String>,
-    /// Of classes that wait, those with the lowest number go first.
+    /// Classes with the lowest number go first: of those that wait for the worker, and of those below the same parent, whose ceiling the more urgent
+    /// have but for a 64th. Four steps are told apart there.
     pub priority: u8,
     /// Who goes first inside the class.
     pub weight: Weight,

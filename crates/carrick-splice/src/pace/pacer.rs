@@ -1,9 +1,14 @@
 //! One worker's part in pacing: whether it is runnable, who of its splices waits, and who may go.
 
+mod admission;
+mod rounds;
+
 use super::class::{Policy, Weight};
-use super::policy::{CREDIT_MAX, DeadlineControl, Interval, Latencies, Proportion};
+use super::policy::{
+    BURSTS_MAX, CREDIT_MAX, DeadlineControl, Interval, Latencies, Patience, Proportion,
+};
 use super::queue::{Place, Queue};
-use super::skeleton::types::{pace_credit, pace_worker, pace_yield};
+use super::skeleton::types::{pace_class, pace_credit, pace_worker, pace_yield};
 use super::{Pacing, block::CLASSES};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -23,16 +28,13 @@ const STEPS_PER_CONTROL: u32 = 5;
 /// A worker that has nothing to do shows that it lives.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// At most so many go at a time because they have waited too long.
-const OVERDUE_MAX: usize = 16;
-
 /// What [`Pacer::forward`] lets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drain {
     /// Everything that waits.
     Everything,
-    /// What waited before the worker became runnable: as if it forwarded by itself, and had looked at its events once (Rosu 2003,
-    /// Figure 3).
+    /// What waited before the worker became runnable, or let splices go the last time: as if it forwarded by itself, and had looked at
+    /// its events once (Rosu 2003, Figure 3). At most 16 bursts at a time, so that its own requests do not wait for hundreds.
     BeforeActive,
 }
 
@@ -52,6 +54,8 @@ struct Inner {
     active_from: Cell<u64>,
     /// When the worker became runnable; 0: it is blocked.
     runnable_since_ns: Cell<u64>,
+    /// How long it has let nothing go by [`Pacer::forward`].
+    patience: Cell<Patience>,
     /// The earliest that a request can have come which is read now.
     round_ns: Cell<u64>,
     /// When the worker looked for events last.
@@ -61,6 +65,10 @@ struct Inner {
     /// Whether the runtime tells when it waits.
     is_told: Cell<bool>,
     someone_waits: Notify,
+    /// A hit has waited for longer than a short round.
+    late: Notify,
+    /// Rounds are noted though the worker does not block.
+    notes_rounds: Cell<bool>,
     controls: RefCell<[Control; CLASSES]>,
     /// Whether there is a control at all.
     is_controlled: Cell<bool>,
@@ -112,11 +120,14 @@ impl Pacer {
             queue: RefCell::default(),
             active_from: Cell::new(0),
             runnable_since_ns: Cell::new(now),
+            patience: Cell::default(),
             round_ns: Cell::new(now),
             looked_ns: Cell::new(now),
             is_busy: Cell::new(false),
             is_told: Cell::new(false),
             someone_waits: Notify::new(),
+            late: Notify::new(),
+            notes_rounds: Cell::new(false),
             controls: RefCell::new([Control::None; CLASSES]),
             is_controlled: Cell::new(false),
             latencies: RefCell::new(Latencies::new()),
@@ -157,15 +168,19 @@ impl Pacer {
     /// Lets splices go that wait for the worker, at a moment of its choosing, and says how many. They move what is there as soon as the
     /// calling task has ended its turn.
     pub fn forward(&self, drain: Drain) -> usize {
-        let before = match drain {
-            Drain::Everything => u64::MAX,
-            Drain::BeforeActive => self.0.active_from.get(),
+        let inner = &*self.0;
+        let (before, most) = match drain {
+            Drain::Everything => (u64::MAX, usize::MAX),
+            Drain::BeforeActive => (inner.active_from.get(), BURSTS_MAX),
         };
         let mut count = 0;
-        while self.0.grant_oldest(before) {
+        while count < most && inner.grant_oldest(before) {
             count += 1;
         }
-        self.0.active_from.set(self.0.queue.borrow().next_arrival());
+        if count < most {
+            inner.active_from.set(inner.queue.borrow().next_arrival());
+        }
+        inner.begin_patience(now_ns());
         count
     }
 
@@ -184,6 +199,15 @@ impl Pacer {
         }
     }
 
+    /// For how long the worker has been runnable and has not called [`forward`](Pacer::forward).
+    #[must_use]
+    pub fn holds_back_for(&self) -> Duration {
+        match self.0.runnable_since_ns.get() {
+            0 => Duration::ZERO,
+            _ => self.0.patience.get().lasts(now_ns()),
+        }
+    }
+
     /// The worker has answered a request itself, with so many bytes. A hit of the cache: its delay in the worker counts for deadlines.
     pub fn served(&self, bytes: u64, is_hit: bool) {
         let inner = &*self.0;
@@ -194,6 +218,7 @@ impl Pacer {
         }
         if is_hit {
             let delay = now_ns().saturating_sub(inner.round_ns.get());
+            inner.hit_after(delay);
             inner
                 .latencies
                 .borrow_mut()
@@ -213,6 +238,10 @@ impl Pacer {
 
     /// Keeps watch: what has waited for too long goes on, bounds are estimated anew. Never ends.
     pub async fn keep(&self) {
+        tokio::join!(self.keep_watch(), self.note_rounds());
+    }
+
+    async fn keep_watch(&self) {
         let inner = &*self.0;
         let mut controls = Controls::new(inner);
         let mut ticks = 0_u32;
@@ -232,6 +261,14 @@ impl Pacer {
             inner.grant_overdue(now);
             controls.tick(inner, ticks);
         }
+    }
+
+    /// When splices of a class have to wait for leave (`enum pace_yield`).
+    pub(super) fn condition(&self, class: u8) -> u64 {
+        let block = &self.0.pacing.0.block;
+        block
+            .class(class, offset_of!(pace_class, condition))
+            .load(Relaxed)
     }
 
     /// Whether splices of a class have to wait for leave, by its condition.
@@ -337,6 +374,7 @@ impl Inner {
         let now = now_ns();
         self.beat(now);
         self.runnable_since_ns.set(now);
+        self.begin_patience(now);
         // What came while a splice was let go waits since then.
         let looked_ns = self.looked_ns.replace(now);
         self.round_ns
@@ -344,17 +382,13 @@ impl Inner {
         self.active_from.set(self.queue.borrow().next_arrival());
         self.word(offset_of!(pace_worker, runnable_since_ns))
             .store(now, Release);
-        if !self.is_controlled.get() {
-            return;
-        }
-        for (class, control) in (0..).zip(self.controls.borrow().iter()) {
-            if let Control::Deadline(deadline) = control {
-                // What a round has not used is not saved.
-                let credit = |field| self.pacing.0.block.credit(self.worker, class, field);
-                let taken = credit(offset_of!(pace_credit, taken)).load(Acquire);
-                credit(offset_of!(pace_credit, given)).store(taken + deadline.budget(), Release);
-            }
-        }
+        self.give_for_round();
+    }
+
+    fn begin_patience(&self, now: u64) {
+        let mut patience = self.patience.get();
+        patience.begin(now);
+        self.patience.set(patience);
     }
 
     fn give(&self, class: u8, bytes: u64) {
@@ -385,7 +419,7 @@ impl Inner {
 
     /// Nothing waits for ever: a policy can slow a transfer, not stop it.
     fn grant_overdue(&self, now: u64) {
-        for _ in 0..OVERDUE_MAX {
+        for _ in 0..BURSTS_MAX {
             let is_overdue = self.queue.borrow().oldest().and_then(|slot| {
                 let waited = now.saturating_sub(slot.since_ns);
                 (waited >= slot.hold_max_ns).then_some(slot.class)

@@ -5,6 +5,28 @@ use std::time::Duration;
 /// Credit that was given and not used is not saved beyond this, in bytes.
 pub(super) const CREDIT_MAX: u64 = 1 << 20;
 
+/// When a worker that does not block lets splices go all the same (Rosu 2003, Figure 3): after so long without, and then for a few
+/// bursts. Then it counts anew: a worker that is busy for long is not one that holds nothing back any more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Patience {
+    since_ns: u64,
+}
+
+/// At most so many bursts go at a time though the worker is busy: its own requests wait for all of them.
+pub(super) const BURSTS_MAX: usize = 16;
+
+impl Patience {
+    /// The worker has become runnable, or has just let go what waited.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        self.since_ns = now_ns;
+    }
+
+    /// How long it has let nothing go.
+    pub(super) fn lasts(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
+    }
+}
+
 /// What a worker did in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Interval {

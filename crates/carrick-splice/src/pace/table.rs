@@ -3,7 +3,7 @@
 use super::block::{BUCKETS, Block, CLASSES};
 use super::class::{ClassSettings, NetworkRate, PaceError};
 use super::skeleton::types::{pace_bucket, pace_class};
-use super::{ClassCounts, PaceHandle, check};
+use super::{ClassCounts, PaceHandle, bucket, check};
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::net::IpAddr;
@@ -253,6 +253,7 @@ impl Table {
             let parent = parent.map(|buckets| buckets[direction]);
             let of = |field| block.bucket(bucket, field);
             of(offset_of!(pace_bucket, rate)).store(settings.rate.unwrap_or(0), Release);
+            of(offset_of!(pace_bucket, urgency)).store(self.urgency(settings), Release);
             write_bucket(block, bucket, settings.ceiling, parent);
         }
         for (key, network) in &self.networks {
@@ -269,6 +270,18 @@ impl Table {
         }
     }
 
+    /// How urgent a class is to its parent: how many priorities among those that share with it come behind its own.
+    fn urgency(&self, settings: &ClassSettings) -> u64 {
+        let siblings = self.there().map(|(_, class)| &class.settings);
+        let mut behind: Vec<u8> = siblings
+            .filter(|other| other.parent == settings.parent && other.priority > settings.priority)
+            .map(|other| other.priority)
+            .collect();
+        behind.sort_unstable();
+        behind.dedup();
+        behind.len().min(bucket::URGENCIES) as u64
+    }
+
     /// A class that nobody asks for: it holds nothing back, and its place is free with its last splice.
     fn retire(&mut self, block: &Block, number: usize) {
         let Some(class) = &mut self.classes[number] else {
@@ -278,9 +291,12 @@ impl Table {
         let settings = ClassSettings::new(class.settings.name.clone());
         write_class(block, number as u8, &settings);
         for bucket in class.buckets {
-            block
-                .bucket(bucket, offset_of!(pace_bucket, rate))
-                .store(0, Release);
+            for field in [
+                offset_of!(pace_bucket, rate),
+                offset_of!(pace_bucket, urgency),
+            ] {
+                block.bucket(bucket, field).store(0, Release);
+            }
             write_bucket(block, bucket, None, None);
         }
         let networks = self
@@ -324,6 +340,7 @@ impl Table {
                 offset_of!(pace_bucket, taken),
                 offset_of!(pace_bucket, rate_due_ns),
                 offset_of!(pace_bucket, ceiling_due_ns),
+                offset_of!(pace_bucket, urgency),
             ] {
                 block.bucket(bucket, field).store(0, Relaxed);
             }

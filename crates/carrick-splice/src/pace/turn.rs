@@ -22,6 +22,11 @@ const QUANTUM_MAX: u64 = 256 << 10;
 const QUANTUM_MIN: u64 = 4 << 10;
 const TURNS_PER_SECOND: u64 = 50;
 
+/// Those who wait for a rate go on together, at multiples of this. Each time the processor wakes costs as much as moving some ten KB,
+/// and what is moved at once has acknowledgements that come at once. What is lost by waiting longer, the burst of a rate makes good,
+/// which is ten times as long (`BURST`).
+const TOGETHER_NS: u64 = 4_000_000;
+
 /// An administrator may change a rate: whoever waits looks as often as this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -81,6 +86,19 @@ impl Turn {
 
     pub(crate) fn is_paced(&self) -> bool {
         !self.handle.is_none()
+    }
+
+    /// Whether the next [`poll`](Turn::poll) would ask the worker for its leave, and wait for it.
+    pub(crate) fn is_about_to_ask(&self, pacer: Option<&Pacer>) -> bool {
+        let Some(pacer) = pacer.filter(|_| self.is_paced()) else {
+            return false;
+        };
+        if self.has_leave || self.waits.is_some() {
+            return false;
+        }
+        let class = self.handle.class();
+        let condition = pacer.condition(class);
+        pacer.must_wait(condition) && pacer.credit(class, condition) == 0
     }
 
     /// How many bytes may be moved now. To be called when there is something to move; whoever gets leave tells by
@@ -147,6 +165,7 @@ impl Turn {
                 self.go_at_ns = bucket::reserve(block, of, quantum, now);
                 self.reserved = quantum;
                 if self.go_at_ns > now {
+                    self.go_at_ns = self.go_at_ns.next_multiple_of(TOGETHER_NS);
                     self.hold(now);
                     let counts = pacer.pacing().counts(self.handle.class());
                     counts.rate_waits.fetch_add(1, Relaxed);
@@ -178,6 +197,8 @@ impl Turn {
     /// Waits for the worker's leave, if the class asks for it. How many bytes it is for.
     fn poll_leave(&mut self, cx: &mut Context<'_>, pacer: &Pacer, to: &TcpStream) -> Poll<u64> {
         if self.has_leave {
+            // It could not be used: what counts as forwarding begins now.
+            self.leave_ns = now_ns();
             return Poll::Ready(u64::MAX);
         }
         if let Some(waits) = &self.waits {
@@ -190,11 +211,8 @@ impl Turn {
             self.leave_ns = now_ns();
             return Poll::Ready(u64::MAX);
         }
-        let block = &pacer.pacing().0.block;
         let class = self.handle.class();
-        let condition = block
-            .class(class, offset_of!(pace_class, condition))
-            .load(Relaxed);
+        let condition = pacer.condition(class);
         if !pacer.must_wait(condition) {
             return Poll::Ready(u64::MAX);
         }
@@ -208,6 +226,7 @@ impl Turn {
         pacer.pacing().counts(class).yields.fetch_add(1, Relaxed);
         let (priority, weight) = pacer.priority_of(class);
         self.weigh(weight, to);
+        let block = &pacer.pacing().0.block;
         let hold_max = block
             .class(class, offset_of!(pace_class, hold_max_ns))
             .load(Relaxed);

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// An Ethernet header without meaning: the kernel wants one. Its type is one for experiments (IEEE 802).
-pub(super) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
+pub(crate) const ETHERNET_HEADER: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
 
 /// A question of `enum packet_command`.
 #[derive(Debug, Clone, Copy)]
@@ -168,8 +168,13 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
 }
 
 /// Runs a tc program on a packet, and gives what it returns.
-pub(super) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
-    test_run(program, packet, &[], &mut [], (1, 0)).map(|options| options.retval)
+pub(crate) fn run(program: BorrowedFd<'_>, packet: &[u8]) -> io::Result<u32> {
+    run_in(program, packet, &[])
+}
+
+/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing).
+pub(crate) fn run_in(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> io::Result<u32> {
+    test_run(program, packet, context, &mut [], (1, 0)).map(|options| options.retval)
 }
 
 /// How long the program takes, in nanoseconds: the mean of so many times in a row, on one packet, whatever it makes of that.
@@ -187,8 +192,7 @@ pub(super) struct Ran {
     pub(super) packet: Vec<u8>,
 }
 
-/// [`run`], with fields of the packet that are not in its bytes (a `struct __sk_buff`, or nothing), as the flags say (`BPF_F_TEST_…`),
-/// and its bytes afterwards.
+/// [`run_in`], as the flags say (`BPF_F_TEST_…`), with the packet's bytes afterwards.
 pub(super) fn run_on(
     program: BorrowedFd<'_>,
     packet: &[u8],

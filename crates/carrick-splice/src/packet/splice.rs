@@ -79,7 +79,7 @@ impl PacketSplice {
     /// Why the hooks may not have seen the packets of both connections, after a while in which there were some.
     pub(crate) fn why_unseen(&self) -> Reason {
         for (own, peer) in self.addresses {
-            match interface_towards(own.ip(), peer.ip()) {
+            match interface_towards(Some(own.ip()), peer.ip(), 0) {
                 Ok(LOOPBACK) => return Reason::PacketLoopback,
                 Ok(interface) if !self.engine.surroundings.is_on(interface) => {
                     return Reason::PacketInterface;
@@ -178,7 +178,7 @@ impl PacketSplice {
         let [to_first, to_second] = self.addresses;
         [(to_first, first), (to_second, second)].map(|((own, peer), interface)| {
             // Whoever cannot be asked may be right.
-            let now = interface_towards(own.ip(), peer.ip()).ok();
+            let now = interface_towards(Some(own.ip()), peer.ip(), 0).ok();
             now.filter(|now| *now != interface)
         })
     }
@@ -193,6 +193,7 @@ impl PacketSplice {
                 packets: [0; 2],
                 again: [0; 2],
                 is_passed: [false; 2],
+                active: Duration::ZERO,
             },
             |splice| state::read(&splice),
         )

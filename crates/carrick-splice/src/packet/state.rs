@@ -3,6 +3,7 @@
 use super::skeleton::types::{flow, packet_leg, packet_splice, packet_state, packet_way};
 use std::mem::{offset_of, size_of};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 /// Who has the packets of a splice (`enum packet_state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub(crate) again: [u32; 2],
     /// Whether the receiver has acknowledged the end of the stream, which the local socket does not know.
     pub(crate) is_passed: [bool; 2],
+    /// For how long the peers had bytes for each other while spliced, until one has acknowledged the last ones.
+    pub(crate) active: Duration,
 }
 
 /// A connection as the maps know it: our address and the peer's.
@@ -146,7 +149,16 @@ pub(super) fn read(splice: &[u8]) -> State {
         packets: [packets(0), packets(1)],
         again: [again(0), again(1)],
         is_passed: [is_passed(0), is_passed(1)],
+        active: active(splice, bytes(0) + bytes(1)),
     }
+}
+
+/// For how long there was something under way, until the last of these bytes were acknowledged.
+fn active(splice: &[u8], bytes: u64) -> Duration {
+    let settled = u64_at(splice, offset_of!(packet_splice, active_ns));
+    let is_settled = u64_at(splice, offset_of!(packet_splice, noted_bytes)) == bytes;
+    let pending = u64_at(splice, offset_of!(packet_splice, pending_ns));
+    Duration::from_nanos(settled + if is_settled { 0 } else { pending })
 }
 
 /// How many bytes the receiver of the second way has offered room for, if it has acknowledged all that was sent.

@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+/// What the kernel tells: `struct tcp_info`, and zeros where it knows no more.
+pub(crate) type TcpInfo = [u8; 256];
+
 /// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
 const STATE: usize = 0;
 const OPTIONS: usize = 5;
@@ -120,7 +123,7 @@ pub(crate) fn segment_bytes(socket: &impl AsFd) -> io::Result<u32> {
 }
 
 /// The number of 32 bits at `offset`.
-fn word(info: &[u8; 256], offset: usize) -> u32 {
+pub(crate) fn word(info: &TcpInfo, offset: usize) -> u32 {
     let bytes = info.get(offset..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
@@ -131,14 +134,15 @@ fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
 }
 
 /// The number of 64 bits at `offset`.
-fn number(info: &[u8; 256], offset: usize) -> u64 {
+pub(crate) fn number(info: &TcpInfo, offset: usize) -> u64 {
     let (_, rest) = info.split_at(offset);
     let (bytes, _) = rest.split_at(8);
     u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
 }
 
+/// All of it, as it stands.
 #[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
-fn info(socket: &impl AsFd) -> io::Result<[u8; 256]> {
+pub(crate) fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut info = [0; 256];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.

@@ -1,10 +1,12 @@
 //! Splices that keep to a pace: rates over seconds, waiting for a worker that has work of its own, and changes at any moment.
 
+mod leave;
+
 use crate::support::{Legs, Random, assert_same, connection, sample};
 use carrick_splice::{
     Choice, ClassSettings, Counters, Drain, End, Ended, Engine, ExchangeEnd, ExchangeOrder,
-    INTERVAL, NetworkRate, Order, Pacer, Pacing, PacketService, Policy, PoolLimits, SocketService,
-    Splicer, Throttle,
+    INTERVAL, NetworkRate, Order, PaceHandle, Pacer, Pacing, PacketService, Policy, PoolLimits,
+    SocketService, Splicer, Throttle,
 };
 use std::future::Future;
 use std::io::{Read, Write};

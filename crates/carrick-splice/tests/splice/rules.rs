@@ -1,6 +1,6 @@
 //! Packet rules between network namespaces, with connections whose every byte is checked.
 
-mod bed;
+pub mod bed;
 mod redirecting;
 mod rewriting;
 

@@ -28,6 +28,12 @@ fn block(kinds: &[Kind]) -> Block {
     block
 }
 
+/// Makes a bucket's bytes so urgent to its parent.
+fn make_urgent(block: &Block, bucket: u32, urgency: u64) {
+    let of = block.bucket(bucket, offset_of!(pace_bucket, urgency));
+    of.store(urgency, Relaxed);
+}
+
 /// What senders get in so many seconds, who always want more: each has a bucket, how much it sends at a time, and from when to when.
 fn run(block: &Block, seconds: u64, senders: &[(u32, u64, std::ops::Range<u64>)]) -> Vec<u64> {
     let mut sent = vec![0; senders.len()];
@@ -101,6 +107,69 @@ fn a_class_has_its_own_however_many_others_want() {
     let sent = run(&block(&kinds), 10, &senders);
     assert!(sent[0] >= 55 * MB, "{}", sent[0]);
     assert!(sent[1..].iter().sum::<u64>() >= 30 * MB);
+}
+
+#[test]
+fn the_urgent_go_first_and_leave_a_little() {
+    let kinds = [
+        (0, 0, 10 * MB, None),
+        (1, 0, 0, Some(0)),
+        (2, 0, 0, Some(0)),
+        (3, 0, 0, Some(0)),
+        // A splice of the first one, with a bucket of its own.
+        (4, 0, 100 * MB, Some(1)),
+    ];
+    let block = block(&kinds);
+    make_urgent(&block, 1, 2);
+    make_urgent(&block, 2, 1);
+    // Ten of the least urgent, all the time; the next ones for six seconds, the first for three.
+    let mut senders = vec![(4, 16_384, 2..5), (2, 16_384, 2..8)];
+    senders.extend((0..10).map(|_| (3, 16_384, 0..10)));
+    let sent = run(&block, 10, &senders);
+    let (first, second) = (sent[0], sent[1]);
+    let last: u64 = sent[2..].iter().sum();
+    // 63 of 64 parts of 30 MB.
+    assert!(is_near(first, 29_500_000, 3), "{sent:?}");
+    // Of 60 MB what the first ones leave, and a burst.
+    assert!(is_near(second, 30 * MB, 6), "{sent:?}");
+    // Four seconds alone; something, too, when the others have all.
+    assert!(last > 36 * MB && last < 46 * MB, "{sent:?}");
+    assert!(is_near(first + second + last, 100 * MB, 6), "{sent:?}");
+}
+
+#[test]
+fn nobody_stands_still_for_the_urgent() {
+    let kinds = [
+        (0, 0, 10 * MB, None),
+        (1, 0, 0, Some(0)),
+        (2, 0, 0, Some(0)),
+    ];
+    let block = block(&kinds);
+    make_urgent(&block, 1, 1);
+    let sent = run(&block, 60, &[(1, 65_536, 0..60), (2, 4096, 0..60)]);
+    // A 64th of 600 MB.
+    assert!(sent[1] > 7 * MB, "{sent:?}");
+    assert!(sent[0] > 580 * MB, "{sent:?}");
+}
+
+#[test]
+fn what_the_urgent_give_back_can_be_had_again() {
+    let block = block(&[(0, 0, MB, None), (1, 0, 0, Some(0)), (2, 0, 0, Some(0))]);
+    make_urgent(&block, 1, 3);
+    let now = SECOND;
+    reserve(&block, 1, 20_000, now);
+    let before = (
+        reserve(&block, 1, 50_000, now),
+        reserve(&block, 2, 10_000, now),
+    );
+    give_back(&block, 2, 10_000);
+    give_back(&block, 1, 50_000);
+    let after = (
+        reserve(&block, 1, 50_000, now),
+        reserve(&block, 2, 10_000, now),
+    );
+    assert!(before.0.abs_diff(after.0) <= 10, "{before:?} {after:?}");
+    assert!(before.1.abs_diff(after.1) <= 10, "{before:?} {after:?}");
 }
 
 #[test]

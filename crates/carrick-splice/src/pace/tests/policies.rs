@@ -1,6 +1,9 @@
 //! The controls of the policies, against a worker that is made up.
 
-use super::super::policy::{DeadlineControl, Interval, Latencies, Proportion};
+use super::super::policy::{
+    BURSTS_MAX, DeadlineControl, Interval, Latencies, Patience, Proportion,
+};
+use super::super::queue::{Had, Queue};
 use std::time::Duration;
 
 /// A worker whose rounds take time for what is forwarded in them: a hit waits for that of its round, and for its own work.
@@ -146,4 +149,42 @@ fn one_in_a_hundred_is_found() {
     latencies.add(Duration::from_secs(1000));
     latencies.add(Duration::from_secs(1000));
     assert!(latencies.take_p99().unwrap() < Duration::from_micros(130));
+}
+
+#[test]
+fn a_worker_that_never_blocks_lets_some_bursts_go_and_its_own_requests_wait_for_no_more() {
+    // A slow worker with more to do than it can: 300 splices wait at any time, and between two requests of its own it looks whether it
+    // is late. Times in microseconds.
+    const AFTER: Duration = Duration::from_millis(20);
+    const HIT: u64 = 400;
+    const BURST: u64 = 400;
+    let mut queue = Queue::default();
+    for splice in 0..300 {
+        queue.push(0, Had::default(), splice);
+    }
+    let mut patience = Patience::default();
+    let (mut now_us, mut hits, mut longest_wait_us) = (0, 0, 0);
+    let mut turns = [0; 300];
+    patience.begin(0);
+    while now_us < 10_000_000 {
+        hits += 1;
+        now_us += HIT;
+        if patience.lasts(now_us * 1000) <= AFTER {
+            continue;
+        }
+        let before = now_us;
+        for _ in 0..BURSTS_MAX {
+            let splice: usize = queue.pop_oldest(u64::MAX).unwrap();
+            turns[splice] += 1;
+            now_us += BURST;
+            queue.push(0, Had::default(), splice);
+        }
+        patience.begin(now_us * 1000);
+        longest_wait_us = longest_wait_us.max(now_us - before);
+    }
+    assert_eq!(longest_wait_us, BURSTS_MAX as u64 * BURST);
+    // Three quarters of the time are its own, and nobody who waits is left out.
+    assert!(hits * HIT > 7_500_000, "{hits}");
+    let (least, most) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
+    assert!(*least >= 15 && most - least <= 1, "{least} {most}");
 }

@@ -104,6 +104,57 @@ fn a_rate_is_the_same_for_programs_and_process() {
 }
 
 #[test]
+fn who_is_urgent_is_so_for_programs_too() {
+    let of_line = |name, priority| ClassSettings {
+        parent: Some("line".into()),
+        priority,
+        ..ClassSettings::new(name)
+    };
+    let pacing = Pacing::new().unwrap();
+    let classes = [
+        ClassSettings {
+            ceiling: Some(1_000_000),
+            ..ClassSettings::new("line")
+        },
+        of_line("first", 10),
+        of_line("next", 20),
+        of_line("last", 30),
+    ];
+    pacing.configure(&classes, INTERVAL).unwrap();
+    let client = "192.0.2.1".parse().unwrap();
+    let paced = ["first", "next", "last"].map(|name| pacing.pace(name, client, 3).unwrap());
+    with_programs(&pacing, |programs| {
+        let [first, next, last] = paced.each_ref().map(|paced| paced.to_client());
+        let of = |handle: PaceHandle| handle.bucket().unwrap();
+        let block = &pacing.0.block;
+        let now = 10 * SECOND;
+        set(block, offset_of!(pace_worker, beat_ns), now);
+        let left = |handle| ask(programs, handle, now, 0);
+        // 40 ms of 1 MB/s; of the urgent, a 64th less.
+        assert_eq!([first, next, last].map(left), [39_375, 39_375, 40_000]);
+        // The last one takes all that there is, by the process: it waits for that, others do not.
+        bucket::reserve(block, of(last), 40_000, now);
+        assert_eq!([first, next, last].map(left), [39_375, 39_375, 0]);
+        // By a program: those behind it wait, too.
+        ask(programs, next, now, 39_375);
+        assert_eq!([first, next, last].map(left), [39_375, 0, 0]);
+        let go_at = [first, next, last].map(|handle| bucket::reserve(block, of(handle), 10, now));
+        assert!(
+            go_at[0] <= now + 100_000 && go_at[1] <= now + 100_000,
+            "{go_at:?}"
+        );
+        assert!(go_at[2] > now + SECOND / 50, "{go_at:?}");
+        // Without priorities, all are alike.
+        let alike = classes.clone().map(|settings| ClassSettings {
+            priority: 100,
+            ..settings
+        });
+        pacing.configure(&alike, INTERVAL).unwrap();
+        assert_eq!([first, next, last].map(left), [0, 0, 0]);
+    });
+}
+
+#[test]
 fn programs_wait_for_the_worker_as_the_class_has_it() {
     let (pacing, paced) = paced(&[ClassSettings {
         policy: Policy::Conservative,

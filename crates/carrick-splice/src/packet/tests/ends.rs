@@ -27,7 +27,7 @@ fn forward(
         Forwarded(forwarded),
         change,
     );
-    after.seen_ns = 0;
+    forget_times(&mut after);
     after
 }
 

@@ -105,6 +105,10 @@ fn data_goes_to_the_other_peer_with_its_numbers() {
 fn after_forward(splice: packet_splice) -> packet_splice {
     packet_splice {
         seen_ns: 0,
+        active_ns: 0,
+        pending_ns: 0,
+        noted_bytes: 0,
+        noted_ns: 0,
         ..splice
     }
 }

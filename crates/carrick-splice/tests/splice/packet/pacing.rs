@@ -264,6 +264,37 @@ fn nothing_is_paced_without_its_worker() {
     );
 }
 
+/// Who asks again as soon as it has its answer is at rest for a moment only; held back from the first byte on, never.
+#[test]
+fn whoever_is_held_back_from_the_first_byte_on_gets_to_the_kernel() {
+    const ANSWER: usize = 30_000;
+    const ROUNDS: usize = 12;
+    let Some((bed, pacing, _worker)) = bed("first", class(250_000)) else {
+        return;
+    };
+    let serving = bed.serve(V4[1], 1, |mut stream| {
+        let answer = sample(3, ANSWER);
+        while stream.read_exact(&mut [0]).is_ok() {
+            stream.write_all(&answer).unwrap();
+        }
+    });
+    let proxying = tunnels(&bed, &pacing, 1);
+    bed.on(Host::Client, || {
+        let mut stream = connect(V4[0]);
+        let mut answer = vec![0; ANSWER];
+        for _ in 0..ROUNDS {
+            stream.write_all(&[1]).unwrap();
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, sample(3, ANSWER));
+        }
+    })
+    .join()
+    .unwrap();
+    serving.join().unwrap();
+    let told = &proxying.join().unwrap()[0];
+    assert!(told.by_kernel > (ROUNDS * ANSWER / 2) as u64, "{told:?}");
+}
+
 /// A client that asks for one long answer after the other; responses go by the kernel, paced.
 #[test]
 fn responses_keep_to_a_ceiling() {

@@ -216,8 +216,13 @@ pub fn udp_checksum(addresses_and_segment: &[u8]) -> u16 {
 }
 
 /// Sends a whole Ethernet frame by an interface of this thread's namespace.
-#[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
 pub fn send_frame(device: &str, frame: &[u8]) {
+    send_frames(device, [frame]);
+}
+
+/// Sends many.
+#[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
+pub fn send_frames(device: &str, frames: impl IntoIterator<Item = impl AsRef<[u8]>>) {
     let kind = socket2::Type::RAW;
     let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, None).unwrap();
     let index = rustix::net::netdevice::name_to_index(&socket, device).unwrap();
@@ -233,5 +238,8 @@ pub fn send_frame(device: &str, frame: &[u8]) {
         })
     }
     .unwrap();
-    assert_eq!(socket.send_to(frame, &address).unwrap(), frame.len());
+    for frame in frames {
+        let frame = frame.as_ref();
+        assert_eq!(socket.send_to(frame, &address).unwrap(), frame.len());
+    }
 }

@@ -1,0 +1,124 @@
+//! Which profile a leg gets: rules in order, the first that is met.
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Which of a relay's two connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LegSide {
+    /// The client's leg.
+    Client,
+    /// The upstream's leg.
+    Server,
+}
+
+/// What must be so for a rule to be met: all that is given. A condition on what is not known is not met.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Conditions {
+    /// The leg's side.
+    pub side: Option<LegSide>,
+    /// The name of the interface by which packets to the peer leave.
+    pub interface: Option<String>,
+    /// The network of the peer's address. An IPv4 address in IPv6 clothes counts as IPv4.
+    pub peer: Option<IpNet>,
+    /// The least round-trip time, as the handshake measured it.
+    pub rtt_at_least: Option<Duration>,
+    /// The round-trip time that it is below.
+    pub rtt_below: Option<Duration>,
+}
+
+/// A profile, and when a leg gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule<P> {
+    /// When.
+    pub when: Conditions,
+    /// Whatever stands for the profile.
+    pub profile: P,
+}
+
+/// What is known of a leg.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Its side.
+    pub side: LegSide,
+    /// Its peer's address.
+    pub peer: IpAddr,
+    /// The interface by which packets to the peer leave; `None`: not known, or not asked for.
+    pub interface: Option<String>,
+    /// The round-trip time; `None`: not measured, or not asked for.
+    pub rtt: Option<Duration>,
+}
+
+/// What rules ask of a leg beside its side and its peer, which cost nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// The interface: a question to the kernel's routing.
+    pub interface: bool,
+    /// The round-trip time: one `getsockopt`.
+    pub rtt: bool,
+}
+
+/// Rules in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector<P> {
+    rules: Vec<Rule<P>>,
+}
+
+impl<P> Selector<P> {
+    /// Of these rules.
+    #[must_use]
+    pub fn new(rules: Vec<Rule<P>>) -> Selector<P> {
+        Selector { rules }
+    }
+
+    /// The profile of the first rule that is met.
+    #[must_use]
+    pub fn choose(&self, facts: &Facts) -> Option<&P> {
+        let met = self.rules.iter().find(|rule| rule.when.are_met(facts));
+        met.map(|rule| &rule.profile)
+    }
+
+    /// What has to be known of a leg of this side and peer: what rules ask for that can still be met.
+    #[must_use]
+    pub fn wants(&self, side: LegSide, peer: IpAddr) -> Wanted {
+        let mut wanted = Wanted::default();
+        let possible = self.rules.iter().map(|rule| &rule.when);
+        for when in possible.filter(|when| when.side_and_peer_are_met(side, peer)) {
+            wanted.interface |= when.interface.is_some();
+            wanted.rtt |= when.needs_rtt();
+            if when.interface.is_none() && !when.needs_rtt() {
+                // It is met in any case: what comes behind it is never asked.
+                break;
+            }
+        }
+        wanted
+    }
+}
+
+impl Conditions {
+    fn are_met(&self, facts: &Facts) -> bool {
+        self.side_and_peer_are_met(facts.side, facts.peer)
+            && (self.interface.is_none() || self.interface == facts.interface)
+            && self
+                .rtt_at_least
+                .is_none_or(|least| facts.rtt.is_some_and(|rtt| rtt >= least))
+            && self
+                .rtt_below
+                .is_none_or(|limit| facts.rtt.is_some_and(|rtt| rtt < limit))
+    }
+
+    fn side_and_peer_are_met(&self, side: LegSide, peer: IpAddr) -> bool {
+        self.side.is_none_or(|wanted| wanted == side)
+            && self
+                .peer
+                .is_none_or(|network| network.contains(&peer.to_canonical()))
+    }
+
+    fn needs_rtt(&self) -> bool {
+        self.rtt_at_least.is_some() || self.rtt_below.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Options of sockets that no library has, and those that depend on the kernel's version.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// linux/tcp.h, from Linux 6.15 on.
+pub(super) const TCP_RTO_MAX_MS: i32 = 44;
+pub(super) const TCP_RTO_MIN_US: i32 = 45;
+pub(super) const TCP_DELACK_MAX_US: i32 = 46;
+
+/// asm-generic/socket.h, from Linux 5.14 on; what is locked is in linux/socket.h.
+pub(super) const SO_BUF_LOCK: i32 = 72;
+
+/// Sets an option to an int.
+pub(super) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
+    set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Sets an option to a structure.
+#[expect(unsafe_code, reason = "no library has these options")]
+pub(super) fn set_bytes(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> io::Result<()> {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel reads at most `length` bytes, which `value` has.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            length,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Reads an option that is an int.
+pub(super) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
+    let mut value = [0; 4];
+    get_bytes(socket, level, name, &mut value)?;
+    Ok(u32::from_ne_bytes(value))
+}
+
+/// Reads an option; how many bytes it has.
+#[expect(unsafe_code, reason = "no library has these options")]
+pub(super) fn get_bytes(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `value` has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        Ok(length as usize)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,253 @@
+//! SYNs that are held between network namespaces: a client, a router on which they are held, and a server behind it.
+
+mod doubts;
+mod flood;
+mod packets;
+mod places;
+
+use crate::rules::bed::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
+use crate::support::HANG;
+use carrick_splice::hold::{Held, Holder, Reader, Settings, Unreachable};
+use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What does not come at once does not come.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The mark of SYNs to port 80.
+const MARK: u32 = 7;
+
+/// Runs `what` on the router with one reader of what is held, and waits until it reads.
+fn hold<T: Send + 'static>(
+    bed: &Bed,
+    what: impl AsyncFnOnce(Holder, Reader) -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    mark(bed);
+    let (begun, has_begun) = mpsc::channel();
+    let holding = bed.on(Host::Middle, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let settings = Settings {
+                marks: vec![MARK],
+                readers: 1,
+            };
+            let holder = Holder::attach(&settings).unwrap();
+            let reader = holder.reader(0).unwrap();
+            begun.send(()).unwrap();
+            what(holder, reader).await
+        })
+    });
+    has_begun.recv().unwrap();
+    holding
+}
+
+/// The router routes, and marks what goes to port 80.
+fn mark(bed: &Bed) {
+    bed.route();
+    for line in [
+        "nft add table inet t",
+        "nft add chain inet t p { type filter hook prerouting priority mangle ; }",
+        "nft add rule inet t p tcp dport 80 meta mark set 7",
+    ] {
+        bed.run(Host::Middle, line);
+    }
+}
+
+async fn next(reader: &mut Reader) -> Held {
+    let held = tokio::time::timeout(HANG, reader.next()).await;
+    held.expect("a SYN").unwrap()
+}
+
+#[test]
+fn a_syn_that_is_released_reaches_the_server() {
+    let Some(bed) = bed("a_syn_that_is_released_reaches_the_server") else {
+        return;
+    };
+    let holding = hold(&bed, async |holder, mut reader| {
+        for family in FAMILIES {
+            let held = next(&mut reader).await;
+            assert_eq!(held.server(), address(family.server, 80));
+            assert_eq!(held.client().ip(), address(family.client, 0).ip());
+            assert_eq!((held.mark(), held.segment_bytes().is_some()), (MARK, true));
+            assert!(held.release().unwrap());
+        }
+        holder.counts().unwrap()
+    });
+    for family in FAMILIES {
+        let listening = bed.on(Host::Server, move || listen(address(family.server, 80)));
+        let listener = listening.join().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"hello").unwrap();
+        });
+        bed.at(Host::Client, move || {
+            let mut stream = TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            assert_eq!(said, "hello");
+        });
+        server.join().unwrap();
+    }
+    let counts = holding.join().unwrap();
+    assert_eq!(counts.held, 2, "{counts:?}");
+}
+
+#[test]
+fn a_client_that_is_refused_hears_it_at_once() {
+    let Some(bed) = bed("a_client_that_is_refused_hears_it_at_once") else {
+        return;
+    };
+    let holding = hold(&bed, async |_, mut reader| {
+        for _ in FAMILIES {
+            assert!(next(&mut reader).await.refuse().unwrap());
+            for why in [
+                Unreachable::Network,
+                Unreachable::Host,
+                Unreachable::Prohibited,
+            ] {
+                assert!(next(&mut reader).await.unreachable(why).unwrap());
+            }
+        }
+    });
+    for family in FAMILIES {
+        let says = |bed: &Bed| {
+            bed.at(Host::Client, move || {
+                let failed = TcpStream::connect_timeout(&address(family.server, 80), HANG);
+                failed.unwrap_err().raw_os_error().unwrap()
+            })
+        };
+        assert_eq!(says(&bed), libc::ECONNREFUSED);
+        assert_eq!(says(&bed), libc::ENETUNREACH);
+        assert_eq!(says(&bed), libc::EHOSTUNREACH);
+        assert!([libc::EHOSTUNREACH, libc::EACCES].contains(&says(&bed)));
+    }
+    holding.join().unwrap();
+}
+
+/// A SYN by hand to port 80 of the server, from this port.
+fn by_hand(family: &Family, port: u16, sequence: u32, data: &[u8]) -> Vec<u8> {
+    let ip = |text: &str| text.parse().unwrap();
+    let (from, to) = ((ip(family.client), port), (ip(family.server), 80));
+    syn(from, to, sequence, data)
+}
+
+/// Whether a packet goes to port 80.
+fn goes_to_80(packet: &[u8]) -> bool {
+    tcp(packet).is_some_and(|tcp| tcp[2..4] == 80_u16.to_be_bytes())
+}
+
+/// The frame has an Ethernet header of this host's in front.
+fn send(bed: &Bed, family: &Family, packet: &[u8]) {
+    let frame = [&header(bed, "rc", family.client.contains(':'))[..], packet].concat();
+    bed.at(Host::Client, move || send_frame("c", &frame));
+}
+
+#[test]
+fn a_syn_that_is_released_is_as_it_was() {
+    let Some(bed) = bed("a_syn_that_is_released_is_as_it_was") else {
+        return;
+    };
+    let holding = hold(&bed, async |_, mut reader| {
+        for _ in 0..4 {
+            let held = next(&mut reader).await;
+            assert_eq!(held.segment_bytes(), Some(1400));
+            held.release().unwrap();
+        }
+    });
+    for family in FAMILIES {
+        let tap = bed.at(Host::Server, || Tap::open("s"));
+        for data in [&[][..], &[0x5a; 1301]] {
+            let port = 4000 + data.len() as u16;
+            let sent = by_hand(&family, port, 0xffff_ff00, data);
+            send(&bed, &family, &sent);
+            let came = tap.next(HANG, goes_to_80).unwrap();
+            let (sent_tcp, came_tcp) = (tcp(&sent).unwrap(), tcp(&came).unwrap());
+            // The checksum, too.
+            assert_eq!(sent_tcp, came_tcp);
+        }
+    }
+    holding.join().unwrap();
+}
+
+#[test]
+fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
+    let Some(bed) = bed("a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released")
+    else {
+        return;
+    };
+    let (to_router, orders) = mpsc::channel::<&str>();
+    let (tell, told) = mpsc::channel();
+    let holding = hold(&bed, async move |holder, mut reader| {
+        let mut waiting = None;
+        loop {
+            let order = orders.try_recv();
+            match (order, waiting.take()) {
+                (Ok("release"), Some(held)) => assert!(Held::release(held).unwrap()),
+                (Ok("forget"), Some(held)) => drop(held),
+                (Ok("end"), _) => return holder.counts().unwrap(),
+                (_, held) => waiting = held,
+            }
+            if let Ok(held) = tokio::time::timeout(SHORT / 10, reader.next()).await {
+                waiting = Some(held.unwrap());
+                tell.send(holder.counts().unwrap().repeated).unwrap();
+            }
+        }
+    });
+    let family = FAMILIES[0];
+    let tap = bed.at(Host::Server, || Tap::open("s"));
+    let packet = by_hand(&family, 4000, 77, &[]);
+    for order in ["forget", "release"] {
+        for _ in 0..3 {
+            send(&bed, &family, &packet);
+        }
+        // Asked for once.
+        told.recv_timeout(HANG).unwrap();
+        assert!(told.recv_timeout(SHORT).is_err());
+        assert!(tap.next(SHORT, goes_to_80).is_none());
+        to_router.send(order).unwrap();
+        std::thread::sleep(SHORT);
+    }
+    tap.next(HANG, goes_to_80).expect("what was released");
+    send(&bed, &family, &packet);
+    tap.next(HANG, goes_to_80).expect("its repetition");
+    assert!(told.recv_timeout(SHORT).is_err());
+    // The same addresses and ports begin anew.
+    send(&bed, &family, &by_hand(&family, 4000, 78, &[]));
+    told.recv_timeout(HANG).unwrap();
+    to_router.send("end").unwrap();
+    let counts = holding.join().unwrap();
+    assert_eq!((counts.held, counts.repeated), (3, 4), "{counts:?}");
+}
+
+#[test]
+fn a_reset_acknowledges_all_of_the_syn() {
+    let Some(bed) = bed("a_reset_acknowledges_all_of_the_syn") else {
+        return;
+    };
+    let holding = hold(&bed, async |_, mut reader| {
+        for _ in FAMILIES {
+            assert!(next(&mut reader).await.refuse().unwrap());
+        }
+    });
+    for family in FAMILIES {
+        let tap = bed.at(Host::Client, || Tap::open("c"));
+        send(
+            &bed,
+            &family,
+            &by_hand(&family, 4000, 0xffff_fffe, b"hello"),
+        );
+        let from_80 = |packet: &[u8]| tcp(packet).is_some_and(|tcp| tcp[0..2] == [0, 80]);
+        let came = tap.next(HANG, from_80).unwrap();
+        let came = tcp(&came).unwrap();
+        assert_eq!(came[FLAGS_AT], RST | ACK);
+        assert_eq!(came[4..8], [0; 4]);
+        assert_eq!(came[8..12], 4_u32.to_be_bytes());
+    }
+    holding.join().unwrap();
+}

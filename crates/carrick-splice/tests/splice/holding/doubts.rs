@@ -1,0 +1,147 @@
+//! When SYNs pass that could be held: nobody reads, they are not understood, the process has ended; and those that are no good.
+
+use super::*;
+
+/// A connection to port 80 of the server, with a word that it says.
+fn connects(bed: &Bed, family: Family) {
+    let server = bed.on(Host::Server, move || {
+        let (mut stream, _) = listen(address(family.server, 80)).accept().unwrap();
+        stream.write_all(b"hello").unwrap();
+    });
+    bed.at(Host::Client, move || {
+        let mut stream = TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "hello");
+    });
+    server.join().unwrap();
+}
+
+#[test]
+fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
+    let Some(bed) = bed("while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late")
+    else {
+        return;
+    };
+    let (to_router, orders) = mpsc::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let holding = hold(&bed, async move |holder, mut reader| {
+        let held = next(&mut reader).await;
+        tell.send(()).unwrap();
+        // It hangs: nothing else runs in this thread.
+        orders.recv().unwrap();
+        (held.refuse().unwrap(), holder.counts().unwrap())
+    });
+    let client = bed.on(Host::Client, || {
+        TcpStream::connect_timeout(&address(FAMILIES[0].server, 80), HANG).map(drop)
+    });
+    let listener = bed.at(Host::Server, || listen(address(FAMILIES[0].server, 80)));
+    told.recv_timeout(HANG).unwrap();
+    // What the client repeats after a second may still be dropped; what it repeats then is not.
+    client.join().unwrap().unwrap();
+    drop(listener);
+    connects(&bed, FAMILIES[1]);
+    to_router.send(()).unwrap();
+    let (is_refused, counts) = holding.join().unwrap();
+    assert!(!is_refused, "the client has its connection");
+    assert_eq!(counts.held, 1, "{counts:?}");
+    assert!(counts.unattended >= 2, "{counts:?}");
+}
+
+#[test]
+fn what_was_held_passes_when_the_holder_is_gone() {
+    let Some(bed) = bed("what_was_held_passes_when_the_holder_is_gone") else {
+        return;
+    };
+    let holding = hold(&bed, async |_, mut reader| {
+        // As if it were killed: nothing is decided.
+        std::mem::forget(next(&mut reader).await);
+    });
+    connects(&bed, FAMILIES[0]);
+    holding.join().unwrap();
+}
+
+#[test]
+fn what_is_not_understood_passes() {
+    let Some(bed) = bed("what_is_not_understood_passes") else {
+        return;
+    };
+    let (to_router, orders) = mpsc::channel::<()>();
+    let holding = hold(&bed, async move |holder, mut reader| {
+        while orders.try_recv().is_err() {
+            assert!(
+                tokio::time::timeout(SHORT / 10, reader.next())
+                    .await
+                    .is_err(),
+                "nothing of this is held"
+            );
+        }
+        holder.counts().unwrap()
+    });
+    for (host, device) in [
+        (Host::Client, "c"),
+        (Host::Middle, "rc"),
+        (Host::Middle, "rs"),
+        (Host::Server, "s"),
+    ] {
+        bed.ip(host, &format!("link set {device} mtu 2000"));
+    }
+    let tap = bed.at(Host::Server, || Tap::open("s"));
+    for family in FAMILIES {
+        send(&bed, &family, &by_hand(&family, 4000, 1, &[7; 1700]));
+        tap.next(HANG, goes_to_80).expect("a long one");
+    }
+    // With options for the destination (RFC 8200 section 4.6), six bytes of padding.
+    let plain = by_hand(&FAMILIES[1], 4001, 1, &[]);
+    let mut extended = plain[..40].to_vec();
+    extended[5] += 8;
+    extended[6] = 60;
+    extended.extend_from_slice(&[6, 0, 1, 4, 0, 0, 0, 0]);
+    extended.extend_from_slice(&plain[40..]);
+    send(&bed, &FAMILIES[1], &extended);
+    let is_extended = |packet: &[u8]| packet[0] >> 4 == 6 && packet[6] == 60;
+    tap.next(HANG, is_extended).expect("with extension headers");
+    to_router.send(()).unwrap();
+    let counts = holding.join().unwrap();
+    assert_eq!((counts.held, counts.not_understood), (0, 3), "{counts:?}");
+}
+
+#[test]
+fn a_syn_with_a_wrong_checksum_goes_nowhere() {
+    let Some(bed) = bed("a_syn_with_a_wrong_checksum_goes_nowhere") else {
+        return;
+    };
+    let holding = hold(&bed, async |_, mut reader| {
+        let held = next(&mut reader).await;
+        assert_eq!(held.client().port(), 4001);
+    });
+    let family = FAMILIES[0];
+    let mut wrong = by_hand(&family, 4000, 1, &[]);
+    wrong[20 + 14] ^= 1;
+    send(&bed, &family, &wrong);
+    send(&bed, &family, &by_hand(&family, 4001, 1, &[]));
+    holding.join().unwrap();
+}
+
+#[test]
+fn checksums_that_are_left_to_the_interface_are_made() {
+    let Some(bed) = bed("checksums_that_are_left_to_the_interface_are_made") else {
+        return;
+    };
+    bed.offload(true);
+    let holding = hold(&bed, async |_, mut reader| {
+        for _ in FAMILIES {
+            assert!(next(&mut reader).await.release().unwrap());
+            assert!(next(&mut reader).await.refuse().unwrap());
+        }
+    });
+    for family in FAMILIES {
+        connects(&bed, family);
+        let refused = bed.at(Host::Client, move || {
+            TcpStream::connect_timeout(&address(family.server, 80), HANG)
+        });
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    holding.join().unwrap();
+}

@@ -1,0 +1,70 @@
+//! More SYNs than anybody can look at.
+
+use super::*;
+use crate::rules::bed::send_frames;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// From as many addresses.
+const SYNS: u32 = 100_000;
+
+/// So many are looked at, and nothing is decided about them, for as long as the flood lasts.
+const WAITING_MAX: usize = 5_000;
+
+#[test]
+fn a_flood_passes_and_who_comes_behind_it_is_served() {
+    let Some(bed) = bed("a_flood_passes_and_who_comes_behind_it_is_served") else {
+        return;
+    };
+    let (to_router, orders) = mpsc::channel::<()>();
+    let holding = hold(&bed, async move |holder, mut reader| {
+        let mut waiting = Vec::new();
+        let honest = address(FAMILIES[0].client, 0).ip();
+        while orders.try_recv().is_err() {
+            let Ok(held) = tokio::time::timeout(SHORT, reader.next()).await else {
+                continue;
+            };
+            let held = held.unwrap();
+            if held.client().ip() == honest || waiting.len() >= WAITING_MAX {
+                held.release().unwrap();
+            } else {
+                waiting.push(held);
+            }
+        }
+        (holder.counts().unwrap(), waiting.len())
+    });
+    // What is released, or passes, is for nobody: the server has no such address.
+    let server = address(FAMILIES[0].elsewhere, 0).ip();
+    bed.ip(Host::Middle, &format!("route add blackhole {server}"));
+    bed.run(Host::Middle, "sysctl -q -w net.ipv4.conf.all.rp_filter=0");
+    bed.run(Host::Middle, "sysctl -q -w net.ipv4.conf.rc.rp_filter=0");
+    let head = header(&bed, "rc", false);
+    bed.at(Host::Client, move || {
+        let frames = (0..SYNS).map(|number| {
+            // 11.0.0.0/8, in no order.
+            let host = number.wrapping_mul(0x9e37_79b1) >> 8;
+            let from = IpAddr::from(Ipv4Addr::from(11 << 24 | host));
+            let port = 1024 + (number >> 8) as u16;
+            let packet = syn((from, port), (server, 80), number, &[]);
+            [&head[..], &packet].concat()
+        });
+        send_frames("c", frames);
+    });
+    let family = FAMILIES[0];
+    let listening = bed.on(Host::Server, move || {
+        let listener = listen(address(family.server, 80));
+        for _ in 0..10 {
+            listener.accept().unwrap();
+        }
+    });
+    bed.at(Host::Client, move || {
+        for _ in 0..10 {
+            TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
+        }
+    });
+    listening.join().unwrap();
+    to_router.send(()).unwrap();
+    let (counts, waiting) = holding.join().unwrap();
+    assert_eq!(waiting, WAITING_MAX);
+    let met = counts.held + counts.crowded + counts.unattended;
+    assert!(met > u64::from(SYNS) / 2, "{counts:?}");
+}

@@ -1,0 +1,231 @@
+//! Nobody but the process itself sees the programs, and they go with it.
+//!
+//! The part of another process is a test of this binary that is ignored unless this one asks for it.
+
+use super::bed::bed;
+use crate::support::HANG;
+use carrick_splice::legs::{LegService, Moment, Profile, measure};
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// bpf/legs.h
+const LEVEL: i32 = 0x6361_726b;
+const OPTION: i32 = 1;
+
+/// A control group below that of this process, which goes when this is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Group {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = own_group().join(format!("csp{}x{count}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        Group(folder)
+    }
+
+    /// How many programs are attached to this group.
+    fn programs(&self) -> usize {
+        let own = fs::metadata(&self.0).unwrap().ino();
+        LinkInfoIter::default()
+            .filter(
+                |link| matches!(&link.info, LinkTypeInfo::Cgroup(group) if group.cgroup_id == own),
+            )
+            .count()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that was killed leaves its group a moment later.
+        let began = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && began.elapsed() < HANG {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The control group of this process.
+fn own_group() -> PathBuf {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut fields = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = fields.find(|fields| fields[2] == "cgroup2").unwrap()[1].to_owned();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    PathBuf::from(format!("{mount}{}", own.unwrap()))
+}
+
+/// Runs an ignored test of this binary in a process of a control group.
+fn start(group: &Path, test: &str) -> Child {
+    Command::new("sh")
+        .args(["-c", "echo $$ > $0/cgroup.procs && exec \"$@\""])
+        .arg(group)
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            test,
+            "--test-threads=1",
+            "--nocapture",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Reads what a process says up to a line that ends so.
+fn wait_for(child: &mut Child, end: &str) {
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(
+        lines.any(|line| line.unwrap().ends_with(end)),
+        "it ended without {end:?}"
+    );
+}
+
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+/// Sets an option; the error's number.
+#[expect(unsafe_code, reason = "no library has these options")]
+fn set(stream: &TcpStream, level: i32, name: i32, value: &[u8]) -> i32 {
+    let length = value.len() as libc::socklen_t;
+    // SAFETY: the descriptor is open; the kernel reads at most `length` bytes, which `value` has.
+    let outcome = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            length,
+        )
+    };
+    if outcome == 0 {
+        return 0;
+    }
+    std::io::Error::last_os_error().raw_os_error().unwrap()
+}
+
+/// What a process sees that has nothing to do with the programs.
+#[test]
+#[ignore = "it is run in a process of its own"]
+fn somebody_else() {
+    let (mut near, far) = connection();
+    let before = measure(&near).unwrap().congestion_window;
+    assert_eq!(before, 10);
+    // Requests without the key, of every kind and size.
+    for ask in 0..8_u32 {
+        for bytes in [0, 4, 16, 24, 56, 64, 5000] {
+            let mut request = vec![0; bytes];
+            if bytes >= 24 {
+                request[16..20].copy_from_slice(&ask.to_ne_bytes());
+                request[20..24].copy_from_slice(&40_u32.to_ne_bytes());
+            }
+            let outcome = set(&near, LEVEL, OPTION, &request);
+            assert_eq!(outcome, libc::ENOPROTOOPT, "{ask}, {bytes} bytes");
+        }
+    }
+    assert_eq!(measure(&near).unwrap().congestion_window, before);
+    // A value that is longer than a page is as good as a short one.
+    for bytes in [4, 100, 4096, 4097, 20_000] {
+        let mut value = vec![0; bytes];
+        value[..4].copy_from_slice(&1_i32.to_ne_bytes());
+        assert_eq!(
+            set(&near, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &value),
+            0,
+            "{bytes} bytes"
+        );
+        assert!(socket2::SockRef::from(&near).keepalive().unwrap());
+        let refused = set(&near, libc::SOL_SOCKET, 12_345, &value);
+        assert_eq!(refused, libc::ENOPROTOOPT, "{bytes} bytes");
+    }
+    near.write_all(b"as ever").unwrap();
+    drop(near);
+    let mut arrived = String::new();
+    let mut far = far;
+    far.read_to_string(&mut arrived).unwrap();
+    assert_eq!(arrived, "as ever");
+    println!("it is as ever");
+}
+
+#[test]
+fn who_is_not_the_process_sees_nothing_of_it() {
+    let test = "who_is_not_the_process_sees_nothing_of_it";
+    let Some(_bed) = bed(test) else {
+        return;
+    };
+    // In the group of this process, and below.
+    let group = Group::new();
+    let service = LegService::load();
+    service.handshake().unwrap();
+    for folder in [&group.0, &own_group()] {
+        let mut other = start(folder, "legs::alone::somebody_else");
+        wait_for(&mut other, "it is as ever");
+        assert!(other.wait().unwrap().success());
+    }
+    // A thread of the process that has no key is somebody else, too.
+    let (near, _far) = connection();
+    assert_eq!(set(&near, LEVEL, OPTION, &[0; 64]), libc::ENOPROTOOPT);
+    drop(service);
+}
+
+/// Uses the programs, says so, and waits for its end.
+#[test]
+#[ignore = "it is run in a process of its own"]
+fn somebody_who_uses_them() {
+    let service = LegService::load();
+    service.handshake().unwrap();
+    let (near, _far) = connection();
+    let profile = Profile {
+        initial_window_bytes: Some(64 << 10),
+        ..Profile::default()
+    };
+    let applied = service.set(&near, &profile, Moment::Connected);
+    assert_eq!(applied.refused, []);
+    println!("it uses them");
+    let _ = std::io::stdin().read(&mut [0; 1]);
+    drop(service);
+    println!("it has done");
+    let _ = std::io::stdin().read(&mut [0; 1]);
+}
+
+#[test]
+fn the_programs_go_with_the_service_and_with_the_process() {
+    let Some(_bed) = bed("the_programs_go_with_the_service_and_with_the_process") else {
+        return;
+    };
+    let group = Group::new();
+    assert_eq!(group.programs(), 0);
+    for is_killed in [true, false] {
+        let mut user = start(&group.0, "legs::alone::somebody_who_uses_them");
+        wait_for(&mut user, "it uses them");
+        assert_eq!(group.programs(), 2);
+        if is_killed {
+            user.kill().unwrap();
+            user.wait().unwrap();
+        } else {
+            user.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            wait_for(&mut user, "it has done");
+        }
+        let began = Instant::now();
+        while group.programs() > 0 {
+            assert!(began.elapsed() < HANG, "the programs stay");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(user.stdin.take());
+        user.wait().unwrap();
+    }
+}

@@ -1,0 +1,189 @@
+//! Who has leave to go on though the worker is busy, and for what.
+
+use super::*;
+
+#[test]
+fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
+    const WAITING: usize = 20;
+    let classes = [ClassSettings {
+        policy: Policy::Conservative,
+        hold_max: Duration::from_secs(10),
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        // The worker has to have been blocked once, or nobody would wait for it.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let busy = Busy::new();
+        let pacer = splicer.pacer().unwrap().clone();
+        for _ in 0..WAITING {
+            let legs = Legs::new().await;
+            let mut sender = blocking(legs.sender);
+            sender.write_all(&[1; 1000]).unwrap();
+            let paced = pacing.pace("a", client(), 0).unwrap();
+            let splicer = splicer.clone();
+            tokio::task::spawn_local(async move {
+                let _receiver = legs.receiver;
+                let order = Order {
+                    choice: Choice::Copy,
+                    pace: paced.to_client(),
+                    ..Order::new(End::AfterBytes(1000))
+                };
+                let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+                transfer.run().await.unwrap();
+            });
+        }
+        while pacing.classes()[0].yields < WAITING as u64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // All of them came after the worker had become runnable; from the second time on they came before the first.
+        assert_eq!(pacer.forward(Drain::BeforeActive), 0);
+        assert_eq!(pacer.forward(Drain::BeforeActive), 16);
+        assert_eq!(pacer.forward(Drain::BeforeActive), WAITING - 16);
+        assert_eq!(pacer.forward(Drain::BeforeActive), 0);
+        // It has just let go what waited, and is still busy.
+        assert!(pacer.holds_back_for() < pacer.runnable_for());
+        drop(busy);
+    });
+}
+
+#[test]
+fn a_splice_that_has_moved_everything_has_no_leave_for_what_comes_next() {
+    let classes = [ClassSettings {
+        policy: Policy::Conservative,
+        hold_max: Duration::from_secs(10),
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        for choice in [Choice::Copy, Choice::Pipe] {
+            let legs = Legs::new().await;
+            let mut sender = blocking(legs.sender);
+            let _receiver = legs.receiver;
+            let paced = pacing.pace("a", client(), 0).unwrap();
+            let order = Order {
+                choice,
+                pace: paced.to_client(),
+                ..Order::new(End::AfterBytes(60_000))
+            };
+            let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+            // The worker is blocked again and again.
+            sender.write_all(&[1; 20_000]).unwrap();
+            while transfer.bytes() < 20_000 {
+                let run = tokio::time::timeout(Duration::from_millis(20), transfer.run());
+                assert!(run.await.is_err(), "{choice:?}");
+            }
+            let run = tokio::time::timeout(Duration::from_millis(50), transfer.run());
+            assert!(run.await.is_err(), "{choice:?}");
+            let busy = Busy::new();
+            tokio::task::yield_now().await;
+            sender.write_all(&[2; 20_000]).unwrap();
+            let run = tokio::time::timeout(Duration::from_millis(100), transfer.run());
+            assert!(run.await.is_err(), "{choice:?}");
+            assert_eq!(transfer.bytes(), 20_000, "{choice:?}: it did not wait");
+            drop(busy);
+            sender.write_all(&[3; 20_000]).unwrap();
+            assert_eq!(transfer.run().await.unwrap(), Ended::Bytes, "{choice:?}");
+        }
+    });
+}
+
+#[test]
+fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
+    const STALL: Duration = Duration::from_secs(2);
+    let classes = [ClassSettings {
+        policy: Policy::Conservative,
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        let legs = Legs::new().await;
+        let body = sample(3, 20_000_000);
+        let (mut sender, mut receiver) = (blocking(legs.sender), blocking(legs.receiver));
+        let sent = body.clone();
+        let sending = std::thread::spawn(move || sender.write_all(&sent).unwrap());
+        let receiving = std::thread::spawn(move || {
+            std::thread::sleep(STALL);
+            let mut arrived = Vec::new();
+            receiver.read_to_end(&mut arrived).unwrap();
+            arrived
+        });
+        let paced = pacing.pace("a", client(), 0).unwrap();
+        let order = Order {
+            choice: Choice::Copy,
+            pace: paced.to_client(),
+            ..Order::new(End::AfterBytes(body.len() as u64))
+        };
+        let begun = Instant::now();
+        let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        assert_eq!(transfer.run().await.unwrap(), Ended::Bytes);
+        let took = begun.elapsed();
+        let forwarding = pacing.worker(0).forwarding;
+        assert!(forwarding + STALL / 2 < took, "{forwarding:?} of {took:?}");
+        drop(transfer);
+        drop((legs.from, legs.to));
+        sending.join().unwrap();
+        assert_same(&receiving.join().unwrap(), &body, "after the stall");
+    });
+}
+
+#[test]
+fn a_request_to_be_relayed_waits_for_a_worker_that_is_busy() {
+    let classes = [
+        ClassSettings {
+            policy: Policy::Conservative,
+            hold_max: Duration::from_millis(300),
+            ..class("a")
+        },
+        class("never"),
+    ];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let pacer = splicer.pacer().unwrap().clone();
+        let paced = pacing.pace("a", client(), 0).unwrap();
+        let not_held = pacing.pace("never", client(), 0).unwrap();
+        let busy = Busy::new();
+        tokio::task::yield_now().await;
+        pacer.admit(not_held.to_client()).await;
+        pacer.admit(PaceHandle::default()).await;
+        assert!(!pacer.is_waited_for() && pacing.classes()[0].yields == 0);
+        // Who gives up does not wait any more.
+        let short = Duration::from_millis(10);
+        let given_up = tokio::time::timeout(short, pacer.admit(paced.to_client()));
+        assert!(given_up.await.is_err() && !pacer.is_waited_for());
+        // Nobody waits for ever.
+        let asked = Instant::now();
+        pacer.admit(paced.to_client()).await;
+        assert!(asked.elapsed() >= Duration::from_millis(300));
+        assert!(pacer.runnable_for() >= Duration::from_millis(300));
+        drop(busy);
+        pacer.admit(paced.to_client()).await;
+        let report = &pacing.classes()[0];
+        assert!(report.yields == 3 && report.overdue == 1, "{report:?}");
+        assert_eq!(report.bytes, 0);
+    });
+}
+
+#[test]
+fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
+    let classes = [ClassSettings {
+        policy: Policy::Deadline {
+            target: Duration::from_millis(2),
+        },
+        ..class("a")
+    }];
+    on_paced_worker(&classes, |splicer, pacing| async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let pacer = splicer.pacer().unwrap().clone();
+        let busy = Busy::new();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+            pacer.served(1000, true);
+            tokio::task::yield_now().await;
+        }
+        // It has not blocked since `begun`: counted from then on, nearly all hits would have waited for longer than that.
+        assert!(pacer.runnable_for() >= Duration::from_secs(2));
+        let p99 = pacing.worker(0).hits_p99.unwrap();
+        assert!(p99 < Duration::from_secs(1), "{p99:?}");
+        assert!(p99 > Duration::from_millis(1), "{p99:?}");
+        drop(busy);
+    });
+}
