@@ -114,6 +114,8 @@ pub enum Command {
             carrick pace downloads policy=deadline target=2ms"
     )]
     Pace(PaceArgs),
+    /// Show what a running carrick has learned.
+    Status(StatusArgs),
     /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
     #[command(
         long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
@@ -150,7 +152,7 @@ pub struct RunArgs {
 /// `carrick clean`, `carrick doctor`
 #[derive(Debug, Clone, Args)]
 pub struct PinsArgs {
-    /// The configuration file, for `pins` in it; without it: /sys/fs/bpf/carrick.
+    /// The configuration file, for `pins` in it, and what its splitter asks of this machine; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -239,6 +241,32 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let (key, value) = parts.ok_or("write key=value, such as ceiling=20MB")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `carrick status`
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Of what.
+    #[command(subcommand)]
+    pub page: StatusPage,
+}
+
+/// What `carrick status` shows.
+#[derive(Debug, Clone, Subcommand)]
+pub enum StatusPage {
+    /// Pairs of networks as splitters know them: both legs, whether connections are split and why, and what that gains.
+    Legs(LegsArgs),
+}
+
+/// `carrick status legs`
+#[derive(Debug, Clone, Args)]
+pub struct LegsArgs {
+    /// Print JSON, as admin gives it.
+    #[arg(long)]
+    pub json: bool,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
 }
 
 /// `carrick top`
@@ -344,6 +372,7 @@ pub fn main() -> ExitCode {
             Command::Cache(command) => commands::cache::run(&command),
             Command::Purge(arguments) => commands::cache::purge(&arguments),
             Command::Pace(arguments) => commands::pace::run(&arguments),
+            Command::Status(arguments) => commands::status::run(&arguments),
             Command::Top(arguments) => commands::top::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
             Command::Lab(lab) => carrick_lab::cli::main(*lab),

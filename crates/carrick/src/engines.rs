@@ -2,7 +2,10 @@
 
 use crate::config::in_kernel;
 use crate::config::plan::{PacePlan, PacketUse, Plan};
+use crate::handshakes::Handshakes;
+use crate::learned::Learned;
 use crate::telemetry::forwarded::Forwarded;
+use carrick_splice::legs::LegService;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::RequestsError;
 use carrick_splice::{ClassSettings, PaceError, Pacing, PacketService, SocketService};
@@ -24,12 +27,18 @@ pub struct Engines {
     pub socket: SocketService,
     /// Packets from interface to interface.
     pub packet: PacketService,
+    /// Leg profiles.
+    pub legs: LegService,
     /// Classes of what is relayed, by all engines.
     pub pacing: Pacing,
     /// Held while the classes are changed, so that a reload and admin do not undo each other's changes.
     changing: Arc<Mutex<()>>,
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
+    /// What was learned of whether connections are better joined by it.
+    pub learned: Arc<Learned>,
+    /// Clients who wait in the kernel for their server.
+    pub handshakes: Handshakes,
 }
 
 /// Why a class stays as it is.
@@ -53,10 +62,35 @@ impl Engines {
         Ok(Self {
             socket: SocketService::default(),
             packet: PacketService::default(),
+            legs: LegService::without_programs(),
             pacing: Pacing::new()?,
             changing: Arc::default(),
             forwarded: Arc::default(),
+            learned: Arc::default(),
+            handshakes: Handshakes::default(),
         })
+    }
+
+    /// Loads what leg profiles need, if there are any, and warns of what they do not get here. With the privileges of the start.
+    pub fn load_legs(&mut self, plan: &Plan) {
+        if !plan.legs.is_empty() {
+            self.legs = LegService::load();
+            self.warn_of_legs(plan);
+        }
+    }
+
+    /// Warns of what leg profiles do not get here.
+    pub fn warn_of_legs(&self, plan: &Plan) {
+        for leg in &plan.legs {
+            match self.legs.rehearse(&leg.profile) {
+                Ok(refused) => {
+                    for refused in refused {
+                        tracing::warn!("[leg.{}]: {refused}", leg.name);
+                    }
+                }
+                Err(error) => tracing::debug!("[leg.{}] could not be tried: {error}", leg.name),
+            }
+        }
     }
 
     /// Makes the classes those of the plan, whatever admin has changed.

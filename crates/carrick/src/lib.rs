@@ -7,6 +7,8 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod engines;
+pub mod handshakes;
+pub mod learned;
 pub mod privileges;
 pub mod proxy;
 pub mod run;

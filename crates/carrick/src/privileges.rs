@@ -120,7 +120,7 @@ impl GivenUp {
 }
 
 /// Becomes the plan's user, if it names one, and gives up every capability but `CAP_NET_BIND_SERVICE` if the plan has a
-/// port that needs it, and `CAP_NET_RAW` if connections are to have clients' addresses; for this process, and for whatever it
+/// port that needs it, or connections are to have clients' ports, and `CAP_NET_RAW` if connections are to have clients' addresses or a mark; for this process, and for whatever it
 /// could start. To be called when everything that needs privileges is open, and before threads are started. May wait for
 /// threads that are about to end.
 ///
@@ -130,11 +130,15 @@ pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
     wait_until_alone()?;
     let had = capabilities(None)?;
     let mut kept = CapabilitySet::empty();
-    if plan.has_port_below(unprivileged_port_start()) {
+    // Ports of clients, too: some servers (of NFS, say) let in nobody who has no privileged one.
+    if plan.has_port_below(unprivileged_port_start()) || plan.keeps_client_ports() {
         kept |= had.permitted & CapabilitySet::NET_BIND_SERVICE;
     }
-    if plan.interceptions().any(|one| one.keeps_client) {
-        // For each connection that is to have another machine's address (ip(7), `IP_TRANSPARENT`).
+    if plan
+        .interceptions()
+        .any(|one| one.keeps_client || one.local.is_some())
+    {
+        // For each connection that is to have another machine's address (ip(7), `IP_TRANSPARENT`), or carrick's mark (socket(7), `SO_MARK`).
         kept |= had.permitted & CapabilitySet::NET_RAW;
     }
     let changed_user = reduce(plan.account.as_ref(), had, kept, CapabilitySet::empty())?;

@@ -77,14 +77,19 @@ impl Opened {
     fn open(plan: &Plan) -> io::Result<Self> {
         transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
-        let engines = Engines::new()
+        let mut engines = Engines::new()
             .map_err(|error| named(error, "cannot get memory for the classes of [pace]"))?;
         engines.pace(&plan.pace).map_err(io::Error::other)?;
         engines.adopt(plan);
         let features = engines.load(plan);
+        engines.load_legs(plan);
         let admin = Control::bind(plan)?;
         let listeners = worker::bind_all(plan)?;
         let rules = Rules::install(plan)?;
+        if let Some(rules) = &rules {
+            engines.learned.set_line(rules.line());
+        }
+        engines.handshakes.attach(plan)?;
         let given_up = privileges::give_up(plan)?;
         // As who it will be used.
         let disk = open_disk(plan)?;
@@ -311,6 +316,7 @@ impl Program {
             ""
         };
         self.told.tell(&plan, &features, advice);
+        self.engines.warn_of_legs(&plan);
         let plan = Arc::new(plan);
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &before.upstreams);
         let running = Running {

@@ -2,7 +2,7 @@
 //! `carrick_logic::cache`; requests get here by [`crate::proxy`].
 pub mod disk;
 pub mod flights;
-pub mod passes;
+pub mod lately;
 pub mod purge;
 pub mod purges;
 pub mod shared;
@@ -13,7 +13,7 @@ use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
 use disk::Disk;
 use flights::Flights;
-use passes::Passes;
+use lately::Lately;
 use purge::Chosen;
 use purges::{Moment, Purges};
 use shared::Shared;
@@ -22,6 +22,15 @@ use std::sync::Arc;
 use store::{Limits, Object, Purge, Store};
 use tokio::sync::oneshot;
 
+/// So long a resource is remembered whose answer was not stored; as Varnish's "hit for miss".
+const PASS_SECONDS: u64 = 120;
+
+/// So long a stored page is not read again for what it embeds.
+const PAGE_SECONDS: u64 = 30;
+
+/// Who asks so long after it was fetched ahead is not counted as one to whom that was of use.
+const AHEAD_SECONDS: u64 = 600;
+
 /// The cache of a process.
 #[derive(Debug)]
 pub struct Cache {
@@ -29,8 +38,12 @@ pub struct Cache {
     pub store: Arc<Store>,
     /// What is being asked for.
     pub flights: Arc<Flights>,
-    /// What was not stored lately.
-    pub passes: Passes,
+    /// What was not stored lately: nobody waits for somebody else's answer to it.
+    pub passes: Lately,
+    /// Pages whose objects were fetched ahead lately.
+    pub pages: Lately,
+    /// What was fetched ahead, and not asked for by a client yet.
+    pub ahead: Lately,
     /// What was purged lately.
     pub purges: Purges,
     /// How much may be stored.
@@ -53,7 +66,9 @@ impl Cache {
         Self {
             store: Arc::new(Store::with_disk(limits, disk)),
             flights: Arc::default(),
-            passes: Passes::default(),
+            passes: Lately::new(PASS_SECONDS),
+            pages: Lately::new(PAGE_SECONDS),
+            ahead: Lately::new(AHEAD_SECONDS),
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
             siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),

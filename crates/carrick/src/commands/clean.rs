@@ -2,19 +2,18 @@
 use super::check::report;
 use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
 use crate::config;
-use crate::config::keys::PINS_DEFAULT;
+use crate::config::plan::Plan;
 use crate::transparent;
 use carrick_splice::{Cleaned, PacketService};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Removes what dead carricks have left, and says what that was.
 #[must_use]
 pub fn run(arguments: &PinsArgs) -> ExitCode {
-    let pins = match pins(arguments) {
-        Ok(pins) => pins,
+    let pins = match plan(arguments) {
+        Ok(plan) => plan.pins,
         Err(rejected) => {
             report(&rejected.problems);
             return ExitCode::from(WRONG);
@@ -54,11 +53,11 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     ExitCode::from(if failures.is_empty() { FINE } else { FAILED })
 }
 
-/// The folder in which tunnels outlive carrick.
-pub(super) fn pins(arguments: &PinsArgs) -> Result<Option<PathBuf>, config::Rejected> {
+/// The plan of the file that is named, else that of a start without one.
+pub(super) fn plan(arguments: &PinsArgs) -> Result<Plan, config::Rejected> {
     match &arguments.config {
-        None => Ok(Some(PINS_DEFAULT.into())),
-        Some(file) => config::load(Some(file)).map(|loaded| loaded.plan.pins),
+        None => Ok(Plan::built_in()),
+        Some(file) => config::load(Some(file)).map(|loaded| loaded.plan),
     }
 }
 

@@ -1,26 +1,26 @@
 //! `carrick doctor`: what this machine can do, and why not.
 mod machine;
+mod splitter;
 
 use super::check::report;
-use super::clean::pins;
+use super::clean::plan;
 use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
 use carrick_splice::{PacketService, Pinned, Unavailable};
 use machine::Fact;
+use rustix::process::{Resource, getrlimit};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Engines of the design that this version does not have.
-const LATER: [&str; 1] = ["engine packet"];
 /// The engine that all others fall back to.
 const LAST_RESORT: &str = "engine copy";
 
 /// Prints the table. Fails if not even copying is possible.
 pub fn run(arguments: &PinsArgs) -> ExitCode {
-    let pins = match pins(arguments) {
-        Ok(pins) => pins,
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
         Err(rejected) => {
             report(&rejected.problems);
             return ExitCode::from(WRONG);
@@ -30,9 +30,15 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     features.extend(crate::transparent::probe());
     let facts = machine::facts(Path::new("/proc/sys"));
     let mut text = render(&features, &facts);
+    let descriptors = getrlimit(Resource::Nofile).maximum;
+    text += &render_splitter(&splitter::advice(
+        &plan,
+        Path::new("/proc/sys"),
+        descriptors,
+    ));
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
-    if let Some(pins) = pins {
+    if let Some(pins) = plan.pins {
         text += &render_pinned(&pins, PacketService::pinned(&pins));
     }
     let _ = anstream::stdout().lock().write_all(text.as_bytes());
@@ -43,9 +49,6 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
 }
 
 fn render(features: &[Feature], facts: &[Fact]) -> String {
-    let later = LATER
-        .iter()
-        .filter(|name| features.iter().all(|feature| feature.name != **name));
     let mut rows: Vec<[String; 3]> = Vec::new();
     for feature in features {
         let (usable, why) = match &feature.usable {
@@ -54,24 +57,7 @@ fn render(features: &[Feature], facts: &[Fact]) -> String {
         };
         rows.push([feature.name.to_owned(), usable.to_owned(), why.clone()]);
     }
-    rows.extend(later.map(|name| {
-        [
-            (*name).to_owned(),
-            "no".to_owned(),
-            "not in this version".to_owned(),
-        ]
-    }));
-    let facts: Vec<[String; 3]> = facts
-        .iter()
-        .map(|fact| {
-            [
-                fact.name.to_owned(),
-                fact.value.clone(),
-                fact.meaning.clone(),
-            ]
-        })
-        .collect();
-
+    let facts = rows_of(facts);
     let mut text = format!(
         "carrick {} on {}\n\n",
         env!("CARGO_PKG_VERSION"),
@@ -80,6 +66,27 @@ fn render(features: &[Feature], facts: &[Fact]) -> String {
     write_table(&mut text, ["engine or kernel feature", "usable", ""], &rows);
     text.push('\n');
     write_table(&mut text, ["limit or setting", "value", ""], &facts);
+    text
+}
+
+fn rows_of(facts: &[Fact]) -> Vec<[String; 3]> {
+    let row = |fact: &Fact| {
+        [
+            fact.name.to_owned(),
+            fact.value.clone(),
+            fact.meaning.clone(),
+        ]
+    };
+    facts.iter().map(row).collect()
+}
+
+/// What the splitter of the configuration asks of this machine.
+fn render_splitter(facts: &[Fact]) -> String {
+    if facts.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\n");
+    write_table(&mut text, ["for splitting", "value", ""], &rows_of(facts));
     text
 }
 

@@ -7,4 +7,5 @@ pub mod doctor;
 pub mod generate;
 pub mod pace;
 pub mod run;
+pub mod status;
 pub mod top;

@@ -2,8 +2,8 @@
 use super::check::{ADMIN_DEFAULT, workers};
 use super::keys::PINS_DEFAULT;
 use super::plan::{
-    CachePlan, ForwardPlan, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacePlan,
-    PacketUse, Plan, RouteCache, Timeouts,
+    CachePlan, ForwardPlan, Handshake, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode,
+    PacePlan, PacketUse, Plan, RouteCache, Timeouts,
 };
 use carrick_logic::access::Access;
 use carrick_logic::cache::Policy;
@@ -23,6 +23,8 @@ impl Plan {
         let forward = ListenerPlan {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128),
             interception: None,
+            handshake: Handshake::default(),
+            legs: None,
             proxy_protocol: false,
             forwarded: Forwarded::Unchanged,
             via: "carrick".to_owned(),
@@ -70,6 +72,8 @@ impl Plan {
                 format: LogFormat::Combined,
             },
             cache: Some(CachePlan::default()),
+            legs: Vec::new(),
+            links: Vec::new(),
             pace: PacePlan::default(),
             listeners: vec![Arc::new(forward)],
             upstreams: Vec::new(),

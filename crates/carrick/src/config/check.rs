@@ -2,12 +2,16 @@
 mod account;
 mod addresses;
 mod cache;
+mod legs;
+mod link;
 mod listener;
+mod named;
 mod pace;
 mod requests;
 mod route;
 mod shared;
 mod siblings;
+mod split;
 mod transparent;
 mod upstream;
 
@@ -39,6 +43,8 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     let engine = engine(&file.engine).unwrap_or_default();
     let (caching, cache) = cache::check(file, directory, problems);
     let (classes, pace) = pace::check(&file.pace, problems);
+    let legs = legs::check(&file.legs, problems);
+    let (known_links, links) = link::check(&file.links, &legs, problems);
     if !file.has_listeners {
         problems
             .error(0..0, "there is nothing to listen on", "")
@@ -54,6 +60,9 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
                 known: &known,
                 caching: &caching,
                 classes: &classes,
+                legs: &legs,
+                links: &known_links,
+                idle: file.timeouts.tunnel_idle.max(file.timeouts.idle),
             };
             listener::check(written, &given, problems)
         })
@@ -64,6 +73,8 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     requests::check_all(&file.listeners, &listeners, &upstreams, problems);
     known.report_unused(problems);
     classes.report_unused(problems);
+    known_links.report_unused(problems);
+    legs.report_unused(problems);
     if problems.count_errors() > 0 {
         return None;
     }
@@ -78,6 +89,8 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         log,
         cache,
         pace,
+        legs: legs.plans,
+        links: links.into_iter().collect::<Option<_>>()?,
         listeners: listeners
             .into_iter()
             .collect::<Option<Vec<_>>>()?

@@ -1,11 +1,17 @@
 //! The configuration as it is written: every value has its place and its kind, nothing is put together yet.
 mod cache;
 mod intercept;
+mod legs;
+mod link;
 mod pace;
 mod upstream;
 
-pub use cache::{Bypass, Cache, CacheKey, CacheUse, Disk, Query, QuickAbort, Shared, Siblings};
+pub use cache::{
+    Bypass, Cache, CacheKey, CacheUse, Disk, Prefetch, Query, QuickAbort, Shared, Siblings,
+};
 pub use intercept::Intercept;
+pub use legs::{Leg, LegRule};
+pub use link::Link;
 pub use pace::{Pace, PaceClass};
 pub use upstream::{Health, Server, Upstream};
 
@@ -49,6 +55,10 @@ pub struct File {
     pub cache: Setting<Cache>,
     /// `[pace]`
     pub pace: Pace,
+    /// `[leg.NAME]`, in the order of the file
+    pub legs: Vec<Leg>,
+    /// `[link.NAME]`, in the order of the file
+    pub links: Vec<Link>,
     /// Whether there is a `listener` at all.
     pub has_listeners: bool,
     /// `[[listener]]`
@@ -98,6 +108,9 @@ pub struct Listener {
     pub transparent: bool,
     pub intercept: Setting<Intercept>,
     pub keep_client_address: bool,
+    pub handshake: Setting<&'static str>,
+    pub split: Setting<&'static str>,
+    pub control_group: u64,
     pub engine: Setting<&'static str>,
     pub allow: Setting<Vec<Spanned<String>>>,
     pub forwarded: Setting<&'static str>,
@@ -108,7 +121,9 @@ pub struct Listener {
     pub users: Setting<String>,
     pub parent: Setting<Parent>,
     pub pace: Setting<String>,
-    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
+    pub link: Setting<String>,
+    pub legs: Setting<Vec<LegRule>>,
+    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`, `prefetch`
     pub cache: CacheUse,
 }
 
@@ -152,8 +167,10 @@ pub struct Route {
     pub engine: Setting<&'static str>,
     pub requests: Setting<&'static str>,
     pub responses: Setting<&'static str>,
+    pub split: Setting<&'static str>,
+    pub link: Setting<String>,
     pub pace: Setting<String>,
-    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`
+    /// `cache`, `default_ttl`, `cache_key`, `cache_bypass`, `prefetch`
     pub cache: CacheUse,
 }
 
@@ -200,6 +217,16 @@ impl File {
                 &root.table_or_empty("pace", &keys::PACE, problems),
                 problems,
             ),
+            legs: root
+                .named_tables("leg", &keys::LEG, problems)
+                .into_iter()
+                .map(|(name, table)| Leg::read(name, &table, problems))
+                .collect(),
+            links: root
+                .named_tables("link", &keys::LINK, problems)
+                .into_iter()
+                .map(|(name, table)| Link::read(name, &table, problems))
+                .collect(),
             has_listeners: root.key_span("listener").is_some(),
             listeners: root
                 .tables("listener", &keys::LISTENER, problems)
@@ -246,13 +273,16 @@ impl Timeouts {
 
 impl Listener {
     fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+        let mode = table.word("mode", problems);
+        let is_split = matches!(mode.given(), Some(word) if *word.get_ref() == "split");
+        let transparent = table.boolean("transparent", problems).or(is_split);
         Self {
             span: table.span(),
             keys_given: keys_given(table, &keys::LISTENER),
             listen: table.text("listen", problems),
-            mode: table.word("mode", problems),
+            mode,
             proxy_protocol: table.switch("proxy_protocol", problems),
-            transparent: table.switch("transparent", problems),
+            transparent,
             intercept: inline(
                 table,
                 "intercept",
@@ -260,7 +290,12 @@ impl Listener {
                 problems,
                 Intercept::read,
             ),
-            keep_client_address: table.switch("keep_client_address", problems),
+            keep_client_address: table
+                .boolean("keep_client_address", problems)
+                .or(is_split && transparent),
+            handshake: table.word("handshake", problems),
+            split: table.word("split", problems),
+            control_group: table.number("control_group", problems),
             engine: table.word("engine", problems),
             allow: table.texts("allow", problems),
             forwarded: table.word("forwarded", problems),
@@ -283,6 +318,8 @@ impl Listener {
                     destinations: table.texts("for", problems),
                 },
             ),
+            link: table.text("link", problems),
+            legs: LegRule::read_all(table, problems),
             pace: table.text("pace", problems),
             cache: CacheUse::read(table, problems),
         }
@@ -307,6 +344,8 @@ impl Route {
             engine: table.word("engine", problems),
             requests: table.word("requests", problems),
             responses: table.word("responses", problems),
+            split: table.word("split", problems),
+            link: table.text("link", problems),
             pace: table.text("pace", problems),
             cache: CacheUse::read(table, problems),
         }

@@ -1,12 +1,19 @@
 //! Every key of the configuration file: its form, its limits, its default and what it is for. Read by the loader, by the
 //! messages about unknown keys, and by the tables in the documentation.
 pub mod cache;
+mod legs;
+pub mod link;
 mod listener;
 mod markdown;
 pub mod pace;
+pub mod split;
 mod upstream;
 
-pub use cache::{CACHE, CACHE_BYPASS, CACHE_KEY, DISK, QUICK_ABORT, SHARED, SIBLINGS};
+pub use cache::{
+    CACHE, CACHE_BYPASS, CACHE_KEY, DISK, PREFETCH_TABLE, QUICK_ABORT, SHARED, SIBLINGS,
+};
+pub use legs::{KEEPALIVE, LEG, LEGS};
+pub use link::LINK;
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
 pub use pace::{PACE, PACE_CLASS};
@@ -167,6 +174,22 @@ pub static ROOT: Table = Table {
                 default: NONE,
             },
             about: "When what is relayed waits, and how fast it may be",
+        },
+        Key {
+            name: "leg",
+            form: Form::Other {
+                what: "`[leg.NAME]`",
+                default: NONE,
+            },
+            about: "How the TCP of some connections is to be",
+        },
+        Key {
+            name: "link",
+            form: Form::Other {
+                what: "`[link.NAME]`",
+                default: NONE,
+            },
+            about: "Connections that are kept to carricks at the other ends of long links",
         },
         Key {
             name: "listener",
@@ -458,13 +481,18 @@ pub static TABLES: &[&Table] = &[
     &SHARED,
     &PACE,
     &PACE_CLASS,
+    &LEG,
+    &KEEPALIVE,
+    &LINK,
     &LISTENER,
     &INTERCEPT,
     &PARENT,
+    &LEGS,
     &ROUTE,
     &HEADER,
     &CACHE_KEY,
     &CACHE_BYPASS,
+    &PREFETCH_TABLE,
     &UPSTREAM,
     &SERVER,
     &HEALTH,

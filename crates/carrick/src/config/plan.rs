@@ -1,19 +1,26 @@
 //! The configuration as it is used: checked, resolved to types, and never changed; a reload makes a new one.
 mod cache;
+mod interception;
+mod legs;
+mod link;
+mod split;
 
 pub use cache::{
-    CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password, RouteCache,
-    SharedPlan, SiblingsPlan,
+    CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password,
+    PrefetchPlan, RouteCache, SharedPlan, SiblingsPlan,
 };
+pub use interception::{Interception, LocalInterception, PortRange};
+pub use legs::{LegPlan, LegRules};
+pub use link::{Fallback, FarPlan, LinkPlan};
+pub use split::{Handshake, SplitPlan, Splitting};
 
 use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;
 use carrick_logic::http1::{Forwarded, HeadLimits};
 use carrick_logic::route::Conditions;
 use carrick_splice::{Choice, ClassSettings, INTERVAL};
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +48,10 @@ pub struct Plan {
     pub cache: Option<CachePlan>,
     /// How what is relayed is paced.
     pub pace: PacePlan,
+    /// How the TCP of some connections is to be.
+    pub legs: Vec<Arc<LegPlan>>,
+    /// Connections that are kept to other carricks; routes refer to them by index.
+    pub links: Vec<Arc<LinkPlan>>,
     /// What is listened on; at least one.
     pub listeners: Vec<Arc<ListenerPlan>>,
     /// The upstreams; routes refer to them by index.
@@ -163,57 +174,20 @@ pub struct ListenerPlan {
     pub address: SocketAddr,
     /// What is intercepted for it; `None`: clients connect to its address.
     pub interception: Option<Interception>,
+    /// When the handshake of an intercepted client is answered.
+    pub handshake: Handshake,
     /// Whether connections begin with a PROXY header.
     pub proxy_protocol: bool,
     /// What is told to upstreams about the client.
     pub forwarded: Forwarded,
     /// The name in `Via`; empty: none.
     pub via: String,
+    /// How the TCP of its clients' connections, and of those to servers, is to be; `None`: as the system has it.
+    pub legs: Option<LegRules>,
     /// Networks, ports and names; for switch and tunnel `clients` is used, and the rest only for what goes to its original destination.
     pub access: Access,
     /// The job.
     pub mode: Mode,
-}
-
-/// `transparent = true` and what belongs to it: whose connections come to the listener, and by which rules in the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interception {
-    /// The listener.
-    pub listener: SocketAddr,
-    /// Ports of the destinations; at least one.
-    pub ports: Vec<u16>,
-    /// Where packets come in; empty: everywhere.
-    pub interfaces: Vec<String>,
-    /// Clients; empty: all.
-    pub from: Vec<IpNet>,
-    /// Destinations; empty: all.
-    pub to: Vec<IpNet>,
-    /// Clients and destinations that are left alone.
-    pub except: Vec<IpNet>,
-    /// The mark of the packets.
-    pub mark: u32,
-    /// Their routing table.
-    pub table: u32,
-    /// Whether connections to servers have the client's address.
-    pub keeps_client: bool,
-}
-
-impl Interception {
-    /// Whether IPv4 is intercepted.
-    #[must_use]
-    pub fn takes_v4(&self) -> bool {
-        match self.listener.ip() {
-            IpAddr::V4(_) => true,
-            // `[::]` takes both.
-            IpAddr::V6(address) => address.is_unspecified(),
-        }
-    }
-
-    /// Whether IPv6 is intercepted.
-    #[must_use]
-    pub fn takes_v6(&self) -> bool {
-        self.listener.is_ipv6()
-    }
 }
 
 impl Plan {
@@ -222,6 +196,26 @@ impl Plan {
         self.listeners
             .iter()
             .filter_map(|listener| listener.interception.as_ref())
+    }
+
+    /// The mark of carrick's own connections, where those of this machine's programs are intercepted.
+    #[must_use]
+    pub fn own_mark(&self) -> Option<u32> {
+        let mut local = self.interceptions().filter(|one| one.local.is_some());
+        local.next().map(|interception| interception.mark)
+    }
+
+    /// Whether connections to servers are to have the clients' ports, with their addresses.
+    #[must_use]
+    pub fn keeps_client_ports(&self) -> bool {
+        self.listeners.iter().any(|listener| {
+            let interception = listener.interception.as_ref();
+            let stands_for_client = matches!(
+                listener.mode,
+                Mode::Split(_) | Mode::Tunnel(_) | Mode::Link(_)
+            );
+            stands_for_client && interception.is_some_and(|one| one.keeps_client)
+        })
     }
 
     /// Whether a listener or admin is on a port below `port`; port 0 is the kernel's choice, which is a high one.
@@ -249,7 +243,7 @@ impl Plan {
     /// Whether anything asks for the packet engine by name.
     #[must_use]
     pub fn wants_packet_engine(&self) -> bool {
-        self.has_engine(|engine| engine == Choice::Packet)
+        self.has_engine(|engine| engine == Choice::Packet) || self.may_join()
     }
 
     /// Whether the packet engine is to be loaded.
@@ -268,12 +262,23 @@ impl Plan {
         self.has_engine(|engine| engine == Choice::Auto)
     }
 
+    /// Whether some connections may be joined end to end, because that is quicker or to be compared with.
+    fn may_join(&self) -> bool {
+        let mut modes = self.listeners.iter().map(|listener| &listener.mode);
+        modes.any(|mode| match mode {
+            Mode::Split(split) => {
+                let mut routes = split.routes.iter();
+                split.control_group > 0 || routes.any(|route| route.split == Splitting::Adaptive)
+            }
+            _ => false,
+        })
+    }
+
     fn has_engine(&self, is_wanted: impl Fn(Choice) -> bool) -> bool {
         self.listeners.iter().any(|listener| match &listener.mode {
             Mode::Forward(forward) => is_wanted(forward.engine),
-            Mode::Switch(routes) | Mode::Tunnel(routes) => {
-                routes.iter().any(|route| is_wanted(route.engine))
-            }
+            Mode::Link(far) => is_wanted(far.engine),
+            mode => mode.routes().iter().any(|route| is_wanted(route.engine)),
         })
     }
 }
@@ -287,6 +292,28 @@ pub enum Mode {
     Switch(Vec<RoutePlan>),
     /// TCP relay, by SNI where routes say so.
     Tunnel(Vec<RoutePlan>),
+    /// Splitter: a tunnel whose halves are tuned each for itself.
+    Split(SplitPlan),
+    /// The far end of a link.
+    Link(FarPlan),
+}
+
+impl Mode {
+    /// The routes; a forward proxy has none.
+    #[must_use]
+    pub fn routes(&self) -> &[RoutePlan] {
+        match self {
+            Self::Forward(_) | Self::Link(_) => &[],
+            Self::Switch(routes) | Self::Tunnel(routes) => routes,
+            Self::Split(split) => &split.routes,
+        }
+    }
+
+    /// Whether it relays bytes without looking at requests.
+    #[must_use]
+    pub fn is_blind(&self) -> bool {
+        matches!(self, Self::Tunnel(_) | Self::Split(_) | Self::Link(_))
+    }
 }
 
 /// What a forward listener does.
@@ -330,6 +357,10 @@ pub struct RoutePlan {
     pub cache: Option<Arc<RouteCache>>,
     /// The class of what is relayed, its own, the listener's or the default: index into [`PacePlan::classes`]; `None`: it is not paced.
     pub pace: Option<usize>,
+    /// Whether connections are split, if the listener does that.
+    pub split: Splitting,
+    /// The link that they go through: index into [`Plan::links`]; `None`: carrick connects to the server itself.
+    pub link: Option<usize>,
 }
 
 /// Whether the process reads the heads of responses whose bodies the packet engine moves.

@@ -33,6 +33,15 @@ impl<'t> Section<'t> {
         section
     }
 
+    /// A table in which nothing is written, in the place of something that is written here.
+    pub fn empty(declared: &'static Table, span: Range<usize>) -> Self {
+        Self {
+            table: None,
+            declared,
+            span,
+        }
+    }
+
     /// Where the table begins: its header, or the whole of an inline table.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()

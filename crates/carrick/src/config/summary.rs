@@ -1,5 +1,5 @@
 //! What a plan does, in a few lines for people.
-use super::plan::{ForwardPlan, ListenerPlan, LogTarget, Mode, Plan};
+use super::plan::{ForwardPlan, Interception, ListenerPlan, LogTarget, Mode, Plan, PortRange};
 use std::fmt::Display;
 
 /// One line for each listener, then admin and the log.
@@ -70,6 +70,8 @@ fn listener(listener: &ListenerPlan) -> String {
         Mode::Forward(forward) => ("forward proxy", self::forward(listener, forward)),
         Mode::Switch(routes) => ("switch", self::routes(listener, routes.len())),
         Mode::Tunnel(routes) => ("tunnel", self::routes(listener, routes.len())),
+        Mode::Split(split) => ("splitter", self::routes(listener, split.routes.len())),
+        Mode::Link(_) => ("far end of a link", "to where it is told to go".to_owned()),
     };
     let clients = if listener.access.clients.is_empty() {
         String::new()
@@ -82,9 +84,12 @@ fn listener(listener: &ListenerPlan) -> String {
         ""
     };
     let transparent = match &listener.interception {
+        Some(interception) if interception.ports.is_empty() => {
+            ", with the client's address".to_owned()
+        }
         Some(interception) => format!(
-            ", transparent for port {}{}",
-            join(&interception.ports),
+            ", transparent for {}{}",
+            ports(interception),
             if interception.keeps_client {
                 " with the client's address"
             } else {
@@ -97,6 +102,17 @@ fn listener(listener: &ListenerPlan) -> String {
         "{job} on {}: {details}{clients}{header}{transparent}",
         listener.address
     )
+}
+
+fn ports(interception: &Interception) -> String {
+    if interception.ports.contains(&PortRange::ALL) {
+        let except = join(&interception.except_ports);
+        return format!("all ports but {except}");
+    }
+    match interception.except_ports.as_slice() {
+        [] => format!("port {}", join(&interception.ports)),
+        except => format!("port {} but {}", join(&interception.ports), join(except)),
+    }
 }
 
 /// A transparent listener has one more than the file: what meets none goes where it wanted to go.

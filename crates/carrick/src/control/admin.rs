@@ -2,6 +2,8 @@
 //! them wait.
 mod cache;
 mod host;
+mod legs;
+mod link;
 mod pace;
 mod splices;
 mod status;
@@ -196,6 +198,10 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
             Ok(pace) => answer(StatusCode::OK, JSON, pace),
             Err(error) => failure(&error),
         },
+        "/legs" => match legs::json(state) {
+            Ok(legs) => answer(StatusCode::OK, JSON, legs),
+            Err(error) => failure(&error),
+        },
         "/cache" => cache::list(request, state),
         _ => text(
             StatusCode::NOT_FOUND,
@@ -207,7 +213,7 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
 const INDEX: &str = concat!(
     "carrick ",
     env!("CARGO_PKG_VERSION"),
-    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n/pace     classes of what is relayed as JSON; POST /pace/NAME?key=value changes one\n"
+    "\n\n/health   200 while serving, 503 while draining\n/metrics  for Prometheus\n/status   everything as JSON\n/splices  all tunnels as JSON\n/cache    stored objects as JSON; DELETE takes them out\n/pace     classes of what is relayed as JSON; POST /pace/NAME?key=value changes one\n/legs     pairs of networks as splitters know them, as JSON\n"
 );
 
 fn failure(error: &dyn std::error::Error) -> Response<Full<Bytes>> {

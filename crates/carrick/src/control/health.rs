@@ -28,6 +28,7 @@ impl HealthChecks {
     pub fn start(
         upstreams: &[Arc<UpstreamState>],
         resolver: &Resolver,
+        mark: Option<u32>,
         metrics: &Arc<ControlMetrics>,
     ) -> Self {
         let mut tasks = JoinSet::new();
@@ -38,7 +39,7 @@ impl HealthChecks {
                         tasks.spawn(watch(
                             Arc::clone(upstream),
                             Arc::clone(server),
-                            probe,
+                            probe.marked(mark),
                             Arc::clone(metrics),
                         ));
                     }

@@ -48,6 +48,8 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             drain: second,
         },
         cache: None,
+        legs: Vec::new(),
+        links: Vec::new(),
         pace: PacePlan::default(),
         log: LogPlan {
             access: LogTarget::Off,

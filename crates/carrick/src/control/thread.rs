@@ -165,8 +165,10 @@ impl Thread {
         dns: DnsOptions,
         dns_changes: mpsc::UnboundedSender<DnsOptions>,
     ) -> Self {
-        let health =
-            HealthChecks::start(&state.running.load().upstreams, &resolver, &state.metrics);
+        let running = state.running.load();
+        let mark = running.plan.own_mark();
+        let health = HealthChecks::start(&running.upstreams, &resolver, mark, &state.metrics);
+        drop(running);
         Self {
             state,
             resolver,
@@ -217,7 +219,13 @@ impl Thread {
         self.dns.names_max = running.plan.limits.dns_cache;
         // The service lives as long as the runtime.
         let _ = self.dns_changes.send(self.dns.clone());
-        self.health = HealthChecks::start(&running.upstreams, &self.resolver, &self.state.metrics);
+        let mark = running.plan.own_mark();
+        self.health = HealthChecks::start(
+            &running.upstreams,
+            &self.resolver,
+            mark,
+            &self.state.metrics,
+        );
         self.state.running.store(Arc::new(running));
         Ok(())
     }

@@ -70,16 +70,21 @@ pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String
     if head.max_forwards(bytes) == Some(0) {
         return Decision::Reply(last_hop(head.method));
     }
-    let listener = &client.listener;
-    match &listener.mode {
+    if let Mode::Forward(plan) = &client.listener.mode
+        && let Some(reply) = authenticate(client, plan, bytes, head, user).await
+    {
+        return Decision::Reply(reply);
+    }
+    decide_for(client, scratch)
+}
+
+/// The same for a client that is known to be one that may ask.
+pub fn decide_for(client: &Client, scratch: &Scratch) -> Decision {
+    let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
+    match &client.listener.mode {
         Mode::Switch(routes) => switch(client, routes, bytes, head),
-        Mode::Forward(plan) => {
-            if let Some(reply) = authenticate(plan, bytes, head, user).await {
-                return Decision::Reply(reply);
-            }
-            forward(client, plan, bytes, head)
-        }
-        Mode::Tunnel(_) => Decision::Reply(Reply::new(
+        Mode::Forward(plan) => forward(client, plan, bytes, head),
+        Mode::Tunnel(_) | Mode::Split(_) | Mode::Link(_) => Decision::Reply(Reply::new(
             500,
             "internal",
             "a tunnel listener does not speak HTTP",
@@ -219,6 +224,7 @@ pub fn client_key(client: SocketAddr, bytes: &mut [u8; 16]) -> &[u8] {
 }
 
 async fn authenticate(
+    client: &Client,
     plan: &ForwardPlan,
     bytes: &[u8],
     head: &RequestHead,
@@ -228,6 +234,7 @@ async fn authenticate(
     let given = head
         .field(bytes, "proxy-authorization")
         .and_then(credentials::read_basic);
+    client.push_held();
     if let Some(given) = given
         && Box::pin(users.verify(&given)).await
     {

@@ -52,6 +52,7 @@ pub async fn read(
                 .request
                 .reserve(scratch.request.len().max(BUFFER_BYTES));
         }
+        client.push_held();
         match client
             .timer
             .until(

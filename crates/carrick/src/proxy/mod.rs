@@ -7,19 +7,26 @@
 //! | `head` | reads a request's head, with its limits |
 //! | `decide` | forward and switch: where a request goes, or why it is refused |
 //! | `original` | where a client that was intercepted wanted to go |
+//! | `held` | clients whose SYN is held until their server has accepted |
 //! | `pace` | by which class what is spliced for a client is paced |
 //! | `upstream` | connections to servers |
 //! | `relay` | sends a request, waits for the response's head, tries again where that is safe |
 //! | `request_body`, `response_body` | relay bodies |
 //! | `bound` | responses that the kernel forwards |
+//! | `ahead` | objects that pages embed, fetched into the cache before they are asked for |
 //! | `cached` | requests that the cache answers, and answers that it keeps |
+//! | `link` | both ends of a link: connections that are relayed one after the other over those that stand |
 //! | `tunnel` | CONNECT, upgrades, TCP and SNI |
 //! | `reply` | carrick's own answers |
+mod ahead;
 mod arrival;
 mod bound;
 mod cached;
 mod decide;
 mod head;
+mod held;
+pub mod legs;
+pub mod link;
 mod original;
 mod pace;
 mod relay;
@@ -27,10 +34,12 @@ mod reply;
 mod request_body;
 mod response_body;
 mod session;
+mod split;
 mod trace;
 mod tunnel;
 pub mod upstream;
 
 pub use arrival::serve;
+pub use held::run as decide_held;
 
 pub use trace::engine_name;

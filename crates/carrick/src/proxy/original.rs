@@ -4,7 +4,7 @@ use super::decide::Place;
 use super::reply::Reply;
 use super::session;
 use super::trace::Trace;
-use crate::config::plan::{Mode, ServerAddress};
+use crate::config::plan::ServerAddress;
 use carrick_logic::access::Denied;
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ pub async fn refuse(mut client: Client) {
         client.listener.address,
         client.address
     );
-    if matches!(client.listener.mode, Mode::Tunnel(_)) {
+    if client.listener.mode.is_blind() {
         client.worker.metrics.refusals.count(LABEL);
         let mut trace = Trace::new();
         (trace.status, trace.ended) = (403, LABEL);

@@ -1,10 +1,13 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
+use super::ahead::Look;
 use super::cached::Tee;
 use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, follow, has_room};
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_all, write_both};
-use carrick_logic::http1::{Chunked, Piece, ResponseBody, ResponseHead, Version};
-use carrick_splice::{End, Ended, Engine, Fault, Order, Side, Throttle, Transfer};
+use carrick_logic::http1::{
+    Chunked, LAST_CHUNK, Piece, ResponseBody, ResponseHead, Version, write_chunk_size,
+};
+use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
 use std::time::Instant;
 use tokio::net::TcpStream;
 
@@ -58,8 +61,12 @@ pub struct Response<'a> {
     pub body_bytes: u64,
     /// The engine that moved (most of) the body.
     pub engine: Engine,
+    /// Whether a body that ends with the upstream's connection is sent in chunks (RFC 9112 section 7.1).
+    pub is_framed: bool,
     /// Who keeps what passes.
     pub tee: Option<&'a mut Tee>,
+    /// Who looks at the beginning of it.
+    pub look: Option<&'a mut Look>,
 }
 
 impl Response<'_> {
@@ -91,7 +98,9 @@ impl Response<'_> {
             ResponseBody::Chunked => {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
             }
-            ResponseBody::UntilClose if self.tee.is_some() => {
+            ResponseBody::UntilClose
+                if self.is_framed || self.tee.is_some() || self.look.is_some() =>
+            {
                 Box::pin(self.pass_and_keep(means, upstream, client, timer)).await
             }
             ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
@@ -113,19 +122,50 @@ impl Response<'_> {
             let Ok(body) = usize::try_from(length) else {
                 return Passed::UpstreamBroke("length");
             };
+            self.show(head_bytes, head_bytes + body);
             return match self.write(means, client, timer, body).await {
                 Err(passed) => passed,
                 Ok(()) if excess => Passed::WholeAndDone,
                 Ok(()) => Passed::Whole,
             };
         }
-        self.splice(
-            means,
-            upstream,
-            client,
-            End::AfterBytes(length - here as u64),
-        )
-        .await
+        let left_bytes = length - here as u64;
+        self.show(head_bytes, head_bytes + here);
+        let shown_bytes = self.look.as_ref().map_or(0, |look| look.wanted_bytes());
+        if (1..left_bytes).contains(&shown_bytes) {
+            let parts = (shown_bytes, left_bytes - shown_bytes);
+            // Boxed: what few responses need should not make every session larger.
+            return Box::pin(self.pass_shown(means, upstream, client, parts)).await;
+        }
+        self.splice(means, upstream, client, End::AfterBytes(left_bytes))
+            .await
+    }
+
+    /// So many bytes that are looked at, then others that are not.
+    async fn pass_shown(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        (shown_bytes, left_bytes): (u64, u64),
+    ) -> Passed {
+        let end = End::AfterBytes(shown_bytes);
+        match self.splice(means, upstream, client, end).await {
+            Passed::Whole => {}
+            other => return other,
+        }
+        // The head is out, and what had come with it.
+        self.out.clear();
+        self.buffer.truncate(self.head.head_bytes);
+        self.splice(means, upstream, client, End::AfterBytes(left_bytes))
+            .await
+    }
+
+    /// Has these bytes of the buffer looked at.
+    fn show(&mut self, start: usize, end: usize) {
+        if let Some(look) = &mut self.look {
+            look.take(self.buffer.get(start..end).unwrap_or_default());
+        }
     }
 
     /// A body that ends with the upstream's stream; the client's stream ends with it, too.
@@ -141,7 +181,7 @@ impl Response<'_> {
         }
     }
 
-    /// The same, and what passes is kept.
+    /// The same, by the process: what passes is kept, or looked at, or given frames.
     async fn pass_and_keep(
         &mut self,
         means: Means<'_>,
@@ -156,7 +196,13 @@ impl Response<'_> {
             if let Some(tee) = &mut self.tee {
                 tee.keep(self.buffer);
             }
-            throttle.pass(client, self.buffer.len() as u64).await;
+            self.show(0, self.buffer.len());
+            let body_bytes = self.buffer.len() as u64;
+            if self.is_framed && body_bytes > 0 {
+                write_chunk_size(self.out, body_bytes);
+                self.buffer.extend_from_slice(b"\r\n");
+            }
+            throttle.pass(client, body_bytes).await;
             let begun = Instant::now();
             let written = timer
                 .within(
@@ -165,7 +211,7 @@ impl Response<'_> {
                 )
                 .await;
             let is_in_time = pace.holds(self.out.len() + self.buffer.len(), begun.elapsed());
-            self.body_bytes += self.buffer.len() as u64;
+            self.body_bytes += body_bytes;
             self.out.clear();
             self.buffer.clear();
             match written {
@@ -179,11 +225,29 @@ impl Response<'_> {
                 .within(means.idle, read_some(upstream, self.buffer))
                 .await
             {
+                Ok(Ok(0)) if self.is_framed => return self.end_frames(means, client, timer).await,
                 Ok(Ok(0)) => return Passed::WholeAndDone,
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
+        }
+    }
+
+    /// The last chunk.
+    async fn end_frames(
+        &mut self,
+        means: Means<'_>,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
+        let written = timer
+            .within(means.idle, write_all(client, LAST_CHUNK))
+            .await;
+        match written {
+            Ok(Ok(())) => Passed::WholeAndDone,
+            Ok(Err(_)) => Passed::ClientGone("client_reset"),
+            Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
         }
     }
 
@@ -203,6 +267,13 @@ impl Response<'_> {
         order.idle = means.idle;
         order.rate_min = means.rate_min;
         order.pace = means.pace[1];
+        let mut show;
+        if let Some(look) = self.look.as_deref_mut()
+            && look.wanted_bytes() > 0
+        {
+            show = |bytes: &[u8]| look.take(bytes);
+            order.local_copy = LocalCopy::To(&mut show);
+        }
         let mut transfer = means.splicer.transfer(upstream, client, order);
         let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
@@ -241,6 +312,9 @@ impl Response<'_> {
             if let Some(tee) = &mut self.tee {
                 tee.keep_chunks(self.buffer.get(..used).unwrap_or_default());
             }
+            if let Some(look) = &mut self.look {
+                look.take_chunks(self.buffer.get(..used).unwrap_or_default());
+            }
             let out = std::mem::take(self.out);
             let bytes = if verbatim {
                 self.buffer.get(..used).unwrap_or_default()
@@ -271,7 +345,12 @@ impl Response<'_> {
                     Passed::WholeAndDone
                 };
             }
-            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN && self.tee.is_none() {
+            let is_looked_at = self.tee.is_some()
+                || self
+                    .look
+                    .as_ref()
+                    .is_some_and(|look| look.wanted_bytes() > 0);
+            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN && !is_looked_at {
                 let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
                 order.choice = means.engine_before_more();

@@ -211,6 +211,9 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     let decision = decide(client, &scratch, &mut trace.user).await;
     let mut at_hand = None;
     let mut binds = false;
+    if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
+        client.push_held();
+    }
     if let Decision::Relay(destination) = &decision {
         binds = bound::is_eligible(client, &scratch, destination);
         match bound::offer(client, &mut scratch, destination, binds, &mut trace).await {
@@ -312,6 +315,7 @@ async fn relay_decided(
             return over(client, scratch, trace, next);
         }
     }
+    client.push_held();
     let next = loop {
         let at_hand = at_hand.take();
         let outcome = if asking.is_some() {

@@ -1,13 +1,15 @@
 //! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
 use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
+use super::link;
 use super::original;
 use super::reply::{self, Asked};
 use super::session::{Next, unreachable_reply};
+use super::split::{self, Decided, Watched};
 use super::trace::{Trace, target_text};
 use super::upstream::Unreachable;
 use super::upstream::checkout::{Checkout, Wanted, checkout};
-use crate::config::plan::{HashOn, Mode, RoutePlan};
+use crate::config::plan::{HashOn, RoutePlan};
 use crate::telemetry::metrics::{Job, Limit};
 use crate::telemetry::tunnels::{About, TARGET_BYTES_MAX};
 use crate::worker::deadline::Deadline;
@@ -18,8 +20,9 @@ use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
 use carrick_splice::tcp::path_state;
-use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Leg, Side};
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Joining, Leg, Side};
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -136,7 +139,7 @@ async fn relay(
     let next = exchange(
         client,
         &mut checkout,
-        way,
+        (way, None),
         target,
         (from_client, from_upstream),
         &mut trace,
@@ -153,7 +156,7 @@ async fn relay(
 async fn exchange(
     client: &mut Client,
     checkout: &mut Checkout,
-    (engine, class): (Choice, Option<usize>),
+    ((engine, class), decided): ((Choice, Option<usize>), Option<Decided>),
     target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     trace: &mut Trace,
@@ -162,7 +165,7 @@ async fn exchange(
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let listed = list(client, checkout, target, begun, trace);
+    let listed = list(client, checkout.upstream.address, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
@@ -170,7 +173,10 @@ async fn exchange(
         idle: client.live.plan().timeouts.tunnel_idle,
         label: listed.tunnel().about.label,
         pace,
+        joining: decided.map_or(Joining::IfGood, |decided| decided.joining()),
     };
+    let has_begun = !from_client.is_empty();
+    let mut watched = decided.map(|decided| Watched::new(decided, has_begun));
     let worker = Rc::clone(&client.worker);
     // For good, if that is possible: then nobody is woken while the kernel relays.
     let near = worker.take_out(&mut client.stream);
@@ -186,6 +192,9 @@ async fn exchange(
         // First, so that everything is counted also when it is cut off.
         let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
+        if let Some(watched) = &mut watched {
+            watched.note(&exchange);
+        }
         if let Some(reason) = exchange.take_packets_refused() {
             let about = &listed.tunnel().about;
             tracing::debug!(
@@ -194,6 +203,9 @@ async fn exchange(
                 "the packets of a tunnel are not forwarded: {}",
                 reason.name()
             );
+            if watched.is_some() {
+                worker.metrics.split.refused.add(1);
+            }
         }
         if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
@@ -225,7 +237,10 @@ async fn exchange(
         }
     }
     drop(listed);
-    note_paths(client, checkout, trace);
+    note_paths(client, &checkout.upstream.stream, trace);
+    let bytes = [trace.received, trace.sent];
+    let ended_well = matches!(end, Some(ExchangeEnd::Closed));
+    split::settle(client, checkout, watched, bytes, ended_well);
     checkout.count(&client.worker.metrics, trace.received, trace.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
@@ -270,10 +285,10 @@ fn leg<'a>(
     }
 }
 
-/// Puts a tunnel into the list of those that stand.
-fn list(
+/// Puts a tunnel to a server, or to the far end of a link, into the list of those that stand.
+pub(super) fn list(
     client: &Client,
-    checkout: &Checkout,
+    server: SocketAddr,
     target: Box<[u8]>,
     begun: Instant,
     trace: &Trace,
@@ -291,7 +306,7 @@ fn list(
             .upstream
             .and_then(|index| upstreams.get(index))
             .map(Arc::clone),
-        server: checkout.upstream.address,
+        server,
         class: client.class().map(Into::into),
         bytes_before: [trace.received, trace.sent],
     };
@@ -299,17 +314,14 @@ fn list(
 }
 
 /// What is kept of a target while the tunnel stands.
-fn kept_target(target: &[u8]) -> Box<[u8]> {
+pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
     target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
 }
 
 /// Takes note of how both connections have fared, before they are closed.
-fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
+pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut Trace) {
     // It fails for nothing but a closed descriptor.
-    let (Ok(near), Ok(far)) = (
-        path_state(&client.stream),
-        path_state(&checkout.upstream.stream),
-    ) else {
+    let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
         return;
     };
     let paths = [near, far];
@@ -327,13 +339,11 @@ fn note_paths(client: &Client, checkout: &Checkout, trace: &mut Trace) {
     trace.paths = Some(paths);
 }
 
-/// Serves a connection to a tunnel listener; `first` came with it already.
+/// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let mut trace = Trace::new();
     let listener = std::sync::Arc::clone(&client.listener);
-    let Mode::Tunnel(routes) = &listener.mode else {
-        return;
-    };
+    let routes = listener.mode.routes();
     let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
@@ -400,12 +410,25 @@ async fn tunnel_to(
     });
     let destination = Destination {
         place,
-        engine: route.engine,
+        engine: split::engine(client, route),
         responses: route.responses,
         cache: None,
         pace: route.pace,
         form: TargetForm::Origin,
     };
+    if let Some(link) = route.link {
+        let wish = link::Wish {
+            link,
+            place: &destination.place,
+            key,
+            target,
+            first: &first,
+            way: (destination.engine, destination.pace),
+        };
+        if let Some(next) = Box::pin(link::relay(client, wish, trace)).await {
+            return next;
+        }
+    }
     let wanted = Wanted {
         key,
         reuse: false,
@@ -425,10 +448,12 @@ async fn tunnel_to(
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
     trace.received += first.len() as u64;
+    let decided = split::decide(client, route, &checkout);
+    let engine = decided.map_or(route.engine, |decided| decided.engine(route));
     exchange(
         client,
         &mut checkout,
-        (destination.engine, destination.pace),
+        ((engine, destination.pace), decided),
         kept_target(target),
         (preamble, Vec::new()),
         trace,
@@ -460,7 +485,7 @@ fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<Place
     Ok(original::place(client, destination, sni)?)
 }
 
-fn not_reached(
+pub(super) fn not_reached(
     client: &Client,
     upstream: Option<&str>,
     unreachable: &Unreachable,

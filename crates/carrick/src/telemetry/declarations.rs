@@ -62,6 +62,8 @@ metrics! {
 
     CLIENT_CONNECTIONS = Counter "carrick_client_connections" "Connections accepted from clients.";
     INTERCEPTED = Counter "carrick_intercepted_connections" "Connections from clients to others that came in by transparent listeners.";
+    HELD = Counter "carrick_held_handshakes" "SYNs of clients whose listener asks the server first, and what became of them, by event.";
+    HELD_WAITING = Gauge "carrick_held_handshakes_waiting" "SYNs that wait for their server, and servers' connections that wait for their client.";
     CLIENT_CONNECTIONS_OPEN = Gauge "carrick_client_connections_open" "Connections from clients that are open now, by worker.";
     CLIENT_BYTES = Counter "carrick_client_bytes" "Body and tunnel bytes received from and sent to clients.";
     UPSTREAM_BYTES = Counter "carrick_upstream_bytes" "Body and tunnel bytes received from and sent to upstreams.";
@@ -111,6 +113,8 @@ metrics! {
     CACHE_INVALIDATED = Counter "carrick_cache_invalidated" "Objects taken out because an unsafe method changed what they are copies of.";
     CACHE_REFRESHES = Counter "carrick_cache_refreshes" "Validations in the background (stale-while-revalidate).";
     CACHE_GIVEN_UP = Counter "carrick_cache_fills_given_up" "Bodies that were not fetched to their end because nobody waited for them.";
+    CACHE_PAGES = Counter "carrick_cache_ahead_pages" "Pages that were read for what they embed (prefetch).";
+    CACHE_AHEAD = Counter "carrick_cache_ahead" "Objects that such pages embed, by what became of them: asked (of these: stored, not_stored, too_large, failed), used (stored ones that a client has asked for since, once each), or not asked: foreign (another host, port or scheme), denied (the listener's rules, or no cache there), fresh (stored already), in_flight (somebody was asking), not_stored (known not to be), too_many, aborted (the page's client had gone).";
     CACHE_FIND_SECONDS = Histogram "carrick_cache_find_seconds" "Time to look for an answer in the cache, whether or not there is one.";
     CACHE_FIRST_BYTE_SECONDS = Histogram "carrick_cache_first_byte_seconds" "From a request's first byte to the first of its answer, where the cache had it and the origin was not asked.";
     CACHE_OBJECTS = Gauge "carrick_cache_objects" "Objects in the cache.";
@@ -136,6 +140,18 @@ metrics! {
     SHARED_WRITES = Counter "carrick_shared_writes" "Responses for the second level, by result: written, dropped (too much was waiting), not_written (it did not take them).";
     SHARED_UP = Gauge "carrick_shared_up" "1 while the second level is asked; 0 while it is left out, since it failed, or if there is none.";
 
+    LINK_OPENED = Counter "carrick_link_connections_opened" "Connections to the other ends of links that were opened.";
+    LINK_FAILED = Counter "carrick_link_connections_failed" "Connections to the other ends of links that could not be opened, or whose other end spoke something else.";
+    LINK_OPEN = Gauge "carrick_link_connections_open" "Connections to the other ends of links that are open now, idle ones included.";
+    LINK_IDLE = Gauge "carrick_link_connections_idle" "Connections to the other ends of links that wait for something to carry.";
+    LINK_RELAYED = Counter "carrick_link_relayed" "Clients' connections that were sent over a link.";
+    LINK_REUSED = Counter "carrick_link_reused" "Of these, those over a connection that had carried others before.";
+    LINK_REFUSED = Counter "carrick_link_refused" "Of these, those that the other end has refused.";
+    LINK_LOST = Counter "carrick_link_lost" "Relayed connections that were reset because the connection over the link broke; at both ends.";
+    LINK_DIRECT = Counter "carrick_link_direct" "Clients' connections that went directly to their servers, because there was no connection over their link.";
+    LINK_MALFORMED = Counter "carrick_link_malformed" "Connections over links that were given up because of what came on them; at both ends.";
+    LINK_BYTES = Counter "carrick_link_bytes" "Relayed bytes received from and sent to the other ends of links; at both ends.";
+
     PACE_BYTES = Counter "carrick_pace_bytes" "Bytes that were let pass, by class, and by who held them: the process, or programs in the kernel.";
     PACE_YIELDS = Counter "carrick_pace_yields" "How often something relayed had to wait for the worker's own work, by class.";
     PACE_RATE_WAITS = Counter "carrick_pace_rate_waits" "How often something relayed had to wait because of a rate, by class.";
@@ -143,6 +159,15 @@ metrics! {
     PACE_WAITED = Counter "carrick_pace_waited_seconds" "How long what is relayed by the process has waited, for either reason, all of it together, by class.";
     PACE_OVERDUE = Counter "carrick_pace_overdue" "How often something relayed went on because it had waited for hold_max, by class.";
     PACE_UNBOUNDED = Counter "carrick_pace_unbounded" "Splices that went without a rate of their own or of their client's network, because all buckets for that were taken, by class.";
+    SPLIT_CONNECTIONS = Counter "carrick_split_connections" "Connections of splitters that ended, by what they were: split, joined (end to end), mixed (joined late), unmeasured (they broke off or carried nothing, so nothing was learned of them).";
+    SPLIT_DECISIONS = Counter "carrick_split_decisions" "Connections of splitters, by why they were split or joined; the reasons are in docs/internals/splitting.md.";
+    SPLIT_REFUSED = Counter "carrick_split_joins_refused" "Connections of splitters that were to be joined and that the packet engine refused.";
+    SPLIT_LEFT_OUT = Counter "carrick_split_pairs_left_out" "How often a pair of networks was left out of what is intercepted for a while, because splitting gains nothing and its connections cannot be joined in time.";
+    SPLIT_PAIRS = Gauge "carrick_split_pairs" "Pairs of networks that splitters know.";
+    SPLIT_PAIRS_EVICTED = Counter "carrick_split_pairs_evicted" "Pairs of networks that were forgotten for others.";
+    SPLIT_GAIN = Gauge "carrick_split_gain" "What splitting gains (GoS: 0.5 is half more throughput), by size of the connection; mean, and the bounds (low, high) of its confidence interval of 95 %. Only where enough was seen.";
+    SPLIT_GAIN_SAMPLES = Gauge "carrick_split_gain_samples" "Connections by which that is known, split and joined ones; old ones count less.";
+
     PACE_SPLICES = Gauge "carrick_pace_splices" "Tunnels, and clients' connections for HTTP, that are paced now, by class.";
     WORKER_RUNNABLE = Counter "carrick_worker_runnable_seconds" "How long each worker had work of its own. Measured for pacing.";
     WORKER_FORWARDING = Counter "carrick_worker_forwarding_seconds" "How long each worker forwarded what had waited for its leave.";

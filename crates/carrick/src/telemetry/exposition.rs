@@ -1,6 +1,8 @@
 //! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
 mod cache;
+mod link;
 mod pace;
+mod split;
 mod tunnels;
 mod writer;
 
@@ -56,7 +58,9 @@ impl Collector for Exposition {
         writer.splices()?;
         writer.tunnels()?;
         writer.cache()?;
+        writer.links()?;
         writer.pace()?;
+        writer.splitting()?;
         writer.limits()?;
         writer.names()?;
         writer.log()?;
@@ -141,6 +145,11 @@ impl Writer<'_, '_> {
             &worker.connections_accepted
         })?;
         self.counter(&declared::INTERCEPTED, |worker| &worker.intercepted)?;
+        let handshakes = &state.kernel.handshakes;
+        let events = handshakes.events().into_iter();
+        let events = events.map(|(event, count)| ([("event", event)], count));
+        self.counters(&declared::HELD, events)?;
+        self.gauge(&declared::HELD_WAITING, handshakes.waiting() as u64)?;
         let open = state.workers.iter().enumerate();
         let open = open
             .map(|(index, worker)| ([("worker", index.to_string())], worker.connections_open()));
@@ -327,6 +336,7 @@ impl Writer<'_, '_> {
             ),
             ("socket_splices", state.kernel.socket.splices().1 as usize),
             ("packet_splices", state.kernel.packet.taken().max as usize),
+            ("split_pairs", carrick_logic::split::PAIRS_MAX),
         ];
         self.gauges(
             &declared::LIMIT,
@@ -343,6 +353,7 @@ impl Writer<'_, '_> {
                 "dns_cache",
                 state.metrics.dns_evicted.get() + state.sum(|worker| worker.dns_evicted.get()),
             ),
+            ("split_pairs", state.kernel.learned.counts().1),
             ("dns_queue", state.metrics.dns_refused.load(Relaxed)),
             (
                 "admin_connections",

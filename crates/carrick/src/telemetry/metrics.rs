@@ -1,7 +1,11 @@
 //! What a worker counts: plain loads and stores by one thread, read by the control thread whenever somebody asks.
 mod cache;
+mod link;
+mod split;
 
-pub use cache::{CacheMetrics, CacheResult};
+pub use cache::{Ahead, CacheMetrics, CacheResult};
+pub use link::LinkMetrics;
+pub use split::{SplitEnd, SplitMetrics};
 
 use super::tunnels::Tunnels;
 use std::sync::{Arc, OnceLock};
@@ -18,11 +22,21 @@ pub enum Job {
     Switch,
     /// TCP relay.
     Tunnel,
+    /// Splitter.
+    Split,
+    /// The far end of a link.
+    Link,
 }
 
 impl Job {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Forward, Self::Switch, Self::Tunnel];
+    pub const ALL: [Self; 5] = [
+        Self::Forward,
+        Self::Switch,
+        Self::Tunnel,
+        Self::Split,
+        Self::Link,
+    ];
 
     /// Its name, as in the configuration.
     #[must_use]
@@ -31,6 +45,8 @@ impl Job {
             Self::Forward => "forward",
             Self::Switch => "switch",
             Self::Tunnel => "tunnel",
+            Self::Split => "split",
+            Self::Link => "link",
         }
     }
 }
@@ -42,6 +58,8 @@ impl From<&crate::config::plan::Mode> for Job {
             Mode::Forward(_) => Self::Forward,
             Mode::Switch(_) => Self::Switch,
             Mode::Tunnel(_) => Self::Tunnel,
+            Mode::Split(_) => Self::Split,
+            Mode::Link(_) => Self::Link,
         }
     }
 }
@@ -56,7 +74,7 @@ pub struct WorkerMetrics {
     /// Client connections closed; accepted less closed are open.
     pub connections_closed: Counter,
     /// What is counted for each job apart; see [`WorkerMetrics::job`].
-    pub jobs: [JobMetrics; 3],
+    pub jobs: [JobMetrics; 5],
     /// From the start of connecting to an upstream until the connection stood (successful attempts).
     pub connect_seconds: Histogram,
     /// From the request's being sent until the first byte of the response's head.
@@ -99,8 +117,12 @@ pub struct WorkerMetrics {
     pub tunnel_rtt: [Histogram; 2],
     /// Segments that were sent again to the clients, and to the upstreams, of tunnels; counted at the end.
     pub tunnel_retransmissions: [Counter; 2],
+    /// Connections that are split, or could be.
+    pub split: SplitMetrics,
     /// What the cache did.
     pub cache: CacheMetrics,
+    /// What went over links.
+    pub link: LinkMetrics,
     /// The tunnels that stand now.
     pub tunnels: Tunnels,
 }
@@ -118,11 +140,13 @@ impl WorkerMetrics {
     /// The counters of one job.
     #[must_use]
     pub fn job(&self, job: Job) -> &JobMetrics {
-        let [forward, switch, tunnel] = &self.jobs;
+        let [forward, switch, tunnel, split, link] = &self.jobs;
         match job {
             Job::Forward => forward,
             Job::Switch => switch,
             Job::Tunnel => tunnel,
+            Job::Split => split,
+            Job::Link => link,
         }
     }
 

@@ -91,6 +91,13 @@ impl Tunnel {
         }
     }
 
+    /// Notes how far it has come, where nothing of it is in the kernel: from the client, and to it.
+    pub fn note_bytes(&self, moved: [u64; 2], engines: [Engine; 2]) {
+        for ((way, bytes), engine) in self.ways.iter().zip(moved).zip(engines) {
+            way.note(bytes, engine);
+        }
+    }
+
     /// The engine of the direction with more bytes, as the worker knows it.
     fn engine(&self) -> Engine {
         let [up, down] = &self.ways;

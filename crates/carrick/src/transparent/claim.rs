@@ -19,15 +19,28 @@ pub enum Key {
     Mark(u32),
     /// A routing table.
     Table(u32),
+    /// Connections of this machine's own programs: two carricks that take them would take each other's, without end.
+    Local,
 }
 
 /// What a transparent listener needs.
-pub fn keys(interception: &Interception) -> [Key; 3] {
-    [
+pub fn keys(interception: &Interception) -> Vec<Key> {
+    let mut keys = vec![
         Key::Port(interception.listener.port()),
         Key::Mark(interception.mark),
         Key::Table(interception.table),
-    ]
+    ];
+    keys.extend((interception.local.as_ref()).map(|local| Key::Mark(local.mark)));
+    keys
+}
+
+/// What all of them need together.
+pub fn all_keys(interceptions: &[Interception]) -> Vec<Key> {
+    let mut all: Vec<Key> = interceptions.iter().flat_map(keys).collect();
+    if interceptions.iter().any(|one| one.local.is_some()) {
+        all.push(Key::Local);
+    }
+    all
 }
 
 /// A claim: an abstract socket (unix(7)), which like the rules belongs to the network namespace.
@@ -40,6 +53,7 @@ impl Key {
             Self::Port(port) => format!("carrick-transparent-port-{port}"),
             Self::Mark(mark) => format!("carrick-transparent-mark-{mark}"),
             Self::Table(table) => format!("carrick-transparent-table-{table}"),
+            Self::Local => "carrick-transparent-local".to_owned(),
         }
     }
 
@@ -54,6 +68,7 @@ impl Key {
             Self::Table(table) => format!(
                 "another carrick has rules with the routing table {table}: choose another `table` in `intercept`, or stop it"
             ),
+            Self::Local => "another carrick intercepts the connections of this machine's programs (`local` in `intercept`), and would intercept this one's as well: stop it, or leave `local` out".to_owned(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The keeper: makes the rules, waits until carrick is gone, and removes them. The only part of carrick that has a privilege
-//! after the start: `CAP_NET_ADMIN` and no other, in a process that reads nothing after its task but the end of a pipe.
+//! after the start: `CAP_NET_ADMIN` and no other, in a process that reads nothing after its task but lines of one form, and the end of a pipe.
 use super::claim::Claim;
+use super::left_out::{LINE_BYTES_MAX, Wish};
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
 use super::{READY, Task, claim, leftovers};
@@ -8,7 +9,7 @@ use crate::config::plan::Interception;
 use crate::privileges;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::CapabilitySet;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 /// Does the keeper's work, to its end.
 ///
@@ -49,8 +50,41 @@ pub fn keep() -> io::Result<()> {
     if made.is_err() {
         return Ok(());
     }
-    let _ = io::copy(&mut input, &mut io::sink());
+    leave_out(&mut input, &task.interceptions);
     remove(&task.interceptions)
+}
+
+/// Does what lines ask for, until there are no more.
+fn leave_out(input: &mut impl BufRead, interceptions: &[Interception]) {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let limit = LINE_BYTES_MAX as u64;
+        match input.by_ref().take(limit).read_line(&mut line) {
+            Ok(0) => return,
+            Ok(_) => {}
+            // Not text: as a line that is none.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
+            Err(_) => return,
+        }
+        let wish = line.strip_suffix('\n').and_then(Wish::parse);
+        let wish = wish.filter(|wish| {
+            let mut listeners = interceptions.iter().map(|one| one.listener.port());
+            listeners.any(|port| port == wish.port)
+        });
+        let Some(wish) = wish else {
+            tell("a line that carrick does not write is ignored");
+            continue;
+        };
+        if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&wish)) {
+            tell(&format!("`{wish}`: {error}"));
+        }
+    }
+}
+
+/// For carrick's log, where it has the same standard error.
+fn tell(what: &str) {
+    let _ = writeln!(io::stderr().lock(), "carrick's keeper: {what}");
 }
 
 fn begin(task: &Task) -> io::Result<()> {
@@ -63,9 +97,10 @@ fn begin(task: &Task) -> io::Result<()> {
             made.remove()?;
         }
     }
+    let own_marks: Vec<u32> = task.interceptions.iter().map(|one| one.mark).collect();
     for interception in &task.interceptions {
         leftovers::check_foreign(interception)?;
-        install(interception)?;
+        install(interception, &own_marks)?;
     }
     Ok(())
 }
@@ -77,7 +112,7 @@ fn is_own(interceptions: &[Interception], key: claim::Key) -> bool {
 }
 
 /// First where marked packets go, then what marks them.
-fn install(interception: &Interception) -> io::Result<()> {
+fn install(interception: &Interception, own_marks: &[u32]) -> io::Result<()> {
     let explain = |error: io::Error, advice: &str| {
         io::Error::new(
             error.kind(),
@@ -99,7 +134,7 @@ fn install(interception: &Interception) -> io::Result<()> {
                 })?;
         }
     }
-    NFT.run(&["-f", "-"], &rules::nft_install(interception))
+    NFT.run(&["-f", "-"], &rules::nft_install(interception, own_marks))
         .map_err(|error| explain(error, " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? `carrick doctor` tells)"))?;
     Ok(())
 }

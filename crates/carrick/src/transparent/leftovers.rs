@@ -200,7 +200,7 @@ pub fn first_rule(family: Family) -> io::Result<u32> {
         .map(|line| line.priority)
         .filter(|priority| *priority > 0);
     let first = first.min().unwrap_or(MAIN);
-    if first > rules::RULES {
+    if first > rules::RULES_MAX {
         return Ok(first);
     }
     Err(io::Error::other(format!(
@@ -226,10 +226,11 @@ pub fn check_foreign(interception: &Interception) -> io::Result<()> {
     }
     for family in Family::ALL {
         let mut rules = list(family, &["rule", "show"])?.into_iter();
-        if rules.any(|line| line.mark() == Some(interception.mark)) {
+        let local = interception.local.as_ref().map(|local| local.mark);
+        let is_ours = |mark: &u32| *mark == interception.mark || Some(*mark) == local;
+        if let Some(mark) = rules.find_map(|line| line.mark().filter(is_ours)) {
             return Err(io::Error::other(format!(
-                "another program has a rule for the mark {} (`ip {} rule`): choose another `mark` in `intercept`",
-                interception.mark,
+                "another program has a rule for the mark {mark} (`ip {} rule`): choose another `mark` in `intercept`",
                 family.option()
             )));
         }

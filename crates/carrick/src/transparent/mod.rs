@@ -6,6 +6,7 @@
 mod claim;
 mod clean;
 mod keeper;
+mod left_out;
 mod leftovers;
 mod probe;
 mod rules;
@@ -13,16 +14,17 @@ mod tools;
 
 pub use clean::{Cleaned, clean};
 pub use keeper::keep;
+pub use left_out::{KeeperLine, Pair};
 pub use probe::probe;
 
-use crate::config::plan::{Account, Interception, Plan};
+use crate::config::plan::{Account, Handshake, Interception, Plan};
 use crate::telemetry::metrics::Job;
 use claim::Claim;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The subcommand by which the program is its own keeper.
@@ -34,7 +36,7 @@ const REMOVAL_MAX: Duration = Duration::from_secs(10);
 /// What the keeper says when the rules stand; anything else is why they do not.
 const READY: &str = "ready";
 
-/// What the keeper is told, once.
+/// What the keeper is told first.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     interceptions: Vec<Interception>,
@@ -45,8 +47,7 @@ struct Task {
 #[derive(Debug)]
 pub struct Rules {
     keeper: Child,
-    /// Its end tells the keeper that carrick is gone.
-    line: Option<ChildStdin>,
+    line: KeeperLine,
     /// Shared with the keeper, so that they last as long as one of the two does.
     _claims: Vec<Claim>,
 }
@@ -59,10 +60,14 @@ pub fn check_privileges(plan: &Plan) -> io::Result<()> {
     let has = capabilities(None)?.effective;
     for interception in plan.interceptions() {
         let listener = interception.listener;
-        let missing = if !has.contains(CapabilitySet::NET_ADMIN) {
+        let missing = if !has.contains(CapabilitySet::NET_ADMIN) && interception.ports.is_empty() {
+            "`keep_client_address` on the listener {} needs CAP_NET_ADMIN"
+        } else if !has.contains(CapabilitySet::NET_ADMIN) {
             "`transparent` on the listener {} needs CAP_NET_ADMIN"
         } else if interception.keeps_client && !has.contains(CapabilitySet::NET_RAW) {
             "`keep_client_address` on the listener {} needs CAP_NET_RAW"
+        } else if interception.local.is_some() && !has.contains(CapabilitySet::NET_RAW) {
+            "`local` on the listener {} needs CAP_NET_RAW"
         } else {
             continue;
         };
@@ -82,14 +87,18 @@ pub fn check_privileges(plan: &Plan) -> io::Result<()> {
 /// # Errors
 /// It cannot; says what is to be done.
 pub fn check_reload(before: &Plan, after: &Plan) -> Result<(), String> {
-    let of = |plan: &Plan| -> Vec<(Interception, Job)> {
+    let of = |plan: &Plan| -> Vec<(Interception, Job, bool)> {
         let listeners = plan.listeners.iter();
         let mut all: Vec<_> = listeners
             .filter_map(|listener| {
-                Some((listener.interception.clone()?, Job::from(&listener.mode)))
+                Some((
+                    listener.interception.clone()?,
+                    Job::from(&listener.mode),
+                    listener.handshake != Handshake::AtOnce,
+                ))
             })
             .collect();
-        all.sort_by_key(|(interception, _)| interception.listener);
+        all.sort_by_key(|(interception, ..)| interception.listener);
         all
     };
     let (before, after) = (of(before), of(after));
@@ -98,9 +107,9 @@ pub fn check_reload(before: &Plan, after: &Plan) -> Result<(), String> {
     }
     let changed = before.iter().find(|known| !after.contains(known));
     let changed = changed.or_else(|| after.iter().find(|new| !before.contains(new)));
-    let listener = changed.map_or(String::new(), |(one, _)| format!(" {}", one.listener));
+    let listener = changed.map_or(String::new(), |(one, ..)| format!(" {}", one.listener));
     Err(format!(
-        "the transparent listener{listener} would change: `listen`, `mode`, `transparent`, `intercept` and `keep_client_address` change only with a restart"
+        "the transparent listener{listener} would change: `listen`, `mode`, `transparent`, `intercept`, `handshake` and `keep_client_address` change only with a restart"
     ))
 }
 
@@ -116,20 +125,24 @@ impl Rules {
             return Ok(None);
         }
         let mut claims = Vec::new();
-        for interception in &interceptions {
-            for key in claim::keys(interception) {
-                claims.push(Claim::take(key)?);
-            }
+        for key in claim::all_keys(&interceptions) {
+            claims.push(Claim::take(key)?);
         }
         let account = plan.account.clone();
-        let mut rules = Self::start(claims)?;
-        rules.tell(&Task {
+        let task = Task {
             interceptions,
             account,
-        })?;
+        };
+        let mut rules = Self::start(claims, &task)?;
+        rules.await_rules()?;
         for interception in plan.interceptions() {
+            let is = if interception.ports.is_empty() {
+                "keeps clients' addresses"
+            } else {
+                "is transparent"
+            };
             tracing::info!(
-                "{} is transparent: nft table inet {}, mark {}, routing table {}",
+                "{} {is}: nft table inet {}, mark {}, routing table {}",
                 interception.listener,
                 rules::table_name(interception.listener.port()),
                 interception.mark,
@@ -139,7 +152,7 @@ impl Rules {
         Ok(Some(rules))
     }
 
-    fn start(claims: Vec<Claim>) -> io::Result<Self> {
+    fn start(claims: Vec<Claim>, task: &Task) -> io::Result<Self> {
         for claim in &claims {
             claim.bequeath(true)?;
         }
@@ -158,20 +171,28 @@ impl Rules {
                 format!("cannot start the keeper of the transparent listeners' rules (this program, again): {error}"),
             )
         })?;
+        let mut text = serde_json::to_string(task)?;
+        text.push('\n');
+        let mut line = KeeperLine::default();
+        if let Some(mut pipe) = keeper.stdin.take() {
+            // If it has ended, its answer says why.
+            let _ = pipe.write_all(text.as_bytes());
+            line = KeeperLine::new(pipe)?;
+        }
         Ok(Self {
-            line: keeper.stdin.take(),
+            line,
             keeper,
             _claims: claims,
         })
     }
 
-    fn tell(&mut self, task: &Task) -> io::Result<()> {
-        let mut text = serde_json::to_string(task)?;
-        text.push('\n');
-        if let Some(line) = &mut self.line {
-            // If it has ended, its answer says why.
-            let _ = line.write_all(text.as_bytes());
-        }
+    /// The line to the keeper, for whoever has connections to be left out.
+    #[must_use]
+    pub fn line(&self) -> KeeperLine {
+        self.line.clone()
+    }
+
+    fn await_rules(&mut self) -> io::Result<()> {
         let mut answer = String::new();
         if let Some(answers) = self.keeper.stdout.take() {
             BufReader::new(answers).read_line(&mut answer)?;
@@ -192,7 +213,7 @@ impl Rules {
 impl Drop for Rules {
     /// Has the rules removed. Waits for that, ten seconds at most.
     fn drop(&mut self) {
-        self.line = None;
+        self.line.close();
         let give_up_at = Instant::now() + REMOVAL_MAX;
         loop {
             match self.keeper.try_wait() {

@@ -5,11 +5,18 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 /// Rules of each kind that carrick makes. Only checked, never made.
 const TRIAL: &str = "table inet carrick-trial {
+  set began {
+    type ipv4_addr . inet_service . ipv4_addr . inet_service; size 16; flags dynamic,timeout; timeout 1s;
+  }
+  set left {
+    type ipv4_addr . ipv4_addr; size 16; flags interval,timeout;
+  }
   chain prerouting {
     type filter hook prerouting priority mangle; policy accept;
-    socket transparent 1 socket wildcard 0 meta mark set 1 accept
+    socket transparent 1 socket wildcard 1 meta mark set 1 accept
     fib daddr type local return
-    meta nfproto ipv4 tcp dport 80 tproxy ip to :1 meta mark set 1 accept
+    ip saddr . ip daddr @left return
+    update @began { ip saddr . tcp sport . ip daddr . tcp dport } tproxy ip to :1 meta mark set 1 accept
     meta nfproto ipv6 tcp dport 80 tproxy ip6 to :1 meta mark set 1 accept
   }
 }

@@ -48,10 +48,16 @@ impl Admission {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// So many clients may be connected.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
     /// Whether there is room for one more.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.open() < self.limit.load(Ordering::Relaxed)
+        self.open() < self.limit()
     }
 
     /// Whether the log is to hear of a shortage now: once for all workers, and not again for a while.

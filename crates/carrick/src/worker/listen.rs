@@ -1,7 +1,8 @@
 //! Listening: binding, accepting, and following the configuration when it changes.
 use super::admission::Full;
 use super::{SessionGuard, Worker, live::Live};
-use crate::config::plan::{ListenerPlan, Mode, Plan};
+use crate::config::plan::{Interception, ListenerPlan, Plan};
+use crate::handshakes::Kept;
 use crate::proxy;
 use crate::telemetry::metrics::Limit;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
@@ -31,6 +32,8 @@ pub(super) struct Accepting {
     stop: oneshot::Sender<Duration>,
     task: JoinHandle<()>,
     deferred: bool,
+    /// For what a reload changes.
+    socket: Rc<TcpListener>,
 }
 
 impl Accepting {
@@ -54,7 +57,8 @@ pub fn bind(listener: &ListenerPlan) -> io::Result<std::net::TcpListener> {
 /// As [`bind`], at `address` in the place of the listener's, which leaves the port to the kernel.
 fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = bind_socket(address, Sharing::Workers)?;
-    if listener.interception.is_some() {
+    let takes = |interception: &Interception| !interception.ports.is_empty();
+    if listener.interception.as_ref().is_some_and(takes) {
         let kernel = SockRef::from(&socket);
         let is_v4 = address.is_ipv4();
         let set = if is_v4 {
@@ -163,7 +167,8 @@ pub(super) fn adjust(
     }
     for listener in &live.plan.listeners {
         let address = listener.address;
-        if accepting.contains_key(&address) {
+        if let Some(known) = accepting.get(&address) {
+            proxy::legs::listening(&worker.legs, listener, &*known.socket);
             continue;
         }
         let socket = match bound.remove(&address) {
@@ -175,29 +180,31 @@ pub(super) fn adjust(
             // Only a saving: without it the first request costs one more wake-up.
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
-        let socket = TcpListener::from_std(socket)?;
+        proxy::legs::listening(&worker.legs, listener, &socket);
+        let socket = Rc::new(TcpListener::from_std(socket)?);
         let (stop, stopped) = oneshot::channel();
-        let accept = accept_until(Rc::clone(worker), socket, address, stopped);
+        let accept = accept_until(Rc::clone(worker), Rc::clone(&socket), address, stopped);
         let started = Accepting {
             stop,
             task: tokio::task::spawn_local(accept),
             deferred,
+            socket,
         };
         accepting.insert(address, started);
     }
     Ok(())
 }
 
-/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel the server may speak first.
+/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel, split or not, the server may speak first.
 fn client_speaks_first(listener: &ListenerPlan) -> bool {
-    !matches!(listener.mode, Mode::Tunnel(_))
+    !listener.mode.is_blind()
 }
 
 /// Accepts until told to stop. Closing a listening socket resets whoever is connected but not accepted, or about to be: so
 /// no new handshake is let begin, and those that have begun are waited for.
 async fn accept_until(
     worker: Rc<Worker>,
-    socket: TcpListener,
+    socket: Rc<TcpListener>,
     address: SocketAddr,
     stopped: oneshot::Receiver<Duration>,
 ) {
@@ -300,7 +307,13 @@ fn is_shortage(error: &io::Error) -> bool {
 async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
     // A client that came by IPv4 to `[::]` is an IPv4 client.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let mut kept = kept_for(worker, &client, peer);
+    // Whoever waited for its server has a place already.
+    let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
     let admitted = loop {
+        if let Some(admitted) = admitted.take() {
+            break admitted;
+        }
         match worker.admission.admit(peer.ip()) {
             Ok(admitted) => break admitted,
             // Another worker took the last place since: the client waits here instead of in the kernel.
@@ -315,8 +328,20 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
     let guard = SessionGuard::new(worker, &client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        proxy::serve(worker, client, peer, address).await;
+        // Boxed: with what it holds for a splitter it is large.
+        Box::pin(proxy::serve(worker, client, peer, address, kept)).await;
         drop(admitted);
         drop(guard);
     });
+}
+
+/// The server's connection that was kept for a client, if its handshake has waited for that.
+fn kept_for(worker: &Worker, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
+    if !worker.handshakes.are_held() {
+        return None;
+    }
+    // It fails for nothing but a connection that is gone.
+    let local = client.local_addr().ok()?;
+    let server = SocketAddr::new(local.ip().to_canonical(), local.port());
+    worker.handshakes.take(peer, server)
 }

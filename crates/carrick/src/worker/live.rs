@@ -1,6 +1,7 @@
 //! The configuration in force, as a worker sees it: the shared plan, and the worker's own state for each upstream.
 use crate::config::plan::{ListenerPlan, Plan};
 use crate::engines::JudgedBy;
+use crate::proxy::link::Link;
 use crate::proxy::upstream::group::Group;
 use crate::upstreams::UpstreamState;
 use std::net::SocketAddr;
@@ -27,6 +28,8 @@ pub struct WorkerLive {
     pub live: Arc<Live>,
     /// Balancers and idle connections, in the order of the plan's upstreams.
     pub groups: Vec<Rc<Group>>,
+    /// Connections to other carricks, in the order of the plan's links.
+    pub links: Vec<Rc<Link>>,
 }
 
 impl WorkerLive {
@@ -50,7 +53,15 @@ impl WorkerLive {
                 ))
             })
             .collect();
-        Self { live, groups }
+        let links = Link::all(
+            &live.plan.links,
+            previous.map_or(&[][..], |known| &known.links),
+        );
+        Self {
+            live,
+            groups,
+            links,
+        }
     }
 
     /// The listener with this address, if the plan (still) has it.
@@ -62,6 +73,17 @@ impl WorkerLive {
             .iter()
             .find(|listener| listener.address == address)
             .cloned()
+    }
+
+    /// The listener whose packets have this mark, if the plan (still) has it.
+    #[must_use]
+    pub fn listener_of(&self, mark: u32) -> Option<Arc<ListenerPlan>> {
+        let mut listeners = self.live.plan.listeners.iter();
+        let found = listeners.find(|listener| {
+            let interception = listener.interception.as_ref();
+            interception.is_some_and(|one| one.mark == mark)
+        });
+        found.cloned()
     }
 
     /// The plan.

@@ -12,15 +12,20 @@ mod listen;
 pub mod live;
 mod memory;
 pub mod scratch;
+pub mod tracking;
 pub mod tunnels;
 
 use crate::cache::Cache;
 use crate::control::WorkerResolver;
 use crate::engines::Engines;
+use crate::handshakes::Handshakes;
+use crate::learned::Learned;
+use crate::proxy::link;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::{Forwarded, Reader};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
+use carrick_splice::legs::LegService;
 use carrick_splice::{Drain, Pacer, Splicer};
 use idle::IdleSessions;
 use live::{Live, WorkerLive};
@@ -59,7 +64,7 @@ pub struct Orders {
     pub cut_off: bool,
 }
 
-/// So long a worker serves its own requests before it lets go of what has waited since it began to.
+/// So long a worker serves its own requests before it lets go some of what has waited since it began to.
 const FORWARD_AFTER: Duration = Duration::from_millis(20);
 
 /// What a worker is made of; built on the main thread, moved to its own.
@@ -90,12 +95,18 @@ pub struct Worker {
     pub number: usize,
     /// The splice service of this thread.
     pub splicer: Splicer,
+    /// Asks leg profiles of connections.
+    pub legs: LegService,
     /// Its part in pacing what it splices.
     pub pacer: Pacer,
     /// Counters.
     pub metrics: Arc<WorkerMetrics>,
     /// Clients whose requests the kernel may forward.
     pub forwarded: Arc<Forwarded>,
+    /// Whether to split connections.
+    pub learned: Arc<Learned>,
+    /// Somebody has this for each connection that is waited for to be acknowledged.
+    pub settling: Rc<()>,
     /// Access log.
     pub log: AccessLog,
     /// Name resolution.
@@ -112,7 +123,14 @@ pub struct Worker {
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
     pub origins: crate::proxy::upstream::origins::Origins,
-    admission: Arc<Admission>,
+    /// Who is let in.
+    pub admission: Arc<Admission>,
+    /// Clients who wait in the kernel for their server.
+    pub handshakes: Handshakes,
+    /// Whether a firewall of this machine tracks connections.
+    pub tracking: tracking::Tracking,
+    /// How many objects are being fetched ahead.
+    pub fetching_ahead: Cell<usize>,
     live: RefCell<Rc<WorkerLive>>,
     draining: Cell<bool>,
     dismiss_idle: Cell<bool>,
@@ -167,9 +185,9 @@ impl Worker {
         Rc::clone(&self.nobody)
     }
 
-    /// If the worker has had work of its own for long, what is spliced gets its turn: as much as waited when that began.
+    /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
     pub fn forward_if_late(&self) {
-        if self.pacer.is_waited_for() && self.pacer.runnable_for() > FORWARD_AFTER {
+        if self.pacer.is_waited_for() && self.pacer.holds_back_for() > FORWARD_AFTER {
             self.pacer.forward(Drain::BeforeActive);
         }
     }
@@ -233,8 +251,11 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             parts.engines.socket,
             parts.engines.packet,
         ),
+        legs: parts.engines.legs,
         pacer: Pacer::new(parts.engines.pacing, parts.number),
         forwarded: parts.engines.forwarded,
+        learned: parts.engines.learned,
+        settling: Rc::default(),
         metrics: parts.metrics,
         log: parts.log,
         resolver: parts.resolver,
@@ -245,6 +266,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         idle: IdleSessions::default(),
         origins: Default::default(),
         admission: parts.admission,
+        handshakes: parts.engines.handshakes,
         live: RefCell::new(Rc::new(WorkerLive::new(
             Arc::clone(&first.live),
             parts.number,
@@ -254,6 +276,8 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         dismiss_idle: Cell::new(false),
         clients: RefCell::default(),
         nobody: Rc::new(nobody()?),
+        tracking: tracking::Tracking::default(),
+        fetching_ahead: Cell::new(0),
         cut_off: Cell::new(false),
         cut_off_now: Notify::new(),
         session_ended: Notify::new(),
@@ -270,6 +294,12 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     let housekeeping = tokio::task::spawn_local(keeping_house);
     let mut accepting = HashMap::new();
     listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
+    let reader = worker.handshakes.reader(worker.number)?;
+    let deciding = reader.map(|reader| {
+        let deciding = crate::proxy::decide_held(Rc::clone(&worker), reader);
+        tokio::task::spawn_local(deciding)
+    });
+    link::fill_all(&worker);
     started();
     while !worker.draining.get() {
         if parts.orders.changed().await.is_err() {
@@ -285,12 +315,17 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             );
             worker.live.replace(Rc::new(next));
             worker.origins.clear();
+            link::fill_all(&worker);
             if let Err(error) =
                 listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new())
             {
                 tracing::error!(worker = worker.number, "{error}");
             }
         }
+    }
+    if let Some(deciding) = deciding {
+        // From now on SYNs pass.
+        deciding.abort();
     }
     drain(&worker, accepting, &mut parts.orders).await;
     housekeeping.abort();
@@ -379,6 +414,7 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            link::keep_up(&worker);
             let sessions = worker.clients.borrow().len();
             if tide.has_ebbed(sessions) {
                 memory::give_back();

@@ -1,15 +1,8 @@
 //! What 9,000 idle clients and 9,000 idle tunnels cost, that they still work afterwards, and that the memory comes back.
+use crate::support::descriptors::{MANY, turn};
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Peer, Place, Server, carrick, wait_for};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::TcpStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Connections of each kind.
-const COUNT: usize = 9_000;
-
-/// Descriptors that this process needs for a measurement, besides those of tests that run at the same time.
-const DESCRIPTORS: u64 = 2 * COUNT as u64 + 1_000;
 
 /// Most bytes for an idle keep-alive client, and for an idle tunnel.
 const CLIENT_BYTES_MAX: u64 = 8 * 1024;
@@ -18,62 +11,30 @@ const TUNNEL_BYTES_MAX: u64 = 16 * 1024;
 /// The share of the connections that ask again after the measurement.
 const SAMPLE: usize = 100;
 
-/// Both measurements at once would need too many descriptors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-/// The right to measure, if there are descriptors enough.
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if limit.maximum.is_some_and(|maximum| maximum < DESCRIPTORS)
-        || setrlimit(Resource::Nofile, raised).is_err()
-    {
-        eprintln!(
-            "skipped: {DESCRIPTORS} file descriptors are needed, {:?} are allowed",
-            limit.maximum
-        );
-        return None;
-    }
-    Some(guard)
-}
-
-/// Memory of a process that no other has, in bytes.
-fn unique_bytes(carrick: &Carrick) -> u64 {
+/// A line of what the kernel says of a process's memory, in bytes.
+fn memory(carrick: &Carrick, line: &str) -> u64 {
     let path = format!("/proc/{}/smaps_rollup", carrick.pid().as_raw_nonzero());
     let text = std::fs::read_to_string(path).expect("a process");
-    let kilobytes: u64 = text
-        .lines()
-        .filter(|line| line.starts_with("Private_"))
-        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum();
-    kilobytes * 1024
+    let line = (text.lines().find(|is| is.starts_with(line))).expect("a line");
+    let kilobytes = line.split_whitespace().nth(1).expect("a number");
+    kilobytes.parse::<u64>().expect("a number") * 1024
+}
+
+/// Memory that is the process's own. Pages of the program's file are not: they come and go with other processes that run it.
+fn own_bytes(carrick: &Carrick) -> u64 {
+    memory(carrick, "Anonymous:")
 }
 
 fn resident_bytes(carrick: &Carrick) -> u64 {
-    let path = format!("/proc/{}/smaps_rollup", carrick.pid().as_raw_nonzero());
-    let text = std::fs::read_to_string(path).expect("a process");
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("Rss:"))
-        .expect("a line");
-    line.split_whitespace()
-        .nth(1)
-        .expect("a number")
-        .parse::<u64>()
-        .expect("a number")
-        * 1024
+    memory(carrick, "Rss:")
 }
 
 fn expect_cost(carrick: &Carrick, before: (u64, u64), what: &str, bytes_max: u64) {
-    let each = |now: u64, before: u64| now.saturating_sub(before) / COUNT as u64;
-    let unique = each(unique_bytes(carrick), before.0);
+    let each = |now: u64, before: u64| now.saturating_sub(before) / MANY as u64;
+    let own = each(own_bytes(carrick), before.0);
     let resident = each(resident_bytes(carrick), before.1);
-    eprintln!("{COUNT} idle {what}: {unique} bytes each (resident: {resident})");
-    assert!(unique <= bytes_max, "an idle {what} costs {unique} bytes");
+    eprintln!("{MANY} idle {what}: {own} bytes each (resident: {resident})");
+    assert!(own <= bytes_max, "an idle {what} costs {own} bytes");
     assert!(
         resident <= bytes_max,
         "an idle {what} costs {resident} bytes of resident memory"
@@ -88,7 +49,7 @@ fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
     // Tables of the runtime keep their size, and pages that hold anything stay.
     let most = before + (peak - before) / 2;
     let after = wait_for("the memory to come back", || {
-        let now = unique_bytes(carrick);
+        let now = own_bytes(carrick);
         (now <= most).then_some(now)
     });
     eprintln!(
@@ -125,12 +86,12 @@ fn nine_thousand_idle_clients() {
     wait_for("the first to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });
-    let before = (unique_bytes(&carrick), resident_bytes(&carrick));
-    let mut clients: Vec<Peer> = (0..COUNT).map(|_| open()).collect();
+    let before = (own_bytes(&carrick), resident_bytes(&carrick));
+    let mut clients: Vec<Peer> = (0..MANY).map(|_| open()).collect();
     expect_cost(&carrick, before, "client", CLIENT_BYTES_MAX);
-    let peak = unique_bytes(&carrick);
-    assert!((carrick.clients_open() - COUNT as f64).abs() < 0.5);
-    for client in clients.iter_mut().step_by(COUNT / SAMPLE) {
+    let peak = own_bytes(&carrick);
+    assert!((carrick.clients_open() - MANY as f64).abs() < 0.5);
+    for client in clients.iter_mut().step_by(MANY / SAMPLE) {
         client.send(ASK);
         assert_eq!(client.read_response("GET").text(), "ok");
     }
@@ -189,12 +150,12 @@ fn nine_thousand_idle_tunnels() {
     wait_for("the first to be gone", || {
         (carrick.clients_open() < 0.5).then_some(())
     });
-    let before = (unique_bytes(&carrick), resident_bytes(&carrick));
-    let mut tunnels: Vec<_> = (0..COUNT).map(open).collect();
+    let before = (own_bytes(&carrick), resident_bytes(&carrick));
+    let mut tunnels: Vec<_> = (0..MANY).map(open).collect();
     expect_cost(&carrick, before, "tunnel", TUNNEL_BYTES_MAX);
-    let peak = unique_bytes(&carrick);
-    assert!((carrick.metric("carrick_tunnels_open", &[]) - COUNT as f64).abs() < 0.5);
-    for (number, (client, far_end)) in tunnels.iter_mut().enumerate().step_by(COUNT / SAMPLE) {
+    let peak = own_bytes(&carrick);
+    assert!((carrick.metric("carrick_tunnels_open", &[]) - MANY as f64).abs() < 0.5);
+    for (number, (client, far_end)) in tunnels.iter_mut().enumerate().step_by(MANY / SAMPLE) {
         talk(client, far_end, number);
     }
     drop(tunnels);

@@ -59,8 +59,9 @@ pub fn check_loops(
         };
         let next_hops: Vec<&ServerAddress> = match &plan.mode {
             Mode::Forward(forward) => forward.parent.iter().map(|parent| &parent.proxy).collect(),
-            Mode::Switch(routes) | Mode::Tunnel(routes) => {
-                let used = routes
+            mode => {
+                let used = mode
+                    .routes()
                     .iter()
                     .filter_map(|route| upstreams.get(route.upstream?)?.as_ref());
                 used.flat_map(|upstream| upstream.servers.iter().map(|server| &server.address))

@@ -1,11 +1,14 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
 use super::{narrow, shared, siblings};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
-use crate::config::plan::{CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, RouteCache};
-use crate::config::plan::{Requests, Responses};
+use crate::config::plan::{
+    CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, PrefetchPlan, Requests, Responses,
+    RouteCache,
+};
 use crate::config::problem::Problems;
 use crate::config::values;
 use carrick_logic::cache::{KeyQuery, Policy, QuickAbort};
+use carrick_logic::embedded::Hosts;
 use carrick_logic::http1::Forwarded;
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
@@ -57,6 +60,8 @@ struct Said {
     /// What of the query, and which headers.
     key: Option<(KeyQuery, Vec<Vec<u8>>)>,
     bypass: Option<Vec<Conditions>>,
+    /// What is fetched ahead; or that nothing is.
+    prefetch: Option<Option<PrefetchPlan>>,
 }
 
 /// Checks `[cache]`.
@@ -84,7 +89,7 @@ pub fn report_unused(file: &File, listeners: &[Arc<ListenerPlan>], problems: &mu
     let is_used = listeners.iter().any(|listener| match &listener.mode {
         Mode::Forward(forward) => forward.cache.is_some(),
         Mode::Switch(routes) => routes.iter().any(|route| route.cache.is_some()),
-        Mode::Tunnel(_) => false,
+        Mode::Tunnel(_) | Mode::Split(_) | Mode::Link(_) => false,
     });
     if let Some(written) = file.cache.given().filter(|_| !is_used) {
         problems
@@ -227,6 +232,7 @@ impl Caching {
             default_ttl_s: written.default_ttl.given().map(|time| *time.get_ref()),
             key: key.map(|key| self::key(key.get_ref(), problems)),
             bypass: bypass.map(|list| self::bypass(list.get_ref(), problems)),
+            prefetch: written.prefetch.given().map(|it| prefetch(it.get_ref())),
         }
     }
 
@@ -271,6 +277,7 @@ impl OfListener<'_> {
             default_ttl_s: said.default_ttl_s.or(self.said.default_ttl_s),
             key: said.key.or_else(|| self.said.key.clone()),
             bypass: said.bypass.or_else(|| self.said.bypass.clone()),
+            prefetch: said.prefetch.or_else(|| self.said.prefetch.clone()),
         };
         if !self.caching.is_there || said.is_on != Some(true) {
             self.caching.report_idle(
@@ -326,6 +333,7 @@ impl OfListener<'_> {
             cache.set_key(query, headers);
         }
         cache.bypass = said.bypass.unwrap_or_default();
+        cache.prefetch = said.prefetch.flatten();
         Arc::new(cache)
     }
 }
@@ -353,6 +361,24 @@ fn check_way(
     problems
         .error(span, message, "")
         .help(format!("{help}, or {off}"));
+}
+
+/// `None`: nothing is fetched ahead.
+fn prefetch(written: &file::Prefetch) -> Option<PrefetchPlan> {
+    let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    let hosts = written.hosts.given().map(|word| *word.get_ref());
+    written.is_on.then(|| PrefetchPlan {
+        hosts: match hosts {
+            Some("any") => Hosts::Any,
+            _ => Hosts::Same,
+        },
+        objects: count(written.objects),
+        object_bytes_max: written.object_max,
+        page_bytes_max: written.page_max,
+        look_bytes: count(written.look),
+        at_once: count(written.at_once),
+        worker_at_once: count(written.worker_at_once),
+    })
 }
 
 fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) {

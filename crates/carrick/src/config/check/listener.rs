@@ -1,12 +1,14 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
 use super::cache::Caching;
+use super::legs::Profiles;
+use super::link::{self, Links};
 use super::pace::Classes;
 use super::route::{self, Inherited, Kind};
 use super::upstream::Known;
-use super::{engine, path, transparent};
+use super::{engine, path, split, transparent};
 use crate::config::file::{self, ConnectPorts};
-use crate::config::plan::{ForwardPlan, ListenerPlan, Mode, ParentPlan};
+use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::users::Users;
@@ -18,6 +20,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The name in `Via` when the file does not say.
 pub const VIA_DEFAULT: &str = "carrick";
@@ -30,13 +33,27 @@ const FORWARD_ONLY: [&str; 4] = ["connect_ports", "deny_to", "users", "parent"];
 /// Of these, what means something in every mode with `transparent`.
 const TRANSPARENT_TOO: [&str; 1] = ["deny_to"];
 const NOT_FORWARD: [&str; 1] = ["route"];
-const NOT_TUNNEL: [&str; 6] = [
+const SPLIT_ONLY: [&str; 2] = ["split", "control_group"];
+const BLIND_ONLY: [&str; 2] = ["handshake", "link"];
+/// Keys that mean something at the far end of a link; all others do not.
+const LINK_TOO: [&str; 8] = [
+    "listen",
+    "mode",
+    "allow",
+    "deny_to",
+    "keep_client_address",
+    "engine",
+    "legs",
+    "pace",
+];
+const NOT_BLIND: [&str; 7] = [
     "forwarded",
     "via",
     "cache",
     "default_ttl",
     "cache_key",
     "cache_bypass",
+    "prefetch",
 ];
 
 /// What holds for all listeners.
@@ -51,6 +68,12 @@ pub struct Given<'f> {
     pub caching: &'f Caching,
     /// What `[pace]` says.
     pub classes: &'f Classes<'f>,
+    /// What `[leg.NAME]` say.
+    pub legs: &'f Profiles<'f>,
+    /// The links.
+    pub links: &'f Links<'f>,
+    /// The longest that a connection stands on which nothing is said.
+    pub idle: Duration,
 }
 
 /// Checks a listener. `None` if it cannot be used.
@@ -72,7 +95,7 @@ pub fn check(
         Setting::Absent => {
             problems
                 .error(written.span.clone(), "the listener has no `mode`", "")
-                .help("add `mode = \"forward\"`, \"switch\" or \"tunnel\"");
+                .help("add `mode = \"forward\"`, \"switch\", \"tunnel\", \"split\" or \"link\"");
             None
         }
     };
@@ -82,6 +105,12 @@ pub fn check(
     let engine = engine(&written.engine).unwrap_or(given.engine);
     let pace = classes.of_listener(&written.pace, problems);
     let clients = clients(written, problems);
+    let handshake = split::handshake(written, mode.unwrap_or_default(), problems);
+    let legs = given.legs.rules(&written.legs, problems);
+    let link = given.links.of(&written.link, problems).flatten();
+    if mode != Some("split") {
+        split::report_misplaced_on_routes(written, problems);
+    }
     // What is the upstream's to know is none of a stranger's business.
     let forwarded = forwarded(written, mode == Some("forward") || written.transparent);
     let mode = match mode {
@@ -104,6 +133,8 @@ pub fn check(
                 engine,
                 pace,
                 cache: Some(&cache),
+                split: Splitting::default(),
+                link: None,
             };
             route::check_all(written, Kind::Switch, &inherited, given, problems).map(Mode::Switch)
         }
@@ -112,8 +143,25 @@ pub fn check(
                 engine,
                 pace,
                 cache: None,
+                split: Splitting::default(),
+                link,
             };
             route::check_all(written, Kind::Tunnel, &inherited, given, problems).map(Mode::Tunnel)
+        }
+        Some("split") => {
+            let inherited = Inherited {
+                engine,
+                pace,
+                cache: None,
+                split: split::splitting(&written.split).unwrap_or_default(),
+                link,
+            };
+            route::check_all(written, Kind::Split, &inherited, given, problems)
+                .map(|routes| Mode::Split(split::plan(written, routes)))
+        }
+        Some("link") => {
+            link::report_open_door(written, problems);
+            Some(Mode::Link(FarPlan { engine, pace }))
         }
         // The routes still count as users of their upstreams and classes, so that one mistake does not look like several.
         _ => {
@@ -125,12 +173,15 @@ pub fn check(
         }
     };
     let is_forward = matches!(mode, Some(Mode::Forward(_)));
-    let interception = transparent::check(written, address, problems);
-    let access = access(written, address, clients?, is_forward, problems);
+    let is_far = matches!(mode, Some(Mode::Link(_)));
+    let interception = transparent::check(written, address, given.idle, problems);
+    let access = access(written, address, clients?, (is_forward, is_far), problems);
     report_open_proxy(written, address, is_forward, problems);
     Some(ListenerPlan {
         address: address?,
         interception: interception?,
+        handshake,
+        legs,
         proxy_protocol: written.proxy_protocol,
         forwarded,
         via: via(written, problems),
@@ -161,13 +212,19 @@ fn address(written: &file::Listener, problems: &mut Problems) -> Option<SocketAd
 }
 
 fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problems) {
+    let is_blind = ["tunnel", "split"].contains(&mode);
     for (key, span) in &written.keys_given {
         let (is_misplaced, right) = match mode {
+            "link" => (!LINK_TOO.contains(key), "other listeners"),
+            _ if SPLIT_ONLY.contains(key) => (mode != "split", "\"split\" listeners"),
+            _ if BLIND_ONLY.contains(key) => (!is_blind, "\"tunnel\" and \"split\" listeners"),
             "forward" => (
                 NOT_FORWARD.contains(key),
-                "\"switch\" and \"tunnel\" listeners",
+                "\"switch\", \"tunnel\" and \"split\" listeners",
             ),
-            "tunnel" if NOT_TUNNEL.contains(key) => (true, "\"forward\" and \"switch\" listeners"),
+            _ if is_blind && NOT_BLIND.contains(key) => {
+                (true, "\"forward\" and \"switch\" listeners")
+            }
             _ if written.transparent && TRANSPARENT_TOO.contains(key) => (false, ""),
             _ => (FORWARD_ONLY.contains(key), "\"forward\" listeners"),
         };
@@ -222,14 +279,14 @@ fn access(
     written: &file::Listener,
     address: Option<SocketAddr>,
     clients: Vec<IpNet>,
-    is_forward: bool,
+    (is_forward, is_far): (bool, bool),
     problems: &mut Problems,
 ) -> Access {
     let mut access = Access {
         clients,
         ..Access::default()
     };
-    if !is_forward && !written.transparent {
+    if !is_forward && !is_far && !written.transparent {
         return access;
     }
     access.connect_ports = match written.connect_ports.given().map(toml::Spanned::get_ref) {
@@ -246,7 +303,7 @@ fn access(
                 deny(text, &mut access, problems);
             }
         }
-        None if is_public || written.transparent => access.deny_networks = own_networks(),
+        None if is_public || is_far || written.transparent => access.deny_networks = own_networks(),
         None => {}
     }
     access

@@ -1,26 +1,31 @@
 //! Checks `[pace]`, and which class a listener or a route has. Whether classes go together is the splice service's to say.
+use super::named::{Named, Words};
 use super::narrow;
 use crate::config::file;
 use crate::config::keys::pace::WrongPolicy;
 use crate::config::keys::{self, PACE_CLASS};
 use crate::config::plan::PacePlan;
 use crate::config::problem::Problems;
-use crate::config::reader::nearest;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_splice::{ClassSettings, NetworkRate, PaceError, Pacing, Policy};
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use toml::Spanned;
 
 /// Said in place of a class's name where one is taken away.
 const NOBODY: &str = "none";
 
-/// The names of the classes, and which of them are used.
+const WORDS: Words = Words {
+    what: "class",
+    table: "pace.classes",
+    wanted: "",
+    unused: "nothing is paced by the class",
+    use_it: "name it as `default` of [pace], or as `pace` of a listener or a route, or remove it",
+};
+
+/// The classes, and which of them are used.
 pub struct Classes<'f> {
-    written: &'f [file::PaceClass],
+    named: Named<'f>,
     default: Option<usize>,
-    used: RefCell<BTreeSet<usize>>,
 }
 
 /// Checks the classes; the plan's are in the order of the file.
@@ -32,13 +37,13 @@ pub fn check<'f>(written: &'f file::Pace, problems: &mut Problems) -> (Classes<'
         .collect();
     check_together(written, &settings, problems);
     let mut classes = Classes {
-        written: &written.classes,
+        named: named(written),
         default: None,
-        used: RefCell::default(),
     };
     for class in &written.classes {
         if let Some(parent) = class.parent.given() {
-            classes.use_if_there(parent.get_ref());
+            // If there is none, the splice service says so.
+            classes.named.find_quietly(parent.get_ref());
         }
     }
     classes.default = classes.of(&written.default, None, problems);
@@ -68,43 +73,17 @@ impl Classes<'_> {
             Setting::Given(name) if name.get_ref().is_empty() => return None,
             Setting::Given(name) => name,
         };
-        let found = self.use_if_there(name.get_ref());
-        if found.is_none() {
-            let message = format!("there is no class \"{}\"", name.get_ref());
-            let help = self.meant(name.get_ref());
-            problems.error(name.span(), message, "").help(help);
-        }
-        found
+        self.named.find(name, problems)
     }
 
     /// Warns of classes that nothing names.
     pub fn report_unused(&self, problems: &mut Problems) {
-        let used = self.used.borrow();
-        let unused = (self.written.iter().enumerate()).filter(|(index, _)| !used.contains(index));
-        for (_, class) in unused {
-            problems
-                .warning(
-                    class.name.span(),
-                    format!("nothing is paced by the class \"{}\"", class.name.get_ref()),
-                    "",
-                )
-                .help("name it as `default` of [pace], or as `pace` of a listener or a route, or remove it");
-        }
+        self.named.report_unused(problems);
     }
+}
 
-    fn use_if_there(&self, name: &str) -> Option<usize> {
-        let index = (self.written.iter()).position(|class| class.name.get_ref() == name)?;
-        self.used.borrow_mut().insert(index);
-        Some(index)
-    }
-
-    fn meant(&self, name: &str) -> String {
-        let names: Vec<&str> = self.written.iter().map(name_of).collect();
-        match nearest(name, &names) {
-            Some(near) => format!("did you mean \"{near}\"? Or add [pace.classes.{name}]"),
-            None => format!("add [pace.classes.{name}]"),
-        }
-    }
+fn named(written: &file::Pace) -> Named<'_> {
+    Named::new(WORDS, written.classes.iter().map(|class| &class.name))
 }
 
 fn name_of(class: &file::PaceClass) -> &str {
@@ -255,13 +234,8 @@ fn report(written: &file::Pace, error: &PaceError, problems: &mut Problems) {
         .find_map(|key| class.keys_given.iter().find(|(name, _)| *name == key.name));
     let advice = match (advice, key) {
         ("", Some((name, _))) if *name == "parent" => {
-            let classes = Classes {
-                written: &written.classes,
-                default: None,
-                used: RefCell::default(),
-            };
             let parent = class.parent.given().map(Spanned::get_ref);
-            classes.meant(parent.map_or("", String::as_str))
+            named(written).meant(parent.map_or("", String::as_str))
         }
         ("", Some(_)) => "`ceiling` is what is never exceeded, `rate` what nobody takes away; lower the one, or raise the other".to_owned(),
         ("", None) => "`parent` names the class above this one; the `rate`s of those below a class are at most its `ceiling` together".to_owned(),

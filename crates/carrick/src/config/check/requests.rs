@@ -35,7 +35,7 @@ fn check(
     let given = |route: &file::Route| route.requests.given().map(toml::Spanned::span);
     let routes = match &listener.mode {
         Mode::Switch(routes) => routes,
-        Mode::Tunnel(_) => {
+        Mode::Tunnel(_) | Mode::Split(_) => {
             for span in written.routes.iter().filter_map(given) {
                 problems
                     .error(
@@ -57,7 +57,7 @@ fn check(
             }
             return;
         }
-        Mode::Forward(_) => return,
+        Mode::Forward(_) | Mode::Link(_) => return,
     };
     check_responses(written, routes, problems);
     let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());

@@ -1,9 +1,9 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
 use super::listener::Given;
-use super::{engine, transparent};
+use super::{engine, split, transparent};
 use crate::config::file;
-use crate::config::plan::{Requests, Responses, RoutePlan};
+use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
@@ -19,6 +19,18 @@ pub enum Kind {
     Switch,
     /// Looks at the server name of a TLS ClientHello, or at nothing.
     Tunnel,
+    /// The same.
+    Split,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Tunnel => "tunnel",
+            Self::Split => "splitter",
+        }
+    }
 }
 
 /// What routes have of their listener.
@@ -29,6 +41,10 @@ pub struct Inherited<'l> {
     pub pace: Option<usize>,
     /// What it says of the cache, if it may use one.
     pub cache: Option<&'l OfListener<'l>>,
+    /// Whether connections are split, if the listener does that.
+    pub split: Splitting,
+    /// The link that they go through.
+    pub link: Option<usize>,
 }
 
 /// Checks the routes of a listener. `None` if one of them cannot be used.
@@ -55,7 +71,9 @@ pub fn check_all(
         .map(|route| {
             let conditions = conditions(route, kind, problems);
             let upstream = transparent::destination(written, route, given.known, problems);
-            let engine = engine(&route.engine).unwrap_or(default);
+            let split = split::splitting(&route.split).unwrap_or(inherited.split);
+            let engine = split::engine(split, engine(&route.engine).unwrap_or(default));
+            let link = link(route, kind, (split, inherited.link), given, problems);
             let (requests, responses) = (requests(route), responses(route));
             let cache =
                 cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
@@ -68,6 +86,8 @@ pub fn check_all(
                 responses,
                 cache,
                 pace,
+                split,
+                link,
             })
         })
         .collect();
@@ -92,13 +112,42 @@ pub fn check_all(
     routes.push(RoutePlan {
         conditions: Conditions::default(),
         upstream: None,
-        engine: default,
+        engine: split::engine(inherited.split, default),
         requests: Requests::Process,
         responses: Responses::Unread,
         cache: rest,
         pace: inherited.pace,
+        split: inherited.split,
+        link: inherited
+            .link
+            .filter(|_| inherited.split != Splitting::Never),
     });
     Some(routes)
+}
+
+/// The link of a route: what it names; else the listener's, for what goes to its original destination.
+fn link(
+    route: &file::Route,
+    kind: Kind,
+    (split, inherited): (Splitting, Option<usize>),
+    given: &Given<'_>,
+    problems: &mut Problems,
+) -> Option<usize> {
+    let inherited = inherited.filter(|_| !route.to.is_absent() && split != Splitting::Never);
+    let named = given.links.of(&route.link, problems);
+    let Some(span) = route.link.given().map(toml::Spanned::span) else {
+        return inherited;
+    };
+    if kind == Kind::Switch {
+        problems
+            .error(span, "a switch has no connections through a link", "")
+            .help("use `mode = \"tunnel\"` or \"split\", or remove it");
+    } else if matches!(named, Some(Some(_))) && split == Splitting::Never {
+        problems
+            .error(span, "what goes through a link is always split", "")
+            .help("remove `split = \"never\"`, or write `link = \"\"`");
+    }
+    named.flatten()
 }
 
 fn requests(route: &file::Route) -> Requests {
@@ -117,7 +166,7 @@ fn responses(route: &file::Route) -> Responses {
 
 fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {
     let errors_before = problems.count_errors();
-    const HTTP_ONLY: [&str; 11] = [
+    const HTTP_ONLY: [&str; 12] = [
         "host",
         "path",
         "extension",
@@ -129,9 +178,10 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
         "default_ttl",
         "cache_key",
         "cache_bypass",
+        "prefetch",
     ];
     for (key, span) in &route.keys_given {
-        if kind == Kind::Tunnel && HTTP_ONLY.contains(key) {
+        if kind != Kind::Switch && HTTP_ONLY.contains(key) {
             let help = if *key == "host" {
                 "write `sni` for the server name of a TLS connection"
             } else {
@@ -140,7 +190,10 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
             problems
                 .error(
                     span.clone(),
-                    format!("a tunnel does not look at requests, so `{key}` is not possible"),
+                    format!(
+                        "a {} does not look at requests, so `{key}` is not possible",
+                        kind.name()
+                    ),
                     "",
                 )
                 .help(help);
@@ -375,7 +428,7 @@ fn report_gap(
     {
         let outcome = match kind {
             Kind::Switch => "requests that meet none of the routes are answered with 404",
-            Kind::Tunnel => "connections that meet none of the routes are closed",
+            Kind::Tunnel | Kind::Split => "connections that meet none of the routes are closed",
         };
         problems
             .note(last.span.clone(), outcome, "")

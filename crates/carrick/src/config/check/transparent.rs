@@ -3,12 +3,13 @@ use super::addresses::overlap;
 use super::listener::networks;
 use super::upstream::Known;
 use crate::config::file::{self, File, Intercept};
-use crate::config::plan::{Interception, ListenerPlan};
+use crate::config::plan::{Interception, ListenerPlan, LocalInterception, PortRange};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Duration;
 use toml::Spanned;
 
 /// The mark and the routing table when the file does not say: this and the listener's port.
@@ -41,13 +42,22 @@ const NOT_TRANSPARENT: [(&str, &str); 3] = [
 pub fn check(
     written: &file::Listener,
     address: Option<SocketAddr>,
+    idle: Duration,
     problems: &mut Problems,
 ) -> Option<Option<Interception>> {
     let place = |key: &str| {
         let given = written.keys_given.iter().find(|(name, _)| *name == key);
         given.map(|(_, span)| span.clone())
     };
+    let is_far = matches!(written.mode.given(), Some(word) if *word.get_ref() == "link");
+    if is_far && written.keep_client_address {
+        return answers_only(written, address?, problems).map(Some);
+    }
     if !written.transparent {
+        // Of the far end of a link, what means nothing was said before.
+        if is_far {
+            return Some(None);
+        }
         for key in ["intercept", "keep_client_address"] {
             if let Some(span) = place(key) {
                 problems
@@ -81,13 +91,47 @@ pub fn check(
         }
         return None;
     };
-    interception(written, intercept.get_ref(), address?, problems).map(Some)
+    interception(written, intercept.get_ref(), (address?, idle), problems).map(Some)
+}
+
+/// Nothing is led to the far end of a link, but servers' answers to connections that have clients' addresses.
+fn answers_only(
+    written: &file::Listener,
+    address: SocketAddr,
+    problems: &mut Problems,
+) -> Option<Interception> {
+    if address.port() == 0 {
+        let listen = written.listen.given();
+        let span = listen.map_or(written.span.clone(), Spanned::span);
+        problems
+            .error(
+                span,
+                "with `keep_client_address` the listener needs a port of its own",
+                "",
+            )
+            .help("name one that is free, such as 4140: the rules in the kernel are known by it");
+        return None;
+    }
+    let number = NUMBER_BASE + u32::from(address.port());
+    Some(Interception {
+        listener: address,
+        ports: Vec::new(),
+        except_ports: Vec::new(),
+        interfaces: Vec::new(),
+        from: Vec::new(),
+        to: Vec::new(),
+        except: Vec::new(),
+        mark: number,
+        table: number,
+        keeps_client: true,
+        local: None,
+    })
 }
 
 fn interception(
     written: &file::Listener,
     intercept: &Intercept,
-    address: SocketAddr,
+    (address, idle): (SocketAddr, Duration),
     problems: &mut Problems,
 ) -> Option<Interception> {
     let listen = written
@@ -105,14 +149,15 @@ fn interception(
         return None;
     }
     let ports = intercept.ports.given()?;
-    if ports.get_ref().contains(&address.port()) {
-        problems
-            .error(
-                ports.span(),
-                format!("{} is the listener's own port", address.port()),
-                "",
-            )
-            .help("listen on a port that is not intercepted: by it carrick knows who connects to the listener itself, which would be a loop");
+    let mut except_ports = match &intercept.except_ports {
+        Setting::Wrong => return None,
+        written => written
+            .given()
+            .map_or(Vec::new(), |list| list.get_ref().clone()),
+    };
+    let is_all = ports.get_ref().contains(&PortRange::ALL);
+    if is_all {
+        except_ports.push(address.port().into());
     }
     let from = list(&intercept.from, "from", problems);
     let to = list(&intercept.to, "to", problems);
@@ -122,6 +167,7 @@ fn interception(
     let interception = Interception {
         listener: address,
         ports: ports.get_ref().clone(),
+        except_ports,
         interfaces: interfaces?,
         from: from?,
         to: to?,
@@ -129,7 +175,17 @@ fn interception(
         mark: given_or(&intercept.mark, number)?,
         table: given_or(&intercept.table, number)?,
         keeps_client: written.keep_client_address,
+        local: local(intercept, idle, given_or(&intercept.mark, number)?),
     };
+    if interception.takes_port(address.port()) {
+        problems
+            .error(
+                ports.span(),
+                format!("{} is the listener's own port", address.port()),
+                "",
+            )
+            .help("listen on a port that is not intercepted, or add it to `except_ports`: by it carrick knows who connects to the listener itself, which would be a loop");
+    }
     report_families(&interception, intercept, problems);
     if interception.interfaces.is_empty() && interception.from.is_empty() {
         problems
@@ -137,6 +193,16 @@ fn interception(
             .help("also those that come in from outside; `interfaces` or `from` would say whose are meant");
     }
     Some(interception)
+}
+
+/// A connection is known a little longer than carrick keeps one on which nothing is said.
+fn local(written: &Intercept, idle: Duration, mark: u32) -> Option<LocalInterception> {
+    const GRACE_SECONDS: u64 = 60;
+    written.local.then(|| LocalInterception {
+        // A mark of its own: what has the other one, and is sent by this machine, is not led anywhere.
+        mark: mark.checked_add(NUMBER_BASE).unwrap_or(mark - 1),
+        idle_seconds: idle.as_secs() + GRACE_SECONDS,
+    })
 }
 
 fn given_or(setting: &Setting<u32>, default: u32) -> Option<u32> {
@@ -185,12 +251,7 @@ fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<Stri
     for text in list.get_ref() {
         let name = text.get_ref();
         let stem = name.strip_suffix('*').unwrap_or(name);
-        let is_name = !stem.is_empty()
-            && name.len() <= INTERFACE_BYTES_MAX
-            && stem
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte));
-        if !is_name {
+        if !is_interface(stem) || name.len() > INTERFACE_BYTES_MAX {
             problems
                 .error(text.span(), "this is not an interface's name", "")
                 .help("`ip link` shows them; `eth*` is all that begin so");
@@ -208,6 +269,12 @@ fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<Stri
         names.push(name.clone());
     }
     (names.len() == list.get_ref().len()).then_some(names)
+}
+
+/// Whether an interface can have this name.
+pub fn is_interface(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
+    (1..=INTERFACE_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// Networks of a family that the listener does not take would make rules that never match.
@@ -285,6 +352,13 @@ pub fn destination(
     }
 }
 
+/// Whether the mark of one listener is that of the other's local clients.
+fn shares_mark(one: &Interception, other: &Interception) -> bool {
+    let local = |one: &Interception| one.local.as_ref().map(|local| local.mark);
+    local(one).is_some_and(|mark| mark == other.mark || Some(mark) == local(other))
+        || local(other) == Some(one.mark)
+}
+
 /// Reports transparent listeners whose rules would be mixed up: rules are known by the listener's port, mark and table.
 pub fn check_conflicts(file: &File, listeners: &[Option<ListenerPlan>], problems: &mut Problems) {
     let mut seen: Vec<(&Interception, Range<usize>)> = Vec::new();
@@ -302,6 +376,8 @@ pub fn check_conflicts(file: &File, listeners: &[Option<ListenerPlan>], problems
                 "mark"
             } else if interception.table == other.table {
                 "table"
+            } else if shares_mark(interception, other) {
+                "mark"
             } else {
                 continue;
             };

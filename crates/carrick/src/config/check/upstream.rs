@@ -1,39 +1,33 @@
 //! Checks `[upstream.NAME]`.
+use super::named::{Named, Words};
 use super::narrow;
 use crate::config::file::{self, File, Server};
 use crate::config::plan::{HashOn, HealthPlan, ServerPlan, UpstreamPlan};
 use crate::config::problem::Problems;
-use crate::config::reader::nearest;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_logic::balance::Method;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The port of a server that does not say, where requests are HTTP.
 const HTTP_PORT: u16 = 80;
 
-/// The names of the upstreams, and which of them are used.
-pub struct Known<'f> {
-    indices: BTreeMap<&'f str, usize>,
-    written: &'f [file::Upstream],
-    used: RefCell<BTreeSet<usize>>,
-}
+const WORDS: Words = Words {
+    what: "upstream",
+    table: "upstream",
+    wanted: " with its `servers`",
+    unused: "nothing uses the upstream",
+    use_it: "name it in a route, or remove it",
+};
+
+/// The upstreams, and which of them are used.
+pub struct Known<'f>(Named<'f>);
 
 impl<'f> Known<'f> {
     /// None is used yet.
     pub fn new(written: &'f [file::Upstream]) -> Self {
-        let indices = written
-            .iter()
-            .enumerate()
-            .map(|(index, upstream)| (upstream.name.get_ref().as_str(), index))
-            .collect();
-        Self {
-            indices,
-            written,
-            used: RefCell::default(),
-        }
+        Self(Named::new(WORDS, written.iter().map(|one| &one.name)))
     }
 
     /// The index of an upstream that a route names, which is used from now on.
@@ -51,53 +45,13 @@ impl<'f> Known<'f> {
                     .help("add `upstream = \"NAME\"`");
                 None
             }
-            Setting::Given(name) => {
-                let found = self.indices.get(name.get_ref().as_str()).copied();
-                match found {
-                    Some(index) => {
-                        self.used.borrow_mut().insert(index);
-                    }
-                    None => {
-                        let names: Vec<&str> = self.indices.keys().copied().collect();
-                        let problem = problems.error(
-                            name.span(),
-                            format!("there is no upstream \"{}\"", name.get_ref()),
-                            "",
-                        );
-                        match nearest(name.get_ref(), &names) {
-                            Some(near) => problem.help(format!(
-                                "did you mean \"{near}\"? Or add [upstream.{}]",
-                                name.get_ref()
-                            )),
-                            None => problem.help(format!(
-                                "add [upstream.{}] with its `servers`",
-                                name.get_ref()
-                            )),
-                        };
-                    }
-                }
-                found
-            }
+            Setting::Given(name) => self.0.find(name, problems),
         }
     }
 
     /// Warns of upstreams that no route names.
     pub fn report_unused(&self, problems: &mut Problems) {
-        let used = self.used.borrow();
-        for (_, upstream) in self
-            .written
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !used.contains(index))
-        {
-            problems
-                .warning(
-                    upstream.name.span(),
-                    format!("nothing uses the upstream \"{}\"", upstream.name.get_ref()),
-                    "",
-                )
-                .help("name it in a route, or remove it");
-        }
+        self.0.report_unused(problems);
     }
 }
 

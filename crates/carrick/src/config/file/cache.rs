@@ -89,6 +89,7 @@ pub struct CacheUse {
     pub default_ttl: Setting<u32>,
     pub cache_key: Setting<CacheKey>,
     pub cache_bypass: Setting<Vec<Bypass>>,
+    pub prefetch: Setting<Prefetch>,
     /// Where the first of these that only means something with a cache has its name.
     pub detail: Option<(&'static str, Range<usize>)>,
 }
@@ -99,6 +100,21 @@ pub struct CacheUse {
 pub struct CacheKey {
     pub query: Setting<Query>,
     pub headers: Setting<Vec<Spanned<String>>>,
+}
+
+/// `prefetch = true`, `prefetch = { … }`
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names are those of the keys")]
+pub struct Prefetch {
+    /// Whether it is not `false`.
+    pub is_on: bool,
+    pub hosts: Setting<&'static str>,
+    pub objects: u64,
+    pub object_max: u64,
+    pub page_max: u64,
+    pub look: u64,
+    pub at_once: u64,
+    pub worker_at_once: u64,
 }
 
 /// `query` of `cache_key`
@@ -199,7 +215,7 @@ impl Cache {
 
 impl CacheUse {
     pub(super) fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
-        let details = ["default_ttl", "cache_key", "cache_bypass"];
+        let details = ["default_ttl", "cache_key", "cache_bypass", "prefetch"];
         Self {
             cache: table.boolean("cache", problems),
             default_ttl: lifetime(table, "default_ttl", problems),
@@ -214,10 +230,40 @@ impl CacheUse {
                 },
             ),
             cache_bypass: bypass(table, problems),
+            prefetch: prefetch(table, problems),
             detail: details
                 .into_iter()
                 .find_map(|key| Some((key, table.key_span(key)?))),
         }
+    }
+}
+
+/// A word of yes or no, or a table.
+fn prefetch(table: &Section<'_>, problems: &mut Problems) -> Setting<Prefetch> {
+    const KEY: &str = "prefetch";
+    let read = |table: &Section<'_>, problems: &mut Problems| Prefetch {
+        is_on: true,
+        hosts: table.word("hosts", problems),
+        objects: table.number("objects", problems),
+        object_max: table.size("object_max", problems),
+        page_max: table.size("page_max", problems),
+        look: table.size("look", problems),
+        at_once: table.number("at_once", problems),
+        worker_at_once: table.number("worker_at_once", problems),
+    };
+    match table.raw(KEY).map(|value| (value, value.get_ref())) {
+        Some((value, DeValue::Boolean(is_on))) => {
+            let defaults = Section::empty(&keys::PREFETCH_TABLE, value.span());
+            let prefetch = Prefetch {
+                is_on: *is_on,
+                ..read(&defaults, problems)
+            };
+            Setting::Given(Spanned::new(value.span(), prefetch))
+        }
+        None | Some((_, DeValue::Table(_))) => {
+            inline(table, KEY, &keys::PREFETCH_TABLE, problems, read)
+        }
+        Some((value, _)) => wrong_kind(value, KEY, "`true`, `false` or a table", problems),
     }
 }
 

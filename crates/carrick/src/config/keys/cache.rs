@@ -361,6 +361,88 @@ pub(super) const BYPASS: Key = Key {
     about: "Requests that pass the cache by: nothing stored answers them, and their responses are not stored",
 };
 
+/// Of listeners and routes: what pages embed, fetched before it is asked for.
+pub(super) const PREFETCH: Key = Key {
+    name: "prefetch",
+    form: Form::Other {
+        what: "`true`, `false`, or `{ objects, … }`",
+        default: "`false`",
+    },
+    about: "Whether what HTML pages embed is fetched into the cache while the page goes to its client",
+};
+
+/// `prefetch = { … }`
+pub static PREFETCH_TABLE: Table = Table {
+    title: "prefetch = { }",
+    keys: &[
+        Key {
+            name: "hosts",
+            form: Form::OneOf {
+                words: HOSTS,
+                default: "same",
+            },
+            about: "`same`: objects of the page's own host and port; `any`: also those of other hosts, at port 80 (not where clients are intercepted on their way to an origin)",
+        },
+        Key {
+            name: "objects",
+            form: Form::Number {
+                min: 1,
+                max: 1024,
+                default: 64,
+            },
+            about: "Most objects that are asked for because of one page",
+        },
+        Key {
+            name: "object_max",
+            form: Form::Size {
+                min: KIB,
+                max: 1024 * MIB,
+                default: MIB,
+            },
+            about: "Largest object; what is larger is given up when its head says so, or when so much of it has come",
+        },
+        Key {
+            name: "page_max",
+            form: Form::Size {
+                min: KIB,
+                max: 16 * 1024 * MIB,
+                default: 8 * MIB,
+            },
+            about: "Most bytes of all objects of one page",
+        },
+        Key {
+            name: "look",
+            form: Form::Size {
+                min: KIB,
+                max: 16 * MIB,
+                default: 256 * KIB,
+            },
+            about: "So much of a page is looked at, without its content coding",
+        },
+        Key {
+            name: "at_once",
+            form: Form::Number {
+                min: 1,
+                max: 64,
+                default: 6,
+            },
+            about: "Most objects of one page that are fetched at the same time",
+        },
+        Key {
+            name: "worker_at_once",
+            form: Form::Number {
+                min: 1,
+                max: 10_000,
+                default: 128,
+            },
+            about: "Most objects that a worker fetches ahead at the same time, for all pages; what is more is not fetched",
+        },
+    ],
+};
+
+/// `hosts` of `prefetch`
+const HOSTS: &[&str] = &["same", "any"];
+
 /// `cache_key = { … }`
 pub static CACHE_KEY: Table = Table {
     title: "cache_key = { }",

@@ -1,5 +1,5 @@
 //! The keys of `[[listener]]` and what is in it.
-use super::{ENGINES, Form, Key, NONE, REQUIRED, Table, cache, pace};
+use super::{ENGINES, Form, Key, NONE, REQUIRED, Table, cache, legs, link, pace, split};
 
 /// `[[listener]]`
 pub static LISTENER: Table = Table {
@@ -16,10 +16,10 @@ pub static LISTENER: Table = Table {
         Key {
             name: "mode",
             form: Form::OneOf {
-                words: &["forward", "switch", "tunnel"],
+                words: &["forward", "switch", "tunnel", "split", "link"],
                 default: REQUIRED,
             },
-            about: "The job: forward proxy, layer-7 switch, or TCP relay",
+            about: "The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a `[link.NAME]`",
         },
         Key {
             name: "proxy_protocol",
@@ -28,7 +28,10 @@ pub static LISTENER: Table = Table {
         },
         Key {
             name: "transparent",
-            form: Form::Switch { default: false },
+            form: Form::Other {
+                what: "`true` or `false`",
+                default: "`false`; split: `true`",
+            },
             about: "Clients do not know of the proxy: their connections to others, as `intercept` says, come in here, and go to their original destination unless a route says otherwise. Wants CAP_NET_ADMIN",
         },
         Key {
@@ -41,9 +44,15 @@ pub static LISTENER: Table = Table {
         },
         Key {
             name: "keep_client_address",
-            form: Form::Switch { default: false },
-            about: "Servers see the client's address, not carrick's; their answers must pass this machine. Only with `transparent`. Wants CAP_NET_RAW, and keeps it",
+            form: Form::Other {
+                what: "`true` or `false`",
+                default: "`false`; split, if it is transparent: `true`",
+            },
+            about: "Servers see the client's address, not carrick's; their answers must pass this machine. Only with `transparent`, and for `link`. Wants CAP_NET_RAW, and keeps it",
         },
+        split::HANDSHAKE,
+        split::SPLIT,
+        split::CONTROL_GROUP,
         Key {
             name: "engine",
             form: Form::OneOf {
@@ -58,7 +67,7 @@ pub static LISTENER: Table = Table {
                 what: "networks or addresses",
                 default: "all",
             },
-            about: "Clients that may use the listener; a forward proxy beyond loopback needs this or `users`",
+            about: "Clients that may use the listener; a forward proxy beyond loopback needs this or `users`, a `link` needs it in any case",
         },
         Key {
             name: "forwarded",
@@ -66,7 +75,7 @@ pub static LISTENER: Table = Table {
                 words: &["x-forwarded", "forwarded", "off", "unchanged"],
                 default: "switch: x-forwarded; forward, and with `transparent`: unchanged",
             },
-            about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` passes on what the client sent. Not for `tunnel`",
+            about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` passes on what the client sent. Not for `tunnel` and `split`",
         },
         Key {
             name: "via",
@@ -74,7 +83,7 @@ pub static LISTENER: Table = Table {
                 what: "a name",
                 default: "\"carrick\"",
             },
-            about: "The name in `Via` (RFC 9110 section 7.6.3); `\"\"`: no `Via`. Not for `tunnel`",
+            about: "The name in `Via` (RFC 9110 section 7.6.3); `\"\"`: no `Via`. Not for `tunnel` and `split`",
         },
         Key {
             name: "route",
@@ -82,7 +91,7 @@ pub static LISTENER: Table = Table {
                 what: "`[[listener.route]]`",
                 default: "required, but not with `transparent`",
             },
-            about: "Where requests go. Only for `switch` and `tunnel`",
+            about: "Where requests go. Only for `switch`, `tunnel` and `split`",
         },
         Key {
             name: "connect_ports",
@@ -96,9 +105,9 @@ pub static LISTENER: Table = Table {
             name: "deny_to",
             form: Form::Texts {
                 what: "networks, addresses, names or `*.suffix`",
-                default: "on loopback none, else loopback and link-local networks",
+                default: "forward on loopback: none; else loopback and link-local networks",
             },
-            about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`, and with `transparent`: there for what goes to its original destination",
+            about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`, and with `transparent`: there for what goes to its original destination",
         },
         Key {
             name: "users",
@@ -116,11 +125,14 @@ pub static LISTENER: Table = Table {
             },
             about: "Another proxy that requests go through. Only for `forward`",
         },
+        link::OF_LISTENER,
+        legs::OF_LISTENER,
         pace::OF_LISTENER,
         cache::USE,
         cache::DEFAULT_TTL,
         cache::KEY,
         cache::BYPASS,
+        cache::PREFETCH,
     ],
 };
 
@@ -131,10 +143,18 @@ pub static INTERCEPT: Table = Table {
         Key {
             name: "ports",
             form: Form::Other {
-                what: "a list of ports",
+                what: "a list of ports and of ranges such as `\"1000-2000\"`; or `\"all\"`",
                 default: REQUIRED,
             },
-            about: "Ports of the servers that clients connect to",
+            about: "Ports of the servers that clients connect to; the listener's own is none of `\"all\"`",
+        },
+        Key {
+            name: "except_ports",
+            form: Form::Other {
+                what: "a list of ports and ranges",
+                default: NONE,
+            },
+            about: "Of `ports`, those that are left alone",
         },
         Key {
             name: "interfaces",
@@ -167,6 +187,11 @@ pub static INTERCEPT: Table = Table {
                 default: NONE,
             },
             about: "Addresses that are left alone, as clients and as destinations",
+        },
+        Key {
+            name: "local",
+            form: Form::Switch { default: false },
+            about: "Connections of this machine's own programs are intercepted as well, but carrick's are not; `interfaces` and `from` do not matter to them. Wants CAP_NET_RAW, and keeps it",
         },
         Key {
             name: "mark",
@@ -292,7 +317,7 @@ pub static ROUTE: Table = Table {
                 what: "a name or `*.suffix`",
                 default: "any",
             },
-            about: "The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel`, which has no other condition",
+            about: "The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel` and `split`, which have no other condition",
         },
         Key {
             name: "engine",
@@ -318,11 +343,14 @@ pub static ROUTE: Table = Table {
             },
             about: "Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long bodies. Only for `switch`, with `engine = \"packet\"`",
         },
+        link::OF_ROUTE,
+        split::OF_ROUTE,
         pace::OF_ROUTE,
         cache::USE,
         cache::DEFAULT_TTL,
         cache::KEY,
         cache::BYPASS,
+        cache::PREFETCH,
     ],
 };
 

@@ -147,7 +147,7 @@ pub static PACE_CLASS: Table = Table {
                 max: 255,
                 default: 100,
             },
-            about: "Of classes that wait, those with the lowest number go first",
+            about: "Classes with the lowest number go first: of those that wait for the worker, and of those that share a parent's ceiling; they leave a 64th of it to the others",
         },
         Key {
             name: "weight",

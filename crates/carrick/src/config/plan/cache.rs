@@ -1,6 +1,7 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
 use super::{Plan, ServerAddress};
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
+use carrick_logic::embedded::Hosts;
 use carrick_logic::http1::{Forwarded, RequestHead};
 use carrick_logic::route::Conditions;
 use std::path::PathBuf;
@@ -130,6 +131,27 @@ pub struct RouteCache {
     pub key: KeyRules,
     /// Requests that meet one of these pass the cache by: nothing stored answers them, and their answers are not stored.
     pub bypass: Vec<Conditions>,
+    /// Whether what pages embed is fetched before it is asked for, and how much of it.
+    pub prefetch: Option<PrefetchPlan>,
+}
+
+/// `prefetch = { … }`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefetchPlan {
+    /// Whose objects.
+    pub hosts: Hosts,
+    /// Most objects of a page.
+    pub objects: usize,
+    /// Most bytes of an object's body.
+    pub object_bytes_max: u64,
+    /// Most bytes of the bodies of all objects of a page.
+    pub page_bytes_max: u64,
+    /// So many bytes of a page are looked at.
+    pub look_bytes: usize,
+    /// Most objects of a page at a time.
+    pub at_once: usize,
+    /// Most objects that a worker fetches at a time.
+    pub worker_at_once: usize,
 }
 
 impl RouteCache {
@@ -152,6 +174,7 @@ impl RouteCache {
                 ..KeyRules::default()
             },
             bypass: Vec::new(),
+            prefetch: None,
         }
     }
 

@@ -37,6 +37,23 @@ impl Section<'_> {
         })
     }
 
+    /// A whole number from `min` to `max`, for forms that do not say it.
+    pub fn count_within(
+        &self,
+        key: &str,
+        min: u32,
+        max: u32,
+        problems: &mut Problems,
+    ) -> Setting<u32> {
+        let number = self.read(key, problems, "a whole number", integer);
+        let (min, max) = (i128::from(min), i128::from(max));
+        within(number, key, &min, &max, ToString::to_string, problems).refine(
+            "a number",
+            problems,
+            |number| u32::try_from(*number).map_err(|error| error.to_string()),
+        )
+    }
+
     /// Bytes within the declared limits, or the declared default.
     pub fn size(&self, key: &str, problems: &mut Problems) -> u64 {
         let Some(Form::Size { min, max, default }) = self.form(key) else {

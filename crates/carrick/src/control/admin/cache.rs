@@ -7,7 +7,7 @@ use crate::cache::shared::{Did, Shared};
 use crate::cache::siblings::{Said, Sibling};
 use crate::cache::store::Purge;
 use crate::control::ControlState;
-use crate::telemetry::metrics::CacheResult;
+use crate::telemetry::metrics::{Ahead, CacheResult};
 use crate::worker::clock::Clock;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -39,6 +39,8 @@ pub(super) struct CacheStatus {
     /// Of all requests that the cache was asked for: the share that it answered; `null` before the first.
     hit_ratio: Option<f64>,
     bytes_saved: u64,
+    /// What became of the objects that pages embed.
+    ahead: BTreeMap<&'static str, u64>,
     /// Seconds since origins made or validated what is stored: the mean, and the most; `null` if there is nothing. Of a large store it
     /// is a sample.
     age_mean_s: Option<u64>,
@@ -168,6 +170,12 @@ impl CacheStatus {
             misses,
             hit_ratio: (asked > 0).then(|| answered as f64 / asked as f64),
             bytes_saved: state.sum(|worker| worker.cache.bytes_saved.get()),
+            ahead: Ahead::ALL
+                .map(|what| {
+                    let sum = state.sum(|worker| worker.cache.ahead(what).get());
+                    (what.name(), sum)
+                })
+                .into(),
             disk: cache.store.disk().map(|disk| DiskStatus::of(disk)),
             age_mean_s,
             age_max_s,

@@ -1,9 +1,12 @@
 //! `/status`: everything that can be known of a running carrick, as one JSON object.
 use super::cache::CacheStatus;
+use super::legs::SplitStatus;
+use super::link::Links;
 use super::pace::PaceStatus;
 use super::splices::{self, Splices};
-use crate::config::plan::{ListenerPlan, ServerPlan};
+use crate::config::plan::{Handshake, ListenerPlan, ServerPlan};
 use crate::control::{ControlState, EngineStatus, LookupResult};
+use crate::handshakes::Handshakes;
 use crate::privileges::Standing;
 use crate::telemetry::metrics::{Job, Limit, WorkerMetrics};
 use crate::upstreams::{ServerState, UpstreamState};
@@ -32,8 +35,9 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
             .plan
             .listeners
             .iter()
-            .map(|listener| Listener::of(listener))
+            .map(|listener| Listener::of(listener, &state.kernel.handshakes))
             .collect(),
+        handshakes: HeldHandshakes::of(&state.kernel.handshakes),
         engines: &engines,
         process: &state.standing,
         workers: state
@@ -50,7 +54,9 @@ pub(super) fn json(state: &ControlState) -> serde_json::Result<String> {
         splice: Splice::of(state),
         splices: Splices::of(state, splices::LISTED_MAX),
         cache: CacheStatus::of(state),
+        links: Links::of(state),
         pace: PaceStatus::of(state),
+        split: SplitStatus::of(state),
         dns: Dns::of(state),
         access_log: Log::of(state),
         reloads: Reloads::of(state),
@@ -69,6 +75,7 @@ struct Status<'a> {
     uptime_seconds: u64,
     admin: Option<String>,
     listeners: Vec<Listener>,
+    handshakes: Option<HeldHandshakes>,
     engines: &'a [EngineStatus],
     process: &'a Standing,
     workers: Vec<Worker>,
@@ -77,7 +84,9 @@ struct Status<'a> {
     splice: Splice,
     splices: Splices,
     cache: Option<CacheStatus>,
+    links: Links,
     pace: PaceStatus,
+    split: SplitStatus,
     dns: Dns,
     access_log: Log,
     reloads: Reloads,
@@ -88,15 +97,40 @@ struct Listener {
     address: String,
     mode: &'static str,
     proxy_protocol: bool,
+    handshake: &'static str,
 }
 
 impl Listener {
-    fn of(plan: &ListenerPlan) -> Self {
+    fn of(plan: &ListenerPlan, handshakes: &Handshakes) -> Self {
+        let is_asked_first = plan.handshake != Handshake::AtOnce && handshakes.are_held();
         Self {
             address: plan.address.to_string(),
             mode: Job::from(&plan.mode).name(),
             proxy_protocol: plan.proxy_protocol,
+            handshake: if is_asked_first {
+                "server-first"
+            } else {
+                "at-once"
+            },
         }
+    }
+}
+
+/// SYNs that are held, or were.
+#[derive(Serialize)]
+struct HeldHandshakes {
+    waiting: usize,
+    #[serde(flatten)]
+    events: BTreeMap<&'static str, u64>,
+}
+
+impl HeldHandshakes {
+    /// `None`: none are.
+    fn of(handshakes: &Handshakes) -> Option<Self> {
+        handshakes.are_held().then(|| Self {
+            waiting: handshakes.waiting(),
+            events: handshakes.events().into_iter().collect(),
+        })
     }
 }
 

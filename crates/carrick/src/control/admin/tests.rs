@@ -53,7 +53,7 @@ fn status_is_json_with_everything_in_it() {
     let state = handle.state();
     state.workers[1].connections_accepted.add(5);
     state.workers[1].connections_closed.add(1);
-    let [forward, switch, _] = &state.workers[1].jobs;
+    let [forward, switch, ..] = &state.workers[1].jobs;
     forward.requests.count(200);
     switch.requests.count(404);
     switch.requests.count(999);

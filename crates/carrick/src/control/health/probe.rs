@@ -2,11 +2,12 @@
 use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
 use crate::control::{ResolveError, Resolver};
 use crate::upstreams::ServerState;
+use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// Most bytes that are read for the response's head, interim responses included.
@@ -54,6 +55,8 @@ pub(super) struct Probe {
     /// What is sent; empty: to connect is enough.
     request: Vec<u8>,
     wants_response: bool,
+    /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
+    mark: Option<u32>,
 }
 
 impl Probe {
@@ -81,7 +84,13 @@ impl Probe {
             resolver: resolver.clone(),
             request,
             wants_response: health.path.is_some(),
+            mark: None,
         })
+    }
+
+    /// With carrick's mark, if it has one.
+    pub fn marked(self, mark: Option<u32>) -> Self {
+        Self { mark, ..self }
     }
 
     /// Checks once.
@@ -130,13 +139,24 @@ impl Probe {
         let share = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut illness = Illness::Name(ResolveError::NoAddress);
         for address in addresses {
-            match timeout(share, TcpStream::connect(address)).await {
+            match timeout(share, self.connect_to(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => illness = Illness::Connect(error),
                 Err(_) => illness = Illness::Timeout(share),
             }
         }
         Err(illness)
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        if let Some(mark) = self.mark {
+            SockRef::from(&socket).set_mark(mark)?;
+        }
+        socket.connect(address).await
     }
 }
 

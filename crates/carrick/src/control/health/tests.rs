@@ -311,7 +311,7 @@ async fn servers_go_down_and_come_up_again() {
     ));
     let upstreams = UpstreamState::for_plan(&[plan], &[]);
     let metrics = Arc::default();
-    let checks = HealthChecks::start(&upstreams, &a_resolver(), &metrics);
+    let checks = HealthChecks::start(&upstreams, &a_resolver(), None, &metrics);
     let [good, moody] = [0, 1].map(|index| Arc::clone(&upstreams[0].servers[index]));
     until("checks are done", || metrics.health_checks_good.get() >= 4).await;
     assert!(good.is_healthy() && moody.is_healthy());
@@ -338,7 +338,7 @@ async fn without_checks_a_server_is_healthy_again() {
     let address = SocketAddr::from(([127, 0, 0, 1], 9));
     let upstreams = UpstreamState::for_plan(&[Arc::new(upstream("u", &[address], None))], &[]);
     upstreams[0].servers[0].healthy.store(false, Relaxed);
-    let _checks = HealthChecks::start(&upstreams, &a_resolver(), &Arc::default());
+    let _checks = HealthChecks::start(&upstreams, &a_resolver(), None, &Arc::default());
     assert!(upstreams[0].servers[0].is_healthy());
 }
 

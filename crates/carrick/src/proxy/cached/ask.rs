@@ -6,6 +6,7 @@ use crate::cache::purges::Moment;
 use crate::cache::shared::Ticket;
 use crate::cache::store::{Key, Object};
 use crate::config::plan::RouteCache;
+use crate::proxy::ahead::Fetching;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
 use crate::worker::scratch::Scratch;
@@ -50,6 +51,8 @@ pub struct Asking {
     pub(super) is_bypassed: bool,
     /// Nobody waits for it: it is for the store alone.
     pub(super) is_errand: bool,
+    /// It is an object that a page embeds, fetched ahead.
+    pub(super) ahead: Option<Fetching>,
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
     /// One was asked already.
@@ -105,7 +108,7 @@ pub(super) fn stored_of(object: &Object) -> Stored<'_> {
 
 impl Asking {
     /// How the route wants it.
-    pub fn route(&self) -> &RouteCache {
+    pub fn route(&self) -> &Arc<RouteCache> {
         &self.route
     }
 
@@ -138,6 +141,29 @@ impl Asking {
     pub fn comes_from(&mut self, place: &Place, address: IpAddr) {
         let is_origin = matches!(place, Place::Origin { parent: false, .. });
         self.origin = (is_origin && !self.wants_only_stored).then_some(address);
+    }
+
+    /// That it is fetched ahead, if it is.
+    pub fn ahead(&mut self) -> Option<&mut Fetching> {
+        self.ahead.as_mut()
+    }
+
+    /// The same, for who fetches the rest.
+    pub fn take_ahead(&mut self) -> Option<Fetching> {
+        self.ahead.take()
+    }
+
+    /// It is fetched ahead.
+    pub fn fetch_ahead(&mut self, fetching: Fetching) {
+        self.ahead = Some(fetching);
+    }
+
+    /// What is fetched ahead can be sent from now on: who asks for it next is counted.
+    pub fn note_ahead(&self) {
+        if self.ahead.is_some() {
+            let hash = self.store_key().hash();
+            self.cache.ahead.note(hash, self.asked_at);
+        }
     }
 
     /// The right to write to the second level, once.

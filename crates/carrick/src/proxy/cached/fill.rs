@@ -2,9 +2,11 @@
 use super::parts::Keep;
 use crate::cache::shared::Ticket;
 use crate::cache::store::{Filling, Object};
+use crate::proxy::ahead::Fetching;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Ahead;
 use crate::worker::scratch::Scratch;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -28,6 +30,8 @@ pub struct Fill {
     pub is_kept: bool,
     /// The right to write it to the second level.
     pub ticket: Option<Ticket>,
+    /// It is fetched ahead: it is worth fetching although nobody reads.
+    pub ahead: Option<Fetching>,
 }
 
 impl Fill {
@@ -85,7 +89,8 @@ impl Fill {
             if errand.timer.within(idle, room).await.is_err() {
                 return false;
             }
-            if !self.object.body().is_read() && self.is_too_far(errand, left_bytes) {
+            let is_wanted = self.ahead.is_some() || self.object.body().is_read();
+            if !is_wanted && self.is_too_far(errand, left_bytes) {
                 errand.worker.metrics.cache.fills_given_up.add(1);
                 return false;
             }
@@ -112,11 +117,15 @@ impl Fill {
             length,
             is_kept,
             ticket,
+            ahead,
         } = self;
-        if filling.finish()
-            && let Some(ticket) = ticket
-        {
-            ticket.keep(&object, client.worker.clock.now());
+        if filling.finish() {
+            if let Some(ticket) = ticket {
+                ticket.keep(&object, client.worker.clock.now());
+            }
+            if let Some(ahead) = ahead {
+                ahead.ends(Ahead::Stored);
+            }
         }
         checkout.count(&client.worker.metrics, 0, length);
         if is_kept {

@@ -13,7 +13,7 @@ use crate::proxy::decide::{Destination, Place};
 use crate::proxy::reply::Reply;
 use crate::proxy::response_body::Passed;
 use crate::proxy::trace::{CLIENT_CLOSED_REQUEST, Trace};
-use crate::telemetry::metrics::CacheResult;
+use crate::telemetry::metrics::{Ahead, CacheResult};
 use crate::worker::io::poll_reset;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
@@ -102,6 +102,9 @@ pub async fn begin(
         let (stored, lookup) = wanted.find(client, scratch, destination, now);
         let took = begun.elapsed();
         client.worker.metrics.cache.find_seconds.observe(took);
+        if stored.is_none() || reuse(lookup).is_none() {
+            client.push_held();
+        }
         if stored.is_none() && asks_disk {
             asks_disk = false;
             is_from_disk = wanted.bring(client, scratch).await;
@@ -121,6 +124,7 @@ pub async fn begin(
                 (asking.lead, asking.is_errand) = (Some(lead), true);
                 refresh::begin(client, scratch, destination, asking);
             }
+            wanted.note_use(client, now);
             let source = Source {
                 route: &wanted.route,
                 object,
@@ -187,6 +191,60 @@ pub async fn begin(
         asking.completion = completion;
         (asking.lead, asking.ticket) = (lead, level.ticket);
         return Begun::Ask(Box::new(asking));
+    }
+}
+
+/// What the origin is to be asked for the request in `scratch`, of which nobody has asked for the answer yet.
+///
+/// # Errors
+/// Says why it is not to be asked.
+pub async fn begin_ahead(
+    client: &mut Client,
+    scratch: &Scratch,
+    destination: &Destination,
+) -> Result<Box<Asking>, Ahead> {
+    let cache = client.worker.cache.clone().ok_or(Ahead::Denied)?;
+    let route = destination.cache.clone().ok_or(Ahead::Denied)?;
+    let (key, not_filled) = name(client, scratch, destination, &route).ok_or(Ahead::Denied)?;
+    let wanted = Wanted {
+        cache,
+        route,
+        key,
+        not_filled,
+        says_status: false,
+    };
+    let (mut asks_disk, mut level) = (true, SecondLevel::default());
+    loop {
+        let now = client.worker.clock.now();
+        // With what was not stored lately there is nothing to wait for, and so nothing to fetch.
+        if !wanted.may_wait(scratch, now) {
+            return Err(Ahead::NotStored);
+        }
+        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        if reuse(lookup).is_some() {
+            return Err(Ahead::Fresh);
+        }
+        if stored.is_none() && asks_disk {
+            asks_disk = false;
+            if wanted.bring(client, scratch).await {
+                continue;
+            }
+        }
+        let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key) else {
+            return Err(Ahead::InFlight);
+        };
+        let status = CacheStatus::of(lookup);
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            return Err(Ahead::Fresh);
+        }
+        let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
+        let mut asking = wanted.ask(stored, status, now);
+        (asking.lead, asking.ticket) = (Some(lead), level.ticket);
+        asking.is_errand = true;
+        return Ok(Box::new(asking));
     }
 }
 
@@ -306,6 +364,15 @@ impl Wanted {
         }
     }
 
+    /// A client gets what is stored, which may have been fetched ahead.
+    fn note_use(&self, client: &Client, now: UnixTime) {
+        let hash = self.cache.store.key(&self.key).hash();
+        if self.cache.ahead.has(hash, now) {
+            self.cache.ahead.forget(hash);
+            client.worker.metrics.cache.ahead(Ahead::Used).add(1);
+        }
+    }
+
     /// Whether the request in `scratch` is like those that others send, so that one answer may do for all.
     fn may_wait(&self, scratch: &Scratch, now: UnixTime) -> bool {
         let head = &scratch.request_head;
@@ -347,6 +414,7 @@ impl Wanted {
             says_status: self.says_status,
             lead: None,
             is_errand: false,
+            ahead: None,
             is_bypassed: false,
             wants_only_stored: false,
             is_sibling_asked: false,

@@ -27,7 +27,7 @@ mod tee;
 
 pub use ask::{Asking, request_lines};
 pub use fill::Fill;
-pub use find::{Begun, begin};
+pub use find::{Begun, begin, begin_ahead};
 pub use judge::{Verdict, judge, reuse_of};
 pub use parts::Keep;
 pub use send::{Source, send, stale};

@@ -2,6 +2,7 @@
 use super::ask::{Asking, status_value, stored_of};
 use crate::cache::store::{Body, Object, Reader};
 use crate::config::plan::RouteCache;
+use crate::proxy::ahead::Page;
 use crate::proxy::arrival::Client;
 use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::reply::{self, Asked, Reply};
@@ -9,7 +10,6 @@ use crate::proxy::request_body::Pace;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, TOO_SLOW};
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::{CacheResult, Limit};
-use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::cache::{
     Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 /// A stored answer, as it is to be sent.
 pub struct Source<'a> {
     /// How the route wants it.
-    pub route: &'a RouteCache,
+    pub route: &'a Arc<RouteCache>,
     /// What is sent.
     pub object: &'a Arc<Object>,
     /// How old it is.
@@ -82,6 +82,10 @@ pub async fn send(
 ) -> (Passed, bool) {
     let object = source.object;
     let reader = object.body().reader();
+    let is_whole = object.body().is_whole() && !object.body().is_file();
+    if !is_whole {
+        client.push_held();
+    }
     let total_bytes = object.total_bytes();
     if total_bytes.is_none() && object.meta().part().is_none() {
         return broken_off(client, scratch, trace).await;
@@ -111,6 +115,12 @@ pub async fn send(
     );
     trace.status = status;
     let parts = if is_head { Vec::new() } else { parts };
+    let page = match parts.first() {
+        Some(Part::Stored(_)) if status == 200 => {
+            Page::of_stored(client, scratch, object, source.route, source.now)
+        }
+        _ => None,
+    };
     let is_at_hand = source.status.forward_status.is_none()
         && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
     let first_byte = is_at_hand.then_some(trace.begun);
@@ -127,6 +137,7 @@ pub async fn send(
         reader,
         first_byte,
         throttle,
+        more: is_whole && has_next(scratch),
     };
     let before = trace.sent;
     let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
@@ -135,6 +146,9 @@ pub async fn send(
         pacer.splices();
     } else {
         pacer.served(trace.sent - before, is_at_hand);
+    }
+    if let (Some(page), Passed::ClientGone(_)) = (page, passed) {
+        page.abort();
     }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
         trace.ended = how;
@@ -309,6 +323,15 @@ struct Sending {
     /// When the request began, until the first byte of its answer is sent, if that is to be counted.
     first_byte: Option<Instant>,
     throttle: Throttle,
+    /// Whether the next answer may follow at once: then both go in the same segments.
+    more: bool,
+}
+
+/// Whether the head of another request has come already (a pipeline).
+fn has_next(scratch: &Scratch) -> bool {
+    let behind = scratch.request.get(scratch.request_head.head_bytes..);
+    scratch.request_head.keep_alive
+        && behind.is_some_and(|behind| memchr::memmem::find(behind, b"\r\n\r\n").is_some())
 }
 
 impl Sending {
@@ -372,7 +395,7 @@ async fn send_parts(
             let held = sending.throttle.pass(&client.stream, bytes).await;
             let begun = begun + held;
             let sent = {
-                let burst = send_burst(&client.stream, out, body, (at, bytes));
+                let burst = send_burst(&client.stream, out, body, (at, bytes), sending.more);
                 client.timer.within(timeouts.idle, pin!(burst)).await
             };
             match sent {
@@ -400,15 +423,18 @@ async fn send_parts(
         }
     }
     if out.is_empty() {
+        client.holds.set(sending.more);
         return Passed::Whole;
     }
-    match client
-        .timer
-        .within(timeouts.idle, write_all(&client.stream, out))
-        .await
-    {
+    let sent = {
+        let body = sending.reader.body();
+        let burst = send_burst(&client.stream, out, body, (0, 0), sending.more);
+        client.timer.within(timeouts.idle, pin!(burst)).await
+    };
+    match sent {
         Ok(Ok(())) => {
             sending.count(client);
+            client.holds.set(sending.more);
             Passed::Whole
         }
         Ok(Err(_)) => Passed::ClientGone("client_reset"),
@@ -422,9 +448,10 @@ async fn send_burst(
     mut out: &[u8],
     body: &Body,
     (mut at, mut bytes): (u64, u64),
+    more: bool,
 ) -> io::Result<()> {
     while !out.is_empty() || bytes > 0 {
-        match body.send(stream, at, bytes, out) {
+        match body.send(stream, at, bytes, out, more) {
             Ok(sent) => {
                 let of_out = sent.min(out.len());
                 out = out.get(of_out..).unwrap_or_default();

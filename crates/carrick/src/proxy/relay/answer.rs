@@ -1,14 +1,17 @@
 //! Passing a response on, and what becomes of the two connections after it.
 use super::{Attempt, Failure, Outcome, means};
-use crate::config::plan::ListenerPlan;
+use crate::config::plan::{ListenerPlan, Mode};
+use crate::proxy::ahead::Look;
+use crate::proxy::arrival::Client;
 use crate::proxy::bound;
 use crate::proxy::cached::{self, Asking, Tee, Verdict};
+use crate::proxy::decide::Destination;
 use crate::proxy::head::has_tunnel_bytes;
 use crate::proxy::request_body::Means;
 use crate::proxy::response_body::{IDLE_TIMEOUT, Passed, Response, TOO_SLOW, is_to_come};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
-use crate::telemetry::metrics::Limit;
+use crate::telemetry::metrics::{Ahead, Limit};
 use crate::worker::clock::Clock;
 use crate::worker::deadline::Timer;
 use crate::worker::scratch::Scratch;
@@ -36,7 +39,13 @@ impl Attempt<'_> {
         if let Some(asking) = self.asking.as_deref_mut() {
             let address = checkout.upstream.address.ip();
             asking.comes_from(&self.destination.place, address);
-            match cached::judge(self.client, self.scratch, self.destination, asking) {
+            if let (Some(ahead), ResponseBody::Bytes(length)) =
+                (asking.ahead(), self.scratch.response_head.body)
+                && !ahead.takes(length)
+            {
+                return Outcome::Kept;
+            }
+            match judge(self.client, self.scratch, self.destination, asking) {
                 Verdict::PassOn => {}
                 Verdict::Keep(kept) => tee = Some(kept),
                 Verdict::Fill(filling, object, keep) => {
@@ -51,12 +60,18 @@ impl Attempt<'_> {
             }
             if asking.is_errand() {
                 return match tee {
-                    Some(tee) => self.fetch(checkout, tee).await,
-                    None => Outcome::Kept,
+                    Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
+                    None => {
+                        if let Some(ahead) = asking.take_ahead() {
+                            ahead.ends(Ahead::NotStored);
+                        }
+                        Outcome::Kept
+                    }
                 };
             }
             asking.release();
         }
+        let mut look = Look::at_answer(self.client, self.scratch, self.destination);
         let worker = Rc::clone(&self.client.worker);
         let (head, here) = (&self.scratch.response_head, &self.scratch.response);
         // What is here already is not spliced.
@@ -78,6 +93,8 @@ impl Attempt<'_> {
         }
         if keep_alive
             && tee.is_none()
+            && look.is_none()
+            && self.scratch.response_head.body != ResponseBody::UntilClose
             && bound::arm_body(client, self.scratch, &mut checkout, self.destination)
         {
             return self.leave_body(checkout, body_sent).await;
@@ -89,9 +106,15 @@ impl Attempt<'_> {
             &client.stream,
             &mut client.timer,
             self.scratch,
-            (self.trace, tee.as_deref_mut()),
+            keep_alive,
+            (self.trace, (tee.as_deref_mut(), look.as_deref_mut())),
         )
         .await;
+        if let Some(look) = &mut look
+            && matches!(passed, Passed::Whole | Passed::WholeAndDone)
+        {
+            look.end();
+        }
         match (tee, &passed) {
             (Some(tee), Passed::Whole | Passed::WholeAndDone) => tee.end(),
             (Some(tee), _) => Box::pin(tee.cut()).await,
@@ -180,6 +203,20 @@ impl Attempt<'_> {
     }
 }
 
+/// What is done with the answer whose head is in `scratch`; what was fetched ahead is noted if it is stored.
+fn judge(
+    client: &Client,
+    scratch: &Scratch,
+    destination: &Destination,
+    asking: &mut Asking,
+) -> Verdict {
+    let verdict = cached::judge(client, scratch, destination, asking);
+    if !matches!(verdict, Verdict::PassOn | Verdict::AskAgain) {
+        asking.note_ahead();
+    }
+    verdict
+}
+
 /// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
 /// the client's connection. Returns whether it stays open.
 pub(super) fn write_head(
@@ -192,14 +229,15 @@ pub(super) fn write_head(
     let is_delimited = match response.body {
         ResponseBody::None | ResponseBody::Bytes(_) => true,
         ResponseBody::Chunked => request.version == Version::Http11,
-        ResponseBody::UntilClose | ResponseBody::Tunnel => false,
+        ResponseBody::UntilClose => is_framed(listener, request.version),
+        ResponseBody::Tunnel => false,
     };
     let keep_alive = may_keep && request.keep_alive && is_delimited;
     let how = ResponseRewrite {
         via: &listener.via,
         client_version: request.version,
         keep_alive,
-        add_chunked: false,
+        add_chunked: keep_alive && response.body == ResponseBody::UntilClose,
         pass_upgrade: request.wants_upgrade,
     };
     scratch.out.clear();
@@ -210,6 +248,14 @@ pub(super) fn write_head(
     keep_alive
 }
 
+/// Whether a body that the upstream ends with its connection is given frames, so that the client's connection stays. Behind a proxy
+/// clients may be far from it, and the next connection costs them a round trip; and what breaks off is not taken for whole. A switch
+/// stands beside its servers, and splices such bodies.
+fn is_framed(listener: &ListenerPlan, version: Version) -> bool {
+    let is_proxy = matches!(listener.mode, Mode::Forward(_)) || listener.interception.is_some();
+    is_proxy && version == Version::Http11
+}
+
 /// Sends the head in `scratch.out` and passes the body on.
 pub(super) async fn pass_response(
     means: Means<'_>,
@@ -217,7 +263,8 @@ pub(super) async fn pass_response(
     client: &TcpStream,
     timer: &mut Timer,
     scratch: &mut Scratch,
-    (trace, tee): (&mut Trace, Option<&mut Tee>),
+    keep_alive: bool,
+    (trace, (tee, look)): (&mut Trace, (Option<&mut Tee>, Option<&mut Look>)),
 ) -> Passed {
     let mut response = Response {
         head: &scratch.response_head,
@@ -226,7 +273,9 @@ pub(super) async fn pass_response(
         client_version: scratch.request_head.version,
         body_bytes: 0,
         engine: Engine::Copy,
+        is_framed: keep_alive && scratch.response_head.body == ResponseBody::UntilClose,
         tee,
+        look,
     };
     let passed = response.pass(means, upstream, client, timer).await;
     trace.sent += response.body_bytes;

@@ -24,7 +24,8 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
-use carrick_splice::{PaceHandle, RateMin};
+use carrick_splice::{PaceHandle, Policy, RateMin};
+use std::rc::Rc;
 
 /// How a request ended.
 pub enum Outcome {
@@ -98,6 +99,7 @@ pub async fn relay(
     binds: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
+    wait_for_leave(client, destination).await;
     write_request(client, scratch, destination, asking.as_deref_mut());
     let replayable = is_replayable(scratch);
     let attempts = client.live.plan().limits.attempts;
@@ -181,6 +183,22 @@ pub async fn relay(
         last = Some(again.failure);
         attempt += 1;
         client.worker.metrics.retries.add(1);
+    }
+}
+
+/// Where what is spliced waits for the worker, so does what is done for it before.
+async fn wait_for_leave(client: &mut Client, destination: &Destination) {
+    let Some(class) = destination.pace else {
+        return;
+    };
+    let plan = client.live.plan().pace.classes.get(class);
+    let is_held = plan.is_some_and(|class| class.policy != Policy::Immediate);
+    // A policy may have been changed since it was configured: what the client has of its class knows.
+    if is_held || client.is_paced_by(destination.pace) {
+        let [_, pace] = client.paced(destination.pace);
+        let worker = Rc::clone(&client.worker);
+        // Boxed: few wait.
+        Box::pin(worker.pacer.admit(pace)).await;
     }
 }
 

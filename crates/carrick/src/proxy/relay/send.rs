@@ -191,7 +191,8 @@ impl Attempt<'_> {
                             &client.stream,
                             &mut client.timer,
                             scratch,
-                            (&mut *trace, None)
+                            keep_alive,
+                            (&mut *trace, (None, None))
                         ));
                         poll_fn(|cx| {
                             if sent.is_none()

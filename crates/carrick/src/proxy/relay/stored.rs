@@ -4,6 +4,7 @@ use crate::cache::store::{Filling, Object};
 use crate::proxy::cached::{self, Asking, Fill, Keep, Source, Tee, reuse_of};
 use crate::proxy::request_body::follow;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::telemetry::metrics::Ahead;
 use crate::worker::io::read_some;
 use carrick_logic::cache::Reuse;
 use carrick_logic::http1::{Chunked, ResponseBody};
@@ -38,6 +39,7 @@ impl Attempt<'_> {
             length,
             is_kept: response.keep_alive && body_sent,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
+            ahead: self.asking.as_deref_mut().and_then(Asking::take_ahead),
         };
         // Before it is looked at by somebody whether anybody reads.
         let reader = object.body().reader();
@@ -67,6 +69,12 @@ impl Attempt<'_> {
                 (buffer.len(), false)
             };
             let piece = buffer.get(..used).unwrap_or_default();
+            let asking = self.asking.as_deref_mut();
+            if let Some(ahead) = asking.and_then(Asking::ahead)
+                && !ahead.takes(used as u64)
+            {
+                return Outcome::Kept;
+            }
             if is_chunked {
                 tee.keep_chunks(piece);
             } else {
@@ -74,7 +82,7 @@ impl Attempt<'_> {
             }
             if is_over {
                 tee.end();
-                return Outcome::Kept;
+                return self.fetched();
             }
             if !tee.is_kept() {
                 return Outcome::Kept;
@@ -85,12 +93,21 @@ impl Attempt<'_> {
             match self.client.timer.within(idle, reading).await {
                 Ok(Ok(0)) if !is_chunked => {
                     tee.end();
-                    return Outcome::Kept;
+                    return self.fetched();
                 }
                 Ok(Ok(count)) if count > 0 => {}
                 _ => return Outcome::Kept,
             }
         }
+    }
+
+    /// A body of unknown length has come for nobody but the store.
+    fn fetched(self) -> Outcome {
+        let asking = self.asking.as_deref_mut();
+        if let Some(ahead) = asking.and_then(Asking::take_ahead) {
+            ahead.ends(Ahead::Stored);
+        }
+        Outcome::Kept
     }
 
     /// The server's connection is not needed any more.
@@ -115,6 +132,9 @@ impl Attempt<'_> {
         // Those who wait find it.
         asking.release();
         if asking.is_errand() {
+            if let Some(ahead) = asking.take_ahead() {
+                ahead.ends(Ahead::Stored);
+            }
             return Outcome::Kept;
         }
         let source = Source {

@@ -1,18 +1,21 @@
 //! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
 use super::group::Active;
-use super::{Unreachable, Upstream};
-use crate::config::plan::ProxyVersion;
+use super::{Counted, Unreachable, Upstream};
+use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
+use crate::proxy::legs::ServerLegs;
 use crate::proxy::original;
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::ServerState;
 use crate::worker::io::peek;
+use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use carrick_splice::ResponseSplice;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// A connection that is in use for a request or a tunnel.
 #[derive(Debug)]
@@ -74,7 +77,10 @@ pub async fn checkout(
             });
             let upstream = match idle {
                 Some(upstream) => reused(client, upstream),
-                None => timed_dial(client, server, access, &wanted, trace).await?,
+                None => match take_kept(client, server, access, trace) {
+                    Some(upstream) => upstream,
+                    None => timed_dial(client, server, access, &wanted, trace).await?,
+                },
             };
             trace.took(&upstream);
             Ok(Checkout::alone(upstream))
@@ -233,10 +239,30 @@ fn reused(client: &Client, upstream: Upstream) -> Upstream {
     upstream
 }
 
+/// The connection that stood before the client's did, if it leads there; and if that is (still) allowed.
+fn take_kept(
+    client: &Client,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    trace: &mut Trace,
+) -> Option<Upstream> {
+    let kept = client.kept.take()?;
+    let address = client.original?;
+    let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
+    if *server != ServerAddress::Ip(address) || !is_allowed {
+        return None;
+    }
+    trace.connect = Some(kept.connecting);
+    let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
+    let mut upstream = Upstream::new(stream, address);
+    upstream.counted = Some(Counted::on(&client.worker.metrics));
+    Some(upstream)
+}
+
 async fn timed_dial(
     client: &Client,
-    server: &crate::config::plan::ServerAddress,
-    access: Option<&carrick_logic::access::Access>,
+    server: &ServerAddress,
+    access: Option<&Access>,
     wanted: &Wanted<'_>,
     trace: &mut Trace,
 ) -> Result<Upstream, Unreachable> {
@@ -244,7 +270,9 @@ async fn timed_dial(
     let limit: Duration = client.live.plan().timeouts.connect;
     let terms = Terms {
         source: client.source(),
+        source_port: client.source_port(),
         segment_bytes: wanted.segment_bytes,
+        legs: ServerLegs::of(client),
     };
     // Boxed: most requests find a connection that is open already.
     let result = Box::pin(dial(&client.worker, server, access, terms, limit)).await;

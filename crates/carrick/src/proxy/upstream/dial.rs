@@ -1,6 +1,7 @@
 //! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
 use super::{Counted, Unreachable, Upstream};
 use crate::config::plan::ServerAddress;
+use crate::proxy::legs::ServerLegs;
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use carrick_logic::access::Access;
@@ -20,12 +21,24 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 /// What a new connection is to be like.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Terms {
     /// The address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
     pub source: Option<IpAddr>,
+    /// The port that goes with it, if it can be had; else, as without, one of the kernel's choice.
+    pub source_port: Option<u16>,
     /// The longest segments that the server may send, in bytes as TCP's option MSS counts them.
     pub segment_bytes: Option<u32>,
+    /// How its TCP is to be.
+    pub legs: Option<ServerLegs>,
+}
+
+/// [`Terms`], and what holds for every connection of carrick's.
+#[derive(Debug, Clone)]
+struct AllTerms {
+    of_one: Terms,
+    /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
+    mark: Option<u32>,
 }
 
 /// Connects to a server by address or name, within `limit`, resolution included.
@@ -39,26 +52,46 @@ pub async fn dial(
     terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
+    let mut upstream = try_dial(worker, server, access, terms, limit).await?;
+    upstream.counted = Some(Counted::on(&worker.metrics));
+    Ok(upstream)
+}
+
+/// As [`dial`]; the connection is not counted as open yet.
+///
+/// # Errors
+/// As of [`dial`].
+pub async fn try_dial(
+    worker: &Worker,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    terms: Terms,
+    limit: Duration,
+) -> Result<Upstream, Unreachable> {
+    let terms = AllTerms {
+        of_one: terms,
+        mark: worker.live().plan().own_mark(),
+    };
     let connecting = async {
         match server {
             ServerAddress::Ip(address) => {
                 check(access, address.ip())?;
-                connect(*address, terms)
+                connect(*address, &terms)
                     .await
                     .map_err(|error| refused(*address, error))
             }
             ServerAddress::Name { host, port } => {
                 let addresses = worker.resolver.resolve(host).await?;
-                race(&addresses, *port, access, terms).await
+                race(&addresses, *port, access, &terms).await
             }
         }
     };
-    let mut result = match tokio::time::timeout(limit, connecting).await {
+    let result = match tokio::time::timeout(limit, connecting).await {
         Ok(result) => result,
         Err(_) => Err(Unreachable::TimedOut),
     };
-    match &mut result {
-        Ok(upstream) => upstream.counted = Some(Counted::on(&worker.metrics)),
+    match &result {
+        Ok(_) => {}
         Err(Unreachable::Shortage) => {
             worker.metrics.limits.reached(Limit::Descriptors);
             worker.metrics.upstream_connections_failed.add(1);
@@ -79,7 +112,7 @@ async fn race(
     addresses: &[IpAddr],
     port: u16,
     access: Option<&Access>,
-    terms: Terms,
+    terms: &AllTerms,
 ) -> Result<Upstream, Unreachable> {
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
@@ -99,7 +132,8 @@ async fn race(
     loop {
         let more = match waiting.next() {
             Some(address) => {
-                attempts.spawn_local(async move { (address, connect(address, terms).await) });
+                let terms = terms.clone();
+                attempts.spawn_local(async move { (address, connect(address, &terms).await) });
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),
@@ -125,20 +159,57 @@ fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
     }
 }
 
-async fn connect(address: SocketAddr, terms: Terms) -> io::Result<Upstream> {
+async fn connect(address: SocketAddr, terms: &AllTerms) -> io::Result<Upstream> {
+    if let Some(port) = terms.of_one.source_port {
+        match connect_from(address, terms, port).await {
+            // An earlier connection to this server has it still; or it is for privileged ones, and this carrick is none.
+            Err(error) if cannot_be_had(&error) => {}
+            connected => return connected,
+        }
+    }
+    connect_from(address, terms, 0).await
+}
+
+fn cannot_be_had(port_error: &io::Error) -> bool {
+    matches!(
+        port_error.kind(),
+        io::ErrorKind::AddrInUse
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::PermissionDenied
+    )
+}
+
+/// Connects; `port` is that of the source, where it has one of its own; 0: whichever is free.
+async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::Result<Upstream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
     socket.set_nodelay(true)?;
-    if let Some(source) = terms.source {
-        take_address(&socket, address, source)?;
+    if let Some(mark) = terms.mark {
+        // Without it, it would be intercepted like those of other programs of this machine.
+        SockRef::from(&socket).set_mark(mark)?;
     }
-    let stream = match terms.segment_bytes {
-        Some(bytes) => connect_for(socket, address, bytes).await?,
+    let Terms {
+        source,
+        segment_bytes,
+        legs,
+        ..
+    } = &terms.of_one;
+    if let Some(source) = source {
+        take_address(&socket, address, SocketAddr::new(*source, port))?;
+    }
+    if let Some(legs) = legs {
+        legs.connecting(&socket, address);
+    }
+    let stream = match segment_bytes {
+        Some(bytes) => connect_for(socket, address, *bytes).await?,
         None => socket.connect(address).await?,
     };
+    if let Some(legs) = legs {
+        legs.connected(&stream, address);
+    }
     Ok(Upstream::new(stream, address))
 }
 
@@ -158,9 +229,10 @@ async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::
     }
 }
 
-/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`), and leaves its port to the kernel until it connects:
+/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`). Without a port, that is left to the kernel until it connects:
 /// so the ports of one client's connections need only differ for each server.
-fn take_address(socket: &TcpSocket, server: SocketAddr, source: IpAddr) -> io::Result<()> {
+fn take_address(socket: &TcpSocket, server: SocketAddr, own: SocketAddr) -> io::Result<()> {
+    let source = own.ip();
     let failed = |call: &str, error: io::Error| {
         io::Error::new(
             error.kind(),
@@ -184,9 +256,14 @@ fn take_address(socket: &TcpSocket, server: SocketAddr, source: IpAddr) -> io::R
             ));
         }
     }
-    setsockopt(socket, IpBindAddressNoPort, &true)
-        .map_err(|error| failed("setsockopt IP_BIND_ADDRESS_NO_PORT", error.into()))?;
-    socket
-        .bind(SocketAddr::new(source, 0))
-        .map_err(|error| failed("bind", error))
+    if own.port() == 0 {
+        setsockopt(socket, IpBindAddressNoPort, &true)
+            .map_err(|error| failed("setsockopt IP_BIND_ADDRESS_NO_PORT", error.into()))?;
+    } else {
+        // Its connections to other servers may have the same.
+        socket
+            .set_reuseaddr(true)
+            .map_err(|error| failed("setsockopt SO_REUSEADDR", error))?;
+    }
+    socket.bind(own).map_err(|error| failed("bind", error))
 }

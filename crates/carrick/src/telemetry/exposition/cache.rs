@@ -3,7 +3,7 @@ use super::writer::Writer;
 use crate::cache::shared::Did;
 use crate::cache::siblings::Said;
 use crate::telemetry::declarations as declared;
-use crate::telemetry::metrics::CacheResult;
+use crate::telemetry::metrics::{Ahead, CacheResult};
 use std::fmt;
 
 impl Writer<'_, '_> {
@@ -34,6 +34,12 @@ impl Writer<'_, '_> {
         self.counter(&declared::CACHE_GIVEN_UP, |worker| {
             &worker.cache.fills_given_up
         })?;
+        self.counter(&declared::CACHE_PAGES, |worker| &worker.cache.pages)?;
+        let ahead = Ahead::ALL.map(|what| {
+            let sum = state.sum(|worker| worker.cache.ahead(what).get());
+            ([("result", what.name())], sum)
+        });
+        self.counters(&declared::CACHE_AHEAD, ahead)?;
         self.histogram(&declared::CACHE_FIND_SECONDS, |worker| {
             &worker.cache.find_seconds
         })?;

@@ -368,7 +368,12 @@ fn what_is_shown_is_what_is_declared() {
 fn an_idle_carrick_shows_zeros_rather_than_nothing() {
     let families = parse(&exposition(&state(plan(None, Vec::new()))).unwrap());
     for (name, family) in &families {
-        let of_others = ["carrick_server_", "carrick_sibling_", "carrick_pace_"];
+        let of_others = [
+            "carrick_server_",
+            "carrick_sibling_",
+            "carrick_pace_",
+            "carrick_split_gain",
+        ];
         let may_be_empty =
             of_others.iter().any(|start| name.starts_with(start)) || name == "carrick_refusals";
         assert!(may_be_empty || !family.samples.is_empty(), "{name}");

@@ -74,10 +74,79 @@ impl CacheResult {
     }
 }
 
+/// What became of an object that a page embeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// It was asked for.
+    Asked,
+    /// It has come, or what is stored was found to be right, and can be sent.
+    Stored,
+    /// A client has asked for it, and got it out of the store.
+    Used,
+    /// It is of another host or port, or not by `http`.
+    Foreign,
+    /// The listener's rules forbid it, or have no cache for it.
+    Denied,
+    /// It was stored already.
+    Fresh,
+    /// Somebody was asking for it.
+    InFlight,
+    /// The origin's answer may not be stored, or could not lately.
+    NotStored,
+    /// It was larger than objects may be, or the page's objects were together.
+    TooLarge,
+    /// So much was being fetched already, or the page has so many.
+    TooMany,
+    /// It did not come, or not to its end.
+    Failed,
+    /// The page's client had gone.
+    Aborted,
+}
+
+impl Ahead {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Asked,
+        Self::Stored,
+        Self::Used,
+        Self::Foreign,
+        Self::Denied,
+        Self::Fresh,
+        Self::InFlight,
+        Self::NotStored,
+        Self::TooLarge,
+        Self::TooMany,
+        Self::Failed,
+        Self::Aborted,
+    ];
+
+    /// Its name in metrics and in `/status`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Stored => "stored",
+            Self::Used => "used",
+            Self::Foreign => "foreign",
+            Self::Denied => "denied",
+            Self::Fresh => "fresh",
+            Self::InFlight => "in_flight",
+            Self::NotStored => "not_stored",
+            Self::TooLarge => "too_large",
+            Self::TooMany => "too_many",
+            Self::Failed => "failed",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
 /// Requests by what the cache did for them, and what came of that.
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
     requests: [Counter; CacheResult::ALL.len()],
+    ahead: [Counter; Ahead::ALL.len()],
+    /// Pages that were read for what they embed.
+    pub pages: Counter,
     /// Requests that waited for the answer to another one.
     pub waited: Counter,
     /// Bytes of bodies that were sent out of the store without the origin's having sent them for that.
@@ -105,6 +174,12 @@ impl CacheMetrics {
     #[must_use]
     pub fn requests(&self, result: CacheResult) -> &Counter {
         &self.requests[result as usize]
+    }
+
+    /// Objects of pages of which this became.
+    #[must_use]
+    pub fn ahead(&self, what: Ahead) -> &Counter {
+        &self.ahead[what as usize]
     }
 
     /// Counts a request that is over, for which so many bytes of a body were sent.

@@ -4,7 +4,8 @@ use super::*;
 fn interception(listener: &str) -> Interception {
     Interception {
         listener: listener.parse().unwrap(),
-        ports: vec![80, 8000],
+        ports: vec![80.into(), 8000.into()],
+        except_ports: Vec::new(),
         interfaces: Vec::new(),
         from: Vec::new(),
         to: Vec::new(),
@@ -12,6 +13,7 @@ fn interception(listener: &str) -> Interception {
         mark: 17,
         table: 1717,
         keeps_client: false,
+        local: None,
     }
 }
 
@@ -19,30 +21,37 @@ fn networks(list: &[&str]) -> Vec<IpNet> {
     list.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// The lines that intercept.
-fn tproxy(interception: &Interception) -> Vec<String> {
-    let text = nft_install(interception);
-    let lines = text.lines().filter(|line| line.contains("tproxy"));
+/// The lines with this part.
+fn lines(interception: &Interception, part: &str) -> Vec<String> {
+    let text = nft_install(interception, &[17]);
+    let lines = text.lines().filter(|line| line.contains(part));
     lines.map(|line| line.trim().to_owned()).collect()
+}
+
+/// Those that say which connections are meant.
+fn chosen(interception: &Interception) -> Vec<String> {
+    lines(interception, "goto take")
 }
 
 #[test]
 fn a_listener_everywhere_takes_the_families_of_its_address() {
+    let v4 = "meta nfproto ipv4 tcp dport { 80, 8000 } goto take-v4";
+    let v6 = "meta nfproto ipv6 tcp dport { 80, 8000 } goto take-v6";
+    assert_eq!(chosen(&interception("0.0.0.0:8080")), [v4]);
+    assert_eq!(chosen(&interception("[::]:8080")), [v4, v6]);
+    assert_eq!(chosen(&interception("[::1]:8080")), [v6]);
+    let new = |listener| lines(&interception(listener), "update @");
     assert_eq!(
-        tproxy(&interception("0.0.0.0:8080")),
-        ["meta nfproto ipv4 tcp dport { 80, 8000 } tproxy ip to :8080 meta mark set 17 accept"]
-    );
-    assert_eq!(
-        tproxy(&interception("[::]:8080")),
+        new("[::]:8080"),
         [
-            "meta nfproto ipv4 tcp dport { 80, 8000 } tproxy ip to :8080 meta mark set 17 accept",
-            "meta nfproto ipv6 tcp dport { 80, 8000 } tproxy ip6 to :8080 meta mark set 17 accept",
+            "update @began-v4 { ip saddr . tcp sport . ip daddr . tcp dport } meta nfproto ipv4 meta l4proto tcp tproxy ip to :8080 meta mark set 17 accept",
+            "update @began-v6 { ip6 saddr . tcp sport . ip6 daddr . tcp dport } meta nfproto ipv6 meta l4proto tcp tproxy ip6 to :8080 meta mark set 17 accept",
         ]
     );
     assert_eq!(
-        tproxy(&interception("[::1]:8080")),
+        new("[::1]:8080"),
         [
-            "meta nfproto ipv6 tcp dport { 80, 8000 } tproxy ip6 to [::1]:8080 meta mark set 17 accept"
+            "update @began-v6 { ip6 saddr . tcp sport . ip6 daddr . tcp dport } meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:8080 meta mark set 17 accept",
         ]
     );
 }
@@ -57,26 +66,52 @@ fn conditions_are_those_of_the_family() {
     };
     // Clients are IPv4 only, so no IPv6 is intercepted.
     assert_eq!(
-        tproxy(&narrow),
+        chosen(&narrow),
         [
-            "meta nfproto ipv4 iifname { \"eth1\", \"br*\" } ip saddr { 10.0.0.0/8 } ip daddr { 192.0.2.0/24 } tcp dport { 80, 8000 } tproxy ip to :8080 meta mark set 17 accept"
+            "meta nfproto ipv4 iifname { \"eth1\", \"br*\" } ip saddr { 10.0.0.0/8 } ip daddr { 192.0.2.0/24 } tcp dport { 80, 8000 } goto take-v4"
         ]
     );
 }
 
 #[test]
+fn ports_are_ranges_less_those_that_are_left_alone() {
+    let all = Interception {
+        ports: vec![PortRange::ALL],
+        except_ports: vec![
+            22.into(),
+            PortRange {
+                first: 6000,
+                last: 6063,
+            },
+        ],
+        ..interception("0.0.0.0:8080")
+    };
+    assert_eq!(
+        chosen(&all),
+        ["meta nfproto ipv4 tcp dport { 1-65535 } tcp dport != { 22, 6000-6063 } goto take-v4"]
+    );
+    for (port, is_taken) in [(1, true), (22, false), (6063, false), (6064, true)] {
+        assert_eq!(all.takes_port(port), is_taken, "{port}");
+    }
+}
+
+#[test]
 fn exceptions_come_before_and_go_both_ways() {
-    let text = nft_install(&Interception {
+    let excepting = Interception {
         except: networks(&["10.0.0.5/32", "2001:db8::5/128"]),
         ..interception("[::]:8080")
-    });
+    };
+    let text = nft_install(&excepting, &[17]);
     for (rule, before) in [
-        ("ip saddr { 10.0.0.5/32 } return", "tproxy ip to"),
-        ("ip daddr { 10.0.0.5/32 } return", "tproxy ip to"),
-        ("ip6 saddr { 2001:db8::5/128 } return", "tproxy ip6 to"),
-        ("ip6 daddr { 2001:db8::5/128 } return", "tproxy ip6 to"),
-        ("fib daddr type local return", "tproxy ip to"),
-        ("iifname \"lo\" return", "tproxy ip to"),
+        ("ip saddr { 10.0.0.5/32 } return", "goto take-v4"),
+        ("ip daddr { 10.0.0.5/32 } return", "goto take-v4"),
+        ("ip6 saddr { 2001:db8::5/128 } return", "goto take-v6"),
+        ("ip6 daddr { 2001:db8::5/128 } return", "goto take-v6"),
+        ("fib daddr type local return", "goto take-v4"),
+        ("iif \"lo\" goto local", "goto begin"),
+        ("@left-v4 return", "update @began-v4"),
+        // A SYN may find a connection that is about to be forgotten: only `tproxy` sees past it.
+        ("goto begin", "socket transparent 1"),
     ] {
         let (rule_at, before_at) = (text.find(rule), text.find(before));
         assert!(rule_at.is_some() && rule_at < before_at, "{rule}: {text}");
@@ -84,13 +119,49 @@ fn exceptions_come_before_and_go_both_ways() {
 }
 
 #[test]
-fn answers_to_clients_addresses_are_taken_only_where_they_are_kept() {
-    let with = Interception {
-        keeps_client: true,
+fn programs_of_this_machine_have_a_mark_of_their_own_and_carrick_is_let_through() {
+    let local = Interception {
+        interfaces: vec!["eth1".to_owned()],
+        from: networks(&["10.0.0.0/8"]),
+        to: networks(&["192.0.2.0/24"]),
+        local: Some(LocalInterception {
+            mark: 18,
+            idle_seconds: 3660,
+        }),
         ..interception("0.0.0.0:8080")
     };
-    assert!(nft_install(&with).contains("socket transparent 1"));
-    assert!(!nft_install(&interception("0.0.0.0:8080")).contains("socket transparent"));
+    let text = nft_install(&local, &[17, 19]);
+    for part in [
+        "    meta mark 18 meta nfproto ipv4 meta l4proto tcp tproxy ip to :8080 accept\n",
+        "    meta mark { 17, 19 } return\n",
+        "timeout 3660s;",
+        // Where their packets come from does not matter, but where they go.
+        "    meta nfproto ipv4 ip daddr { 192.0.2.0/24 } tcp dport { 80, 8000 } update @local-v4",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!nft_install(&interception("[::]:8080"), &[17]).contains("hook output"));
+    let rules = ip_install(&local, 32_766);
+    assert!(
+        rules.contains("rule add priority 32762 fwmark 18 lookup 1717"),
+        "{rules}"
+    );
+}
+
+#[test]
+fn a_pair_that_is_left_out_is_there_once() {
+    let wish = |line: &str| nft_leave_out(&Wish::parse(line).unwrap());
+    assert_eq!(
+        wish("leave-out 8080 10.1.0.0/24 192.0.2.0/24 60"),
+        "add element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 }\n\
+         delete element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 }\n\
+         add element inet carrick-8080 left-v4 { 10.1.0.0/24 . 192.0.2.0/24 timeout 60s }\n"
+    );
+    assert_eq!(
+        wish("leave-out 8080 2001:db8:1::/48 2001:db8:2::/48 0"),
+        "add element inet carrick-8080 left-v6 { 2001:db8:1::/48 . 2001:db8:2::/48 }\n\
+         delete element inet carrick-8080 left-v6 { 2001:db8:1::/48 . 2001:db8:2::/48 }\n"
+    );
 }
 
 #[test]

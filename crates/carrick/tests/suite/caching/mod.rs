@@ -1,4 +1,5 @@
 //! The cache: what a client gets that it does not get from the server, and what the server is asked.
+mod ahead;
 mod bodies;
 mod control;
 mod disk;
@@ -7,6 +8,7 @@ mod hits;
 mod lifetimes;
 mod parents;
 mod parts;
+mod pipelines;
 mod safety;
 #[cfg(feature = "shared-cache")]
 mod shared;

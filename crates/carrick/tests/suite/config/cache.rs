@@ -12,8 +12,9 @@ const SWITCH: &str = "[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten
 fn caches(plan: &Plan) -> Vec<Option<&RouteCache>> {
     match &plan.listeners[0].mode {
         Mode::Forward(forward) => vec![forward.cache.as_deref()],
-        Mode::Switch(routes) | Mode::Tunnel(routes) => {
-            routes.iter().map(|route| route.cache.as_deref()).collect()
+        mode => {
+            let routes = mode.routes().iter();
+            routes.map(|route| route.cache.as_deref()).collect()
         }
     }
 }

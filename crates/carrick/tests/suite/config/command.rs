@@ -144,7 +144,7 @@ fn doctor_tells_engines_and_limits() {
         "pipe",
         "socket",
         "packet",
-        "not in this version",
+        "engine packet",
         "open files",
         "somaxconn",
         "IP-level splices",
@@ -194,6 +194,8 @@ fn man_pages_are_written_for_every_command() {
             "carrick-pace.1",
             "carrick-purge.1",
             "carrick-run.1",
+            "carrick-status-legs.1",
+            "carrick-status.1",
             "carrick-top.1",
             "carrick.1"
         ]

@@ -37,6 +37,8 @@ fn every_shipped_file_is_right() {
             "complete",
             "forward",
             "paced",
+            "splitter",
+            "splitter-far",
             "switch",
             "transparent",
             "tunnel"

@@ -1,5 +1,7 @@
 //! Every key that is declared has an effect: without its line the plan is another one, or there is none.
 mod cache;
+mod legs;
+mod link;
 mod pace;
 
 use super::{parse, parse_right, shown};
@@ -8,6 +10,8 @@ use std::collections::BTreeSet;
 
 const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const TRANSPARENT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\ntransparent = true\n[listener.intercept]\n";
+const SPLIT: &str =
+    "[[listener]]\nlisten = \"127.0.0.1:3130\"\nmode = \"split\"\nintercept = { ports = [80] }\n";
 const SWITCH: &str = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\n";
 const UPSTREAM: &str = "[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\n[upstream.u]\n";
 
@@ -119,6 +123,26 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "transparent = true\nintercept = { ports = [80] }\nkeep_client_address = true",
     ),
     (
+        "[[listener]]",
+        "handshake",
+        SPLIT,
+        "handshake = \"at-once\"",
+    ),
+    ("[[listener]]", "split", SPLIT, "split = \"never\""),
+    ("[[listener]]", "control_group", SPLIT, "control_group = 1"),
+    (
+        "[[listener.route]]",
+        "split",
+        SPLIT,
+        "[[listener.route]]\nsni = \"a.example\"\nto = \"original\"\nsplit = \"never\"",
+    ),
+    (
+        "intercept = { }",
+        "except_ports",
+        TRANSPARENT,
+        "ports = \"all\"\nexcept_ports = [22]",
+    ),
+    (
         "intercept = { }",
         "ports",
         TRANSPARENT,
@@ -147,6 +171,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
         "except",
         TRANSPARENT,
         "ports = [80]\nexcept = \"10.0.0.0/8\"",
+    ),
+    (
+        "intercept = { }",
+        "local",
+        TRANSPARENT,
+        "ports = [80]\nlocal = true",
     ),
     (
         "intercept = { }",
@@ -378,6 +408,8 @@ fn every_key_has_an_effect() {
     for (table, key, beginning, lines) in (KEYS.iter())
         .chain(cache::KEYS)
         .chain(pace::KEYS)
+        .chain(legs::KEYS)
+        .chain(link::KEYS)
         .chain(second_level())
     {
         let with = format!("{beginning}{lines}\n");
@@ -433,8 +465,13 @@ fn a_second_level_that_is_not_built_in_is_refused() {
 
 #[test]
 fn an_unknown_key_is_refused_in_every_table() {
-    for (table, key, beginning, lines) in
-        (KEYS.iter().chain(cache::KEYS).chain(pace::KEYS)).chain(cache::OF_SECOND_LEVEL)
+    for (table, key, beginning, lines) in (KEYS
+        .iter()
+        .chain(cache::KEYS)
+        .chain(pace::KEYS)
+        .chain(legs::KEYS)
+        .chain(link::KEYS))
+    .chain(cache::OF_SECOND_LEVEL)
     {
         if *key == "route" {
             continue;

@@ -4,10 +4,12 @@ mod command;
 mod documentation;
 mod examples;
 mod keys;
+mod links;
 mod meaning;
 mod mistakes;
 mod requests;
 mod rows;
+mod splitting;
 mod torn;
 mod transparent;
 

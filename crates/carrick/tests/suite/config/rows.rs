@@ -183,6 +183,16 @@ const ROWS: &[(&str, &str, &str)] = &[
         r#""draft""#,
     ),
     (
+        "prefetch = false",
+        "prefetch = true",
+        "worker_at_once: 128,",
+    ),
+    (
+        r#"prefetch = { hosts = "any", objects = 32, object_max = "500 KB", page_max = "5 MB", look = "100 KB", at_once = 4, worker_at_once = 100 }"#,
+        r#"prefetch = { hosts = "same", objects = 33 }"#,
+        "objects: 33,",
+    ),
+    (
         r#"cache_bypass = { host = "*.local.example" }"#,
         r#"cache_bypass = { host = "other.example" }"#,
         r#""other.example""#,

@@ -62,6 +62,34 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "not intercepted",
     ),
     (
+        "§intercept = { ports = \"any\" }",
+        Error,
+        "\"any\"",
+        "must be a list of ports, such as [80], or \"all\"",
+        "",
+    ),
+    (
+        "§intercept = { ports = [80, \"90-85\"] }",
+        Error,
+        "\"90-85\"",
+        "not a port",
+        "\"1000-2000\"",
+    ),
+    (
+        "§intercept = { ports = [\"8000-9000\"] }",
+        Error,
+        "[\"8000-9000\"]",
+        "the listener's own port",
+        "`except_ports`",
+    ),
+    (
+        "§intercept = { ports = \"all\", except_ports = 22 }",
+        Error,
+        "22",
+        "must be a list of ports, such as [22]",
+        "",
+    ),
+    (
         "§intercept = { ports = [80] }",
         Note,
         "{ ports = [80] }",
@@ -259,6 +287,28 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "",
     ),
 ];
+
+#[test]
+fn all_ports_are_all_but_the_listeners_own_and_ranges_may_leave_it_out() {
+    let takes = |intercept: &str, ports: [u16; 5]| {
+        let loaded = parse_right(&expand(&format!("§intercept = {{ {intercept} }}")));
+        let listener = loaded.plan.listeners[0].interception.clone();
+        let listener = listener.expect("it is transparent");
+        ports.map(|port| listener.takes_port(port))
+    };
+    let ports = [1, 22, 8079, 8080, 65_535];
+    assert_eq!(
+        takes("ports = \"all\", except_ports = [22]", ports),
+        [true, false, true, false, true]
+    );
+    assert_eq!(
+        takes(
+            "ports = [22, \"8000-9000\"], except_ports = [\"8080-8081\"]",
+            ports
+        ),
+        [false, true, true, false, false]
+    );
+}
 
 fn expand(text: &str) -> String {
     text.replace('%', WHOLE).replace('§', LISTENER)

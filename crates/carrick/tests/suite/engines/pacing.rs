@@ -1,9 +1,11 @@
 //! Rates and policies through the program, with every engine: nobody gets more than he may, and everybody gets everything.
 use super::ENGINES;
 use crate::support::carrick::{FORWARD_TEXT, PROGRAM, switch_text, tunnel_text};
+use crate::support::metrics::sum;
 use crate::support::random::{Random, hash};
 use crate::support::server::{Serving, answer_requests};
-use crate::support::{Carrick, Peer, Place, Server};
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -195,6 +197,65 @@ fn a_rate_that_is_changed_holds_for_tunnels_that_stand() {
         assert!(change.status.success(), "{change:?}");
         assert!(receiving.join().expect("received") == expected, "{engine}");
         sending.join().expect("sent");
+    }
+}
+
+/// Two classes below one line, both of which want all of it.
+#[test]
+fn the_class_with_the_lower_number_has_its_parent_s_rate_first() {
+    const LATER_PORT: u16 = 15_555;
+    for engine in ENGINES {
+        let place = Place::claim();
+        let server = Server::listen(&place);
+        let text = format!(
+            "[splice]\nengine = \"{engine}\"\n[pace]\ndefault = \"first\"\n[pace.classes.line]\nceiling = \"2 MB\"\n\
+             [pace.classes.first]\nparent = \"line\"\npriority = 10\n[pace.classes.later]\nparent = \"line\"\npriority = 20\n\
+             [[listener]]\nlisten = \"{{ip}}:{LATER_PORT}\"\nmode = \"tunnel\"\npace = \"later\"\n[[listener.route]]\nupstream = \"u\"\n{}",
+            tunnel_text(&[server.address()])
+        );
+        let carrick = Carrick::start(&place, &text);
+        let body = Random::new(5).bytes(2 * MB);
+        let stream = |client: Peer| {
+            let mut upstream = server.accept();
+            let body = body.clone();
+            std::thread::spawn(move || {
+                let sending = std::thread::spawn({
+                    let body = body.clone();
+                    move || {
+                        upstream.send(&body);
+                        upstream.half_close();
+                        upstream.read_to_end();
+                    }
+                });
+                assert!(read_all(client) == (hash(&body), body.len()));
+                sending.join().expect("sent");
+            })
+        };
+        let later_at = SocketAddr::new(carrick.tunnel_address().ip(), LATER_PORT);
+        let later = stream(Peer::connect(later_at));
+        let first = stream(carrick.connect_tunnel());
+        // Pages with both counts, so that a busy machine cannot come in between.
+        let mut pages = Vec::new();
+        wait_for("the first to be over", || {
+            let page = carrick.metrics();
+            let moved = |class: &str| {
+                sum(
+                    &page,
+                    "carrick_pace_bytes_total",
+                    &[&format!("class=\"{class}\"")],
+                )
+            };
+            let (first, later) = (moved("first"), moved("later"));
+            pages.extend((first > 0.0).then_some((first, later)));
+            (first >= body.len() as f64).then_some(())
+        });
+        first.join().expect("first");
+        later.join().expect("later");
+        // The last one is of a time at which the first was over already.
+        let (begun, last) = (pages[0], pages[pages.len().saturating_sub(2)]);
+        let (first, behind) = (last.0 - begun.0, last.1 - begun.1);
+        // Without priorities it would have as much. It has its 64th, and what the first leaves when it is late.
+        assert!(first > 0.0 && behind < first * 0.6, "{engine}: {pages:?}");
     }
 }
 

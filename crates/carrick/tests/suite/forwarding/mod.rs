@@ -1,5 +1,6 @@
 //! The forward proxy: URLs, `CONNECT`, who may go where, users, parents.
 mod access;
+mod closing;
 mod connect;
 mod parent;
 mod unreachable;

@@ -1,5 +1,5 @@
 //! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
-mod bed;
+pub mod bed;
 mod chosen;
 mod paced;
 mod segments;

@@ -11,11 +11,16 @@ impl Carrick {
         ))
     }
 
-    /// The sum of the samples named `name` whose labels include all of `labels`, each as `key="value"`.
-    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+    /// `/metrics`.
+    pub fn metrics(&self) -> String {
         let response = self.ask_admin("/metrics");
         assert_eq!(response.status, 200, "{}", response.text());
-        sum(&response.text(), name, labels)
+        response.text()
+    }
+
+    /// [`sum`] of `/metrics`.
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        sum(&self.metrics(), name, labels)
     }
 
     /// Waits until the samples reach `least`; their sum then.
@@ -46,7 +51,8 @@ impl Carrick {
     }
 }
 
-fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
+/// The sum of the samples named `name` whose labels include all of `labels`, each as `key="value"`.
+pub fn sum(text: &str, name: &str, labels: &[&str]) -> f64 {
     text.lines()
         .filter_map(|line| {
             let (sample, value) = line.rsplit_once(' ')?;

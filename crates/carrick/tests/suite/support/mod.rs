@@ -17,6 +17,7 @@
 //! When `carrick` goes out of scope it is told to end, and must end with success and without having panicked.
 pub mod access_log;
 pub mod carrick;
+pub mod descriptors;
 pub mod message;
 pub mod metrics;
 pub mod output;

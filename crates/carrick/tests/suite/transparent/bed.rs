@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// nginx tells who it is, who asks, and what for. `/slow` takes some seconds.
+/// nginx tells who it is, who asks, and what for. `/slow` takes some seconds, `/embeds` is a page, `/until-close` has no length.
 const NGINX: &str = r#"
 daemon off; user root; worker_processes 1; pid DIR/nginx.pid; error_log DIR/nginx.log;
 events {}
@@ -21,6 +21,10 @@ http {
     listen 80; listen [::]:80; listen 8000; listen [::]:8000; listen 443 ssl; listen [::]:443 ssl;
     ssl_certificate DIR/certificate; ssl_certificate_key DIR/key;
     location / { return 200 "server=$server_addr client=$remote_addr host=$http_host via=$http_via forwarded=$http_x_forwarded_for request=$request\n"; }
+    location /embeds { default_type text/html; return 200 "<img src=/object/1><img src=/object/2><img src=http://10.2.0.3/object/3>"; }
+    location /object/ { add_header Cache-Control max-age=600; return 200 "object of $server_addr"; }
+    location /until-close { root DIR; ssi on; ssi_types *; chunked_transfer_encoding off; }
+    location /closes { keepalive_timeout 0; return 200 "closes"; }
     location /slow { root DIR; limit_rate 100k; limit_rate_after 1; }
   }
 }
@@ -118,6 +122,7 @@ impl Bed {
         let text = NGINX.replace("DIR", &directory.display().to_string());
         self.write("nginx.conf", &text);
         self.write("slow", &"x".repeat(SLOW_BYTES));
+        self.write("until-close", "until close");
         let made = Command::new("openssl")
             .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test".split(' '))
             .args(["-keyout", &at("key"), "-out", &at("certificate")])
@@ -243,8 +248,8 @@ impl Bed {
         ]
         .concat()
         .lines()
-        // Link-local addresses come when the kernel likes.
-        .filter(|line| !line.contains("fe80:"))
+        // Link-local addresses come when the kernel likes, and connections are remembered for a while.
+        .filter(|line| !line.contains("fe80:") && !line.contains(" expires "))
         .map(|line| line.to_owned() + "\n")
         .collect()
     }

@@ -7,6 +7,7 @@ mod neighbours;
 mod privileges;
 mod reloads;
 mod requests;
+mod server_first;
 mod spoofing;
 mod tunnels;
 

@@ -238,5 +238,45 @@ fn the_shipped_example_does_what_it_says() {
     bed.try_curl("--resolve www.forbidden.example:443:10.2.0.2 https://www.forbidden.example/")
         .expect_err("its name is denied");
     let said = carrick.stop();
-    assert!(said.contains("as nobody, with CAP_NET_RAW"), "{said}");
+    assert!(
+        said.contains("as nobody, with CAP_NET_BIND_SERVICE, CAP_NET_RAW"),
+        "{said}"
+    );
+}
+
+/// What a page embeds is fetched from the address that its client wanted to go to.
+#[test]
+fn what_pages_embed_comes_from_where_they_came_from() {
+    let Some(bed) = Bed::build() else { return };
+    let text = SWITCH.to_owned() + "cache = true\nprefetch = { hosts = \"any\" }\n[cache]\n";
+    let carrick = bed.carrick(&text);
+    for server in ["10.2.0.2", "[fd00:2::2]"] {
+        bed.curl(&format!("http://{server}/embeds"));
+    }
+    let label = |result: &str| format!("carrick_cache_ahead_total{{result=\"{result}\"}}");
+    crate::support::wait_for("the objects", || {
+        (carrick.metric(&bed, &label("stored")) >= 4.0).then_some(())
+    });
+    // Another name's address is the client's to find out.
+    assert_eq!(carrick.metric(&bed, &label("foreign")), 2.0);
+    for server in ["10.2.0.2", "[fd00:2::2]"] {
+        let said = bed.curl(&format!("-i http://{server}/object/2"));
+        let bare = server.trim_matches(['[', ']']);
+        assert!(said.contains(&format!("object of {bare}")), "{said}");
+        assert!(said.contains("carrick; hit"), "{said}");
+    }
+    assert_eq!(carrick.metric(&bed, &label("used")), 2.0);
+}
+
+#[test]
+fn the_clients_connection_stays_when_the_server_closes() {
+    let Some(bed) = Bed::build() else { return };
+    for cache in ["", "cache = true\n[cache]\n"] {
+        let carrick = bed.carrick(&(SWITCH.to_owned() + cache));
+        let said = bed.curl(
+            "-w %{num_connects} http://10.2.0.2/closes http://10.2.0.2/until-close http://10.2.0.2/closes http://10.2.0.2/until-close",
+        );
+        assert_eq!(said, "closes1until close0closes0until close0");
+        drop(carrick);
+    }
 }

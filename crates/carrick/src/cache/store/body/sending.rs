@@ -17,7 +17,8 @@ const PIECES_MAX: usize = 18;
 
 impl Body {
     /// Sends `prefix`, then bytes from `from` on, at most `bytes_max` of those that are there; returns how many bytes
-    /// went, those of `prefix` counted. Does not wait for more to come.
+    /// went, those of `prefix` counted. Does not wait for more to come. With `more`, the kernel keeps the last segment back if it is
+    /// not full, for what is sent next.
     ///
     /// # Errors
     /// `WouldBlock` if the connection takes none, of which the runtime takes note; else those of `sendmsg(2)` and
@@ -28,10 +29,11 @@ impl Body {
         from: u64,
         bytes_max: u64,
         prefix: &[u8],
+        more: bool,
     ) -> io::Result<usize> {
         let there = self.have().bytes.saturating_sub(from).min(bytes_max);
         if there == 0 {
-            return send_pieces(to, prefix, [], false);
+            return send_pieces(to, prefix, [], more);
         }
         let mut copied = Vec::new();
         let mut held: Vec<Chunk> = Vec::new();
@@ -46,23 +48,23 @@ impl Body {
             }
         });
         match place {
-            None if held.is_empty() => send_pieces(to, prefix, [copied.as_slice()], false),
+            None if held.is_empty() => send_pieces(to, prefix, [copied.as_slice()], more),
             None => {
                 let from = from % CHUNK_BYTES as u64;
-                send_pieces(to, prefix, windows(&held, from, there), false)
+                send_pieces(to, prefix, windows(&held, from, there), more)
             }
-            Some(Place::Heap(bytes)) => {
-                send_pieces(to, prefix, [window(bytes, from, there)], false)
-            }
+            Some(Place::Heap(bytes)) => send_pieces(to, prefix, [window(bytes, from, there)], more),
             Some(Place::Chunks(chunks)) => {
-                send_pieces(to, prefix, windows(chunks, from, there), false)
+                send_pieces(to, prefix, windows(chunks, from, there), more)
             }
-            Some(Place::Beginning(of)) => of.send(to, from, there, prefix),
+            Some(Place::Beginning(of)) => of.send(to, from, there, prefix, more),
             Some(Place::File(file)) => send_file(to, file, from, there, prefix),
             Some(Place::Pieces(_)) => {
                 let piece = self.piece(from).ok_or(ErrorKind::UnexpectedEof)?;
                 let bytes_max = there.min(piece.range.end - from);
-                piece.body.send(to, from - piece.start, bytes_max, prefix)
+                piece
+                    .body
+                    .send(to, from - piece.start, bytes_max, prefix, more)
             }
         }
     }

@@ -22,7 +22,7 @@ async fn send_all(body: &Arc<Body>, to: &TcpStream, prefix: &[u8]) -> bool {
     loop {
         let have = poll_fn(|cx| reader.poll_more(cx, from)).await;
         while from < have.bytes || !prefix.is_empty() {
-            match body.send(to, from, u64::MAX, prefix) {
+            match body.send(to, from, u64::MAX, prefix, false) {
                 Ok(sent) => {
                     let of_prefix = sent.min(prefix.len());
                     prefix = &prefix[of_prefix..];
@@ -90,13 +90,20 @@ async fn a_window_of_a_body_is_sent() {
     for bytes in [5000, 100_000] {
         let body = filled(&store, 4, bytes).unwrap();
         let (server, mut client) = connected().await;
-        assert_eq!(body.send(&server, 1000, 2000, b"").unwrap(), 2000);
+        assert_eq!(body.send(&server, 1000, 2000, b"", false).unwrap(), 2000);
         assert_eq!(
-            body.send(&server, bytes as u64 - 10, 2000, b"xy").unwrap(),
+            body.send(&server, bytes as u64 - 10, 2000, b"xy", false)
+                .unwrap(),
             12
         );
-        assert_eq!(body.send(&server, bytes as u64, 2000, b"z").unwrap(), 1);
-        assert_eq!(body.send(&server, bytes as u64, 2000, b"").unwrap(), 0);
+        assert_eq!(
+            body.send(&server, bytes as u64, 2000, b"z", false).unwrap(),
+            1
+        );
+        assert_eq!(
+            body.send(&server, bytes as u64, 2000, b"", false).unwrap(),
+            0
+        );
         drop(server);
         let mut received = Vec::new();
         client.read_to_end(&mut received).await.unwrap();
@@ -144,7 +151,7 @@ async fn what_is_in_a_queue_outlives_its_body() {
         let (server, client) = connected().await;
         let mut sent = 0;
         loop {
-            match object.body().send(&server, sent, u64::MAX, b"") {
+            match object.body().send(&server, sent, u64::MAX, b"", false) {
                 Ok(now) => sent += now as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => panic!("{error}"),

@@ -1,6 +1,7 @@
 //! Mistakes: each is found, at its place, with advice; and all of them at once.
 mod cache;
 mod file;
+mod links;
 mod listeners;
 mod pace;
 mod routes;
@@ -31,6 +32,7 @@ const MISTAKES: &[&[Mistake]] = &[
     upstreams::MISTAKES,
     cache::MISTAKES,
     pace::MISTAKES,
+    links::MISTAKES,
     #[cfg(feature = "shared-cache")]
     shared::MISTAKES,
 ];

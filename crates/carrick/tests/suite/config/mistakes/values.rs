@@ -215,6 +215,6 @@ pub const MISTAKES: &[Mistake] = &[
         Error,
         "\"proxy\"",
         "cannot be",
-        "\"forward\", \"switch\", \"tunnel\"",
+        "\"forward\", \"switch\", \"tunnel\", \"split\"",
     ),
 ];

@@ -1,42 +1,42 @@
-//! Resources whose answers were not stored lately: requests for them do not wait for each other.
+//! What was noted of resources lately, in a table of fixed size: that the answer was not stored, so that requests do not wait for each
+//! other, and the like.
 use carrick_logic::cache::UnixTime;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So long a resource is remembered; as Varnish's "hit for miss".
-const SECONDS: u64 = 120;
-
-/// Resources that are remembered at most. Others that fall into the same place displace them, which costs a wait.
+/// Resources that are remembered at most. Others that fall into the same place displace them.
 const PLACES: usize = 1 << 14;
 
 /// What is remembered: in each place the upper half of a key's hash, and until when.
 #[derive(Debug)]
-pub struct Passes {
+pub struct Lately {
+    seconds: u64,
     places: Box<[AtomicU64]>,
 }
 
-impl Default for Passes {
-    fn default() -> Self {
+impl Lately {
+    /// Remembers so long.
+    #[must_use]
+    pub fn new(seconds: u64) -> Self {
         Self {
+            seconds,
             places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
         }
     }
-}
 
-impl Passes {
-    /// The answer to a request for a name with this hash was not stored.
+    /// It is so of a name with this hash.
     pub fn note(&self, hash: u64, now: UnixTime) {
         self.place(hash)
-            .store(entry(hash, (now.0 + SECONDS) & 0xffff_ffff), Relaxed);
+            .store(entry(hash, (now.0 + self.seconds) & 0xffff_ffff), Relaxed);
     }
 
-    /// It was.
+    /// It is not so any more.
     pub fn forget(&self, hash: u64) {
         if self.place(hash).load(Relaxed) >> 32 == hash >> 32 {
             self.place(hash).store(0, Relaxed);
         }
     }
 
-    /// Whether there is no use in waiting for somebody else's answer.
+    /// Whether it was so lately.
     #[must_use]
     pub fn has(&self, hash: u64, now: UnixTime) -> bool {
         let found = self.place(hash).load(Relaxed);
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_remembered_for_a_while() {
-        let (passes, now) = (Passes::default(), UnixTime(1_800_000_000));
+        let (passes, now) = (Lately::new(120), UnixTime(1_800_000_000));
         let (a, b) = (7 << 32 | 5, 8 << 32 | 5);
         assert!(!passes.has(a, now));
         passes.note(a, now);

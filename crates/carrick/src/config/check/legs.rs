@@ -1,0 +1,201 @@
+//! Checks `[leg.NAME]`, and `legs` of listeners.
+use super::named::{Named, Words};
+use super::narrow;
+use super::transparent::is_interface;
+use crate::config::file;
+use crate::config::plan::{LegPlan, LegRules};
+use crate::config::problem::Problems;
+use crate::config::setting::Setting;
+use crate::config::values;
+use carrick_splice::legs::{
+    Conditions, Keepalive, LegSide, Profile, Rule, Selector, bandwidth_delay_bytes,
+};
+use std::sync::Arc;
+use toml::Spanned;
+
+const WORDS: Words = Words {
+    what: "leg profile",
+    table: "leg",
+    wanted: "",
+    unused: "no connection has the leg profile",
+    use_it: "name it in `legs` of a listener or as `profile` of a link, or remove it",
+};
+
+/// The profiles, and which of them are used.
+pub struct Profiles<'f> {
+    named: Named<'f>,
+    /// In the order of the file.
+    pub plans: Vec<Arc<LegPlan>>,
+}
+
+/// Checks the profiles.
+pub fn check<'f>(written: &'f [file::Leg], problems: &mut Problems) -> Profiles<'f> {
+    let plan = |leg: &file::Leg| {
+        Arc::new(LegPlan {
+            name: leg.name.get_ref().clone(),
+            profile: profile(leg, problems),
+        })
+    };
+    Profiles {
+        named: Named::new(WORDS, written.iter().map(|leg| &leg.name)),
+        plans: written.iter().map(plan).collect(),
+    }
+}
+
+impl Profiles<'_> {
+    /// The rules of a listener; `None`: it has none, or they are wrong.
+    pub fn rules(
+        &self,
+        written: &Setting<Vec<file::LegRule>>,
+        problems: &mut Problems,
+    ) -> Option<LegRules> {
+        let list = written.given()?;
+        if list.get_ref().is_empty() {
+            problems
+                .error(list.span(), "nothing is chosen here", "")
+                .help("leave `legs` out, or name a profile: `legs = { profile = \"NAME\" }`");
+        }
+        let rules: Vec<_> = (list.get_ref().iter())
+            .filter_map(|rule| self.rule(rule, problems))
+            .collect();
+        let of_clients = |rule: &&Rule<_>| rule.when.side != Some(LegSide::Server);
+        let of_all_clients = (rules.iter().find(of_clients))
+            .filter(|rule| {
+                let anybody = Conditions {
+                    side: rule.when.side,
+                    ..Conditions::default()
+                };
+                rule.when == anybody
+            })
+            .map(|rule| Arc::clone(&rule.profile));
+        Some(LegRules {
+            of_all_clients,
+            rules: Selector::new(rules),
+        })
+    }
+
+    /// The profile that is named, which is used from now on; `None`: none is, or there is none of this name.
+    pub fn find(&self, name: &Setting<String>, problems: &mut Problems) -> Option<Arc<LegPlan>> {
+        let index = self.named.find(name.given()?, problems)?;
+        self.plans.get(index).map(Arc::clone)
+    }
+
+    fn rule(&self, written: &file::LegRule, problems: &mut Problems) -> Option<Rule<Arc<LegPlan>>> {
+        let profile = self.find(&written.profile, problems)?;
+        let interface = written.interface.given();
+        if let Some(text) = interface.filter(|text| !is_interface(text.get_ref())) {
+            problems
+                .error(text.span(), "this is not an interface's name", "")
+                .help("`ip link` shows them");
+        }
+        let peer = written
+            .subnet
+            .refine("a network", problems, |text| values::network(text));
+        let (above, below) = (given(&written.rtt_above), given(&written.rtt_below));
+        if above.is_some_and(|above| below.is_some_and(|below| below <= above)) {
+            problems
+                .error(written.span.clone(), "no round trip can be both", "")
+                .help("`rtt_above` is the least, and `rtt_below` more than it");
+        }
+        let side = written.side.given().map(|word| match *word.get_ref() {
+            "client" => LegSide::Client,
+            // Other words were refused when the file was read.
+            _ => LegSide::Server,
+        });
+        Some(Rule {
+            when: Conditions {
+                side,
+                interface: interface.map(|text| text.get_ref().clone()),
+                peer: given(&peer),
+                rtt_at_least: above,
+                rtt_below: below,
+            },
+            profile,
+        })
+    }
+
+    /// Warns of profiles that no rule names.
+    pub fn report_unused(&self, problems: &mut Problems) {
+        self.named.report_unused(problems);
+    }
+}
+
+fn given<T: Clone>(setting: &Setting<T>) -> Option<T> {
+    setting.given().map(|value| value.get_ref().clone())
+}
+
+fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
+    if let Err(help) = values::plain_name(written.name.get_ref()) {
+        problems
+            .error(
+                written.name.span(),
+                "this is not a name for a leg profile",
+                "",
+            )
+            .help(help);
+    }
+    let bytes = |size: &Setting<u64>| given(size).map(|size| narrow(size, u32::MAX));
+    let on_the_way = on_the_way(written, problems);
+    let profile = Profile {
+        initial_window_bytes: bytes(&written.initial_window),
+        congestion_control: given(&written.congestion),
+        pacing_rate: given(&written.pacing_rate),
+        send_buffer_bytes: bytes(&written.send_buffer).or(on_the_way),
+        receive_buffer_bytes: bytes(&written.receive_buffer).or(on_the_way),
+        window_clamp_bytes: bytes(&written.window_clamp),
+        initial_receive_window_segments: given(&written.initial_receive_window),
+        user_timeout: given(&written.user_timeout),
+        keepalive: written.keepalive.given().and_then(|keepalive| {
+            let written = keepalive.get_ref();
+            Some(Keepalive {
+                idle: given(&written.idle)?,
+                interval: given(&written.interval)?,
+                probes: narrow(given(&written.probes)?.into(), u8::MAX),
+            })
+        }),
+        rto_min: given(&written.rto_min),
+        rto_initial: given(&written.rto_initial),
+        rto_max: given(&written.rto_max),
+        delayed_ack_max: given(&written.delayed_ack_max),
+        quick_ack: written.quick_ack,
+        unsent_low_water_bytes: bytes(&written.unsent_low_water),
+        segment_bytes_max: given(&written.segment_max),
+    };
+    if let Err(error) = profile.check() {
+        let key = match error.setting {
+            carrick_splice::legs::Setting::CongestionControl => "congestion",
+            _ => "",
+        };
+        let given = written.keys_given.iter().find(|(name, _)| *name == key);
+        let place = given.map_or(written.name.span(), |(_, span)| span.clone());
+        problems.error(place, error.to_string(), "");
+    }
+    if profile == Profile::default() {
+        problems
+            .warning(written.name.span(), "this leg profile asks for nothing", "")
+            .help("say what is to be otherwise, such as `initial_window = \"64 KB\"`");
+    }
+    profile
+}
+
+/// How much is under way on a link that is full.
+fn on_the_way(written: &file::Leg, problems: &mut Problems) -> Option<u32> {
+    let alone = match (
+        written.bandwidth.is_absent(),
+        written.round_trip.is_absent(),
+    ) {
+        (false, true) => Some(("bandwidth", "round_trip")),
+        (true, false) => Some(("round_trip", "bandwidth")),
+        _ => None,
+    };
+    if let Some((one, other)) = alone {
+        let given = (written.keys_given.iter()).find(|(name, _)| *name == one);
+        let place = given.map_or(written.name.span(), |(_, span)| span.clone());
+        problems
+            .error(place, format!("`{one}` needs `{other}`"), "")
+            .help("buffers are as large as what is under way: bandwidth × round trip");
+    }
+    let bandwidth = written.bandwidth.given().map(Spanned::get_ref)?;
+    let round_trip = written.round_trip.given().map(Spanned::get_ref)?;
+    Some(bandwidth_delay_bytes(*bandwidth, *round_trip))
+}

@@ -1,0 +1,96 @@
+//! Checks `handshake`, `split` and `control_group`.
+use super::narrow;
+use crate::config::file;
+use crate::config::plan::{Handshake, RoutePlan, SplitPlan, Splitting};
+use crate::config::problem::Problems;
+use crate::config::setting::Setting;
+use carrick_splice::Choice;
+use std::ops::Range;
+
+/// A splitter with these routes.
+pub fn plan(written: &file::Listener, routes: Vec<RoutePlan>) -> SplitPlan {
+    SplitPlan {
+        routes,
+        control_group: narrow(written.control_group, 100),
+    }
+}
+
+/// What a word of `split` means.
+pub fn splitting(word: &Setting<&'static str>) -> Option<Splitting> {
+    match *word.given()?.get_ref() {
+        "adaptive" => Some(Splitting::Adaptive),
+        "always" => Some(Splitting::Always),
+        // Other words were refused when the file was read.
+        _ => Some(Splitting::Never),
+    }
+}
+
+/// The engine of what is split so: nothing but the packet engine joins connections end to end.
+pub fn engine(split: Splitting, engine: Choice) -> Choice {
+    match split {
+        Splitting::Never => Choice::Packet,
+        Splitting::Adaptive | Splitting::Always => engine,
+    }
+}
+
+/// Reports `split` at routes of listeners that do not split.
+pub fn report_misplaced_on_routes(written: &file::Listener, problems: &mut Problems) {
+    let spans = (written.routes.iter()).flat_map(|route| &route.keys_given);
+    for (_, span) in spans.filter(|(key, _)| *key == "split") {
+        problems
+            .error(
+                span.clone(),
+                "only a splitter splits, so `split` is not possible",
+                "",
+            )
+            .help("use `mode = \"split\"`, or remove it");
+    }
+}
+
+/// When the handshake of the listener's clients is answered.
+pub fn handshake(written: &file::Listener, mode: &str, problems: &mut Problems) -> Handshake {
+    // What means nothing at the far end of a link was said before.
+    let named = written.handshake.given().filter(|_| mode != "link");
+    if let Some(word) = named
+        && !written.transparent
+    {
+        problems
+            .error(
+                word.span(),
+                "`handshake` means nothing without `transparent`",
+                "",
+            )
+            .help("add `transparent = true`, or remove it");
+        return Handshake::AtOnce;
+    }
+    let unsure = unsure_place(written);
+    match named.map(|word| (*word.get_ref(), word.span())) {
+        Some(("server-first", span)) => {
+            if let Some((key, place)) = unsure {
+                let source = problems.source();
+                problems
+                    .error(
+                        span,
+                        "the server is not known before the client has been answered",
+                        "",
+                    )
+                    .with(&source, place, format!("`{key}` decides where it goes"))
+                    .help("write `handshake = \"at-once\"`, or have only routes to the original destination, and no link");
+            }
+            Handshake::ServerFirst { is_named: true }
+        }
+        None if mode == "split" && written.transparent && unsure.is_none() => {
+            Handshake::ServerFirst { is_named: false }
+        }
+        _ => Handshake::AtOnce,
+    }
+}
+
+/// What leads connections elsewhere than to their original destination, or wants to hear the client first.
+fn unsure_place(written: &file::Listener) -> Option<(&'static str, Range<usize>)> {
+    let of_listener = written.keys_given.iter().filter(|(key, _)| *key == "link");
+    let of_routes = (written.routes.iter()).flat_map(|route| &route.keys_given);
+    let mut given =
+        of_listener.chain(of_routes.filter(|(key, _)| ["sni", "upstream", "link"].contains(key)));
+    given.next().map(|(key, span)| (*key, span.clone()))
+}

@@ -1,0 +1,39 @@
+//! Links: connections that are kept to a carrick at their other end, and what that one does.
+use super::{LegPlan, ServerAddress};
+use carrick_splice::Choice;
+use std::sync::Arc;
+
+/// `[link.NAME]`
+#[derive(Debug, PartialEq, Eq)]
+pub struct LinkPlan {
+    /// Its name.
+    pub name: String,
+    /// The carrick at the other end.
+    pub peer: ServerAddress,
+    /// Most idle connections that a worker keeps.
+    pub connections: usize,
+    /// Idle connections that a worker opens before they are needed; not more than `connections`.
+    pub ahead: usize,
+    /// How the TCP of these connections is to be; `None`: as the system has it.
+    pub leg: Option<Arc<LegPlan>>,
+    /// What is done with clients while there is no connection.
+    pub fallback: Fallback,
+}
+
+/// What is done with clients while there is no connection over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// They are refused.
+    Refuse,
+    /// carrick connects to their servers itself.
+    Direct,
+}
+
+/// What a link listener, the far end of a link, does.
+#[derive(Debug)]
+pub struct FarPlan {
+    /// The engine for what is relayed.
+    pub engine: Choice,
+    /// The class of what is relayed: index into [`PacePlan::classes`](super::PacePlan::classes); `None`: it is not paced.
+    pub pace: Option<usize>,
+}

@@ -1,0 +1,75 @@
+//! Rules for connections of this machine's own programs: they get a mark where they leave, by which they come in again by `lo`.
+use super::{BEGAN_MAX, Family, SYN, left_alone, parts, ports};
+use crate::config::plan::{Interception, LocalInterception};
+use std::fmt::Write;
+
+/// Writes them. Each packet needs the mark, but a connection that stood before carrick has no business here: so what belongs to a
+/// connection that was led here is remembered, as long as it is not silent for too long.
+pub fn of_programs(
+    text: &mut String,
+    interception: &Interception,
+    local: &LocalInterception,
+    own_marks: &[u32],
+) {
+    let families = || {
+        Family::ALL
+            .into_iter()
+            .filter(|one| one.is_in(interception))
+    };
+    for family in families() {
+        let address = match family {
+            Family::V4 => "ipv4_addr",
+            Family::V6 => "ipv6_addr",
+        };
+        let _ = write!(
+            text,
+            "  set {} {{
+    type {address} . inet_service . {address} . inet_service; size {BEGAN_MAX}; flags dynamic,timeout; timeout {}s;
+  }}
+",
+            family.set("local"),
+            local.idle_seconds
+        );
+    }
+    let own: Vec<String> = own_marks.iter().map(ToString::to_string).collect();
+    let _ = write!(
+        text,
+        "  chain output {{
+    type route hook output priority mangle; policy accept;
+    meta mark {{ {} }} return
+    {SYN} goto begin-local
+",
+        own.join(", ")
+    );
+    let mark = local.mark;
+    for family in families() {
+        let (_, ends, _) = parts(interception, family);
+        let set = family.set("local");
+        let _ = writeln!(
+            text,
+            "    {ends} @{set} update @{set} {{ {ends} }} meta mark set {mark} accept"
+        );
+    }
+    text.push_str("  }\n  chain begin-local {\n    fib daddr type local return\n");
+    for family in families() {
+        let (whole, addresses) = family.words();
+        let (pair, ends, _) = parts(interception, family);
+        left_alone(text, interception, family);
+        let mut rule = format!("    meta nfproto {whole}");
+        if !interception.to.is_empty() {
+            let to = family.of(&interception.to);
+            if to.is_empty() {
+                continue;
+            }
+            let _ = write!(rule, " {addresses} daddr {{ {} }}", to.join(", "));
+        }
+        let (left, set) = (family.set("left"), family.set("local"));
+        let _ = writeln!(text, "    {pair} @{left} return");
+        let _ = writeln!(
+            text,
+            "{rule} {} update @{set} {{ {ends} }} meta mark set {mark} accept",
+            ports(interception)
+        );
+    }
+    text.push_str("  }\n");
+}

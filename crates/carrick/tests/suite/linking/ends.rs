@@ -1,0 +1,172 @@
+//! How a relayed connection ends here is how it ends there; and the connection over the link stays.
+use super::{LINK_PORT, ONE_WORKER, Stage, far_text, near_text};
+use crate::support::random::Random;
+use crate::support::{Carrick, Ending, Place, wait_for};
+
+#[test]
+fn half_closes_go_through_and_the_other_way_goes_on() {
+    let stage = Stage::plain();
+    for client_first in [true, false] {
+        let (mut one, mut other) = stage.begin_from(client_first);
+        one.send("question");
+        one.half_close();
+        assert_eq!(other.read_to_end(), b"question");
+        for round in 0..50 {
+            let text = format!("answer {round};");
+            other.send(&text);
+            one.expect(&text);
+        }
+        other.half_close();
+        one.expect_end();
+    }
+    stage.near.access_log(2);
+    stage.expect_one_connection();
+}
+
+#[test]
+fn resets_go_through_both_ways() {
+    let stage = Stage::plain();
+    for (client_first, ended) in [(true, "client_reset"), (false, "upstream_reset")] {
+        let (mut one, mut other) = stage.begin_from(client_first);
+        one.send("a");
+        other.expect("a");
+        one.reset();
+        assert_eq!(other.read_ending(), Ending::Reset(Vec::new()));
+        let count = if client_first { 1 } else { 2 };
+        for end in [&stage.near, &stage.far] {
+            assert_eq!(end.access_log(count)[count - 1].text("ended"), ended);
+        }
+    }
+    stage.expect_one_connection();
+}
+
+/// The far end has said END already when its server is reset, and so has the near end.
+#[test]
+fn a_reset_after_a_half_close_goes_through() {
+    let stage = Stage::plain();
+    for client_first in [true, false] {
+        let (mut one, mut other) = stage.begin_from(client_first);
+        one.half_close();
+        other.expect_end();
+        one.reset();
+        // What has said its end already says nothing more; but nobody takes anything there.
+        wait_for("the reset", || other.try_send("x").is_err().then_some(()));
+    }
+    stage.near.access_log(2);
+    stage.expect_one_connection();
+}
+
+/// Whoever goes away in the middle of much data costs the link nothing but what was under way.
+#[test]
+fn who_goes_in_the_middle_of_much_data_leaves_the_connection_usable() {
+    let stage = Stage::plain();
+    let bytes = Random::new(2).bytes(20_000_000);
+    for client_first in [true, false] {
+        let (mut one, mut other) = stage.begin_from(client_first);
+        let bytes = bytes.clone();
+        let sending = std::thread::spawn(move || {
+            // Until it is told; the first ones may all fit into sockets.
+            while other.try_send(&bytes).is_ok() {}
+        });
+        one.read_exact(100_000);
+        one.reset();
+        sending.join().expect("an error");
+    }
+    stage.near.access_log(2);
+    stage.expect_one_connection();
+}
+
+#[test]
+fn a_server_that_refuses_is_told_to_the_client() {
+    let (near_place, far_place) = (Place::claim(), Place::claim());
+    let (refusing, _socket) = far_place.refusing();
+    let far = Carrick::start(&far_place, &far_text(ONE_WORKER, "deny_to = []"));
+    let text = near_text(ONE_WORKER, "ahead = 0", far_place.at(LINK_PORT), refusing);
+    let near = Carrick::start(&near_place, &text);
+    for _ in 0..3 {
+        let mut client = near.connect_tunnel();
+        let _ = client.try_send("is anybody there?");
+        assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
+    }
+    for line in near.access_log(3).iter().chain(&far.access_log(3)) {
+        assert_eq!((line.status(), line.text("ended")), (502, "connect"));
+    }
+    assert_eq!(near.metric("carrick_link_refused_total", &[]), 3.0);
+    assert_eq!(
+        near.metric("carrick_link_connections_opened_total", &[]),
+        1.0
+    );
+}
+
+/// The machine of the far end, and what only it can reach, is nobody's unless the configuration says so.
+#[test]
+fn what_the_far_end_may_not_connect_to_is_refused() {
+    let stage = Stage::with("", "", "");
+    stage.far.reload(&stage.far_place, &far_text("", ""));
+    stage
+        .far
+        .wait_for_metric("carrick_reloads_total", &["result=\"ok\""], 1.0);
+    let mut client = stage.near.connect_tunnel();
+    assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
+    let line = stage.near.access_log(1).remove(0);
+    assert_eq!((line.status(), line.text("ended")), (403, "denied_address"));
+    stage.server.expect_nobody();
+}
+
+#[test]
+fn a_connection_on_which_nothing_is_said_ends_at_both_ends() {
+    let stage = Stage::with(
+        &format!("[timeouts]\ntunnel_idle = \"300ms\"\n{ONE_WORKER}"),
+        "ahead = 0",
+        ONE_WORKER,
+    );
+    let (mut client, mut upstream) = stage.begin();
+    assert_eq!(upstream.read_ending(), Ending::Reset(Vec::new()));
+    client.expect_end();
+    assert_eq!(stage.near.limit_reached("tunnel_idle_timeout"), 1.0);
+    for end in [&stage.near, &stage.far] {
+        assert_eq!(end.access_log(1)[0].text("ended"), "tunnel_idle_timeout");
+    }
+    assert_eq!(
+        stage.near_metric("carrick_link_connections_opened_total"),
+        1.0
+    );
+}
+
+/// A server that takes nothing: what it is sent waits in sockets, and neither end holds more and more of it.
+#[test]
+fn a_receiver_that_does_not_read_holds_its_sender_back() {
+    let stage = Stage::plain();
+    let (client, mut upstream) = stage.begin();
+    let piece = vec![7; 1 << 20];
+    let stream = client.stream().try_clone().expect("a descriptor");
+    stream
+        .set_write_timeout(Some(std::time::Duration::from_secs(2)))
+        .expect("a time-out");
+    let mut sent = 0_usize;
+    while let Ok(count) = std::io::Write::write(&mut &stream, &piece) {
+        sent += count;
+        assert!(sent < 256 << 20, "nobody holds the sender back");
+    }
+    let used = |end: &Carrick| {
+        let pid = end.pid().as_raw_nonzero();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).expect("statm");
+        let pages: u64 = text
+            .split(' ')
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .expect("pages");
+        pages * 4096
+    };
+    for end in [&stage.near, &stage.far] {
+        assert!(used(end) < 100 << 20, "{} bytes", used(end));
+    }
+    client
+        .stream()
+        .shutdown(std::net::Shutdown::Write)
+        .expect("a half-close");
+    assert_eq!(upstream.read_to_end().len(), sent);
+    wait_for("nothing to be held", || {
+        (stage.near_metric("carrick_copy_buffers_in_use") == 0.0).then_some(())
+    });
+}

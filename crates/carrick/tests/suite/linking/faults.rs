@@ -1,0 +1,155 @@
+//! A far end that is no carrick, or one that goes at a bad moment: clients are told, and nothing is passed off as whole.
+use super::{ONE_WORKER, near_text};
+use crate::support::{Carrick, Ending, Peer, Place, Server};
+use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};
+
+/// The near end, and a script in the place of the far end.
+struct Script {
+    near: Carrick,
+    door: Server,
+    _place: Place,
+}
+
+impl Script {
+    fn new(link: &str) -> Self {
+        let place = Place::claim();
+        let door = Server::listen(&place);
+        let server = place.at(9);
+        let near = Carrick::start(&place, &near_text(ONE_WORKER, link, door.address(), server));
+        Self {
+            near,
+            door,
+            _place: place,
+        }
+    }
+}
+
+fn next(peer: &mut Peer) -> Frame {
+    let mut bytes = Vec::new();
+    loop {
+        match read(&bytes).expect("a frame") {
+            Read::Complete(_, frame) => return frame,
+            Read::Partial(wanted) => bytes.extend(peer.read_exact(wanted - bytes.len())),
+        }
+    }
+}
+
+fn written(frame: &Frame) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CONTROL_BYTES_MAX);
+    frame.write(&mut bytes);
+    bytes
+}
+
+fn hello() -> Vec<u8> {
+    written(&Frame::Hello { version: VERSION })
+}
+
+#[test]
+fn open_and_the_clients_bytes_leave_without_waiting_for_an_answer() {
+    let script = Script::new("ahead = 0");
+    let mut client = script.near.connect_tunnel();
+    client.send("at once");
+    let mut link = script.door.accept();
+    assert_eq!(next(&mut link), Frame::Hello { version: VERSION });
+    let Frame::Open {
+        number: 1,
+        client: address,
+        ..
+    } = next(&mut link)
+    else {
+        panic!("OPEN was wanted");
+    };
+    assert_eq!(address, client.stream().local_addr().expect("an address"));
+    assert_eq!(next(&mut link), Frame::Data(7));
+    link.expect("at once");
+}
+
+#[test]
+fn a_far_end_that_speaks_something_else_is_given_up() {
+    for answer in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        &hello()[..9],
+        &written(&Frame::Hello { version: 2 }),
+    ] {
+        let script = Script::new("ahead = 0");
+        let mut client = script.near.connect_tunnel();
+        let mut link = script.door.accept();
+        link.send(answer);
+        drop(link);
+        // A connection that is closed at once is tried once more; the second is the last.
+        if let Some(mut second) = script.door.try_accept() {
+            second.send(answer);
+        }
+        let ending = std::thread::spawn(move || client.read_ending());
+        while !ending.is_finished() {
+            drop(script.door.try_accept());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let ending = ending.join().expect("an end");
+        assert_eq!(ending, Ending::Reset(Vec::new()));
+        assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
+    }
+}
+
+/// What breaks in the middle of a frame, or before END, is a reset for the client.
+#[test]
+fn a_connection_that_breaks_is_a_reset_for_the_client() {
+    for last in [&b""[..], &written(&Frame::Data(100)), b"\x05\0\0"] {
+        let script = Script::new("ahead = 0");
+        let mut client = script.near.connect_tunnel();
+        client.send("q");
+        let mut link = script.door.accept();
+        next(&mut link);
+        next(&mut link);
+        link.send(hello());
+        let server = ([192, 0, 2, 1], 80).into();
+        link.send(written(&Frame::Opened { number: 1, server }));
+        link.send([&written(&Frame::Data(4))[..], b"half", last].concat());
+        client.expect("half");
+        link.half_close();
+        assert_eq!(client.read_ending(), Ending::Reset(Vec::new()));
+        assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
+    }
+}
+
+/// A far end that has just begun to drain has closed the connection while OPEN was under way.
+#[test]
+fn what_was_closed_while_it_was_taken_is_asked_for_again() {
+    let script = Script::new("ahead = 0");
+    let mut client = script.near.connect_tunnel();
+    let mut first = script.door.accept();
+    next(&mut first);
+    next(&mut first);
+    drop(first);
+    let mut second = script.door.accept();
+    next(&mut second);
+    let Frame::Open { number: 1, .. } = next(&mut second) else {
+        panic!("OPEN was wanted");
+    };
+    let server = ([192, 0, 2, 1], 80).into();
+    second.send([hello(), written(&Frame::Opened { number: 1, server })].concat());
+    second.send([&written(&Frame::Data(2))[..], b"ok"].concat());
+    client.expect("ok");
+}
+
+/// A far end that goes on with what was given up, for ever: the connection is given up as well.
+#[test]
+fn a_far_end_that_does_not_give_up_is_left() {
+    let script = Script::new("ahead = 0");
+    let client = script.near.connect_tunnel();
+    let mut link = script.door.accept();
+    next(&mut link);
+    next(&mut link);
+    link.send(hello());
+    client.reset();
+    let Frame::Reset { number: 1, .. } = next(&mut link) else {
+        panic!("RESET was wanted");
+    };
+    let server = ([192, 0, 2, 1], 80).into();
+    link.send(written(&Frame::Opened { number: 1, server }));
+    let piece = [&written(&Frame::Data(1000))[..], &[3; 1000]].concat();
+    while link.try_send(&piece).is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
+}

@@ -1,0 +1,170 @@
+//! Bytes over a link: all of them, in order, both ways at a time; and what the two ends tell of it.
+use super::{ONE_WORKER, Stage, far_text, near_text};
+use crate::linking::LINK_PORT;
+use crate::support::carrick::upstream_text;
+use crate::support::place::TUNNEL_PORT;
+use crate::support::random::Random;
+use crate::support::{Carrick, Peer, Place, Server};
+
+const ENGINES: [&str; 4] = ["auto", "copy", "pipe", "socket"];
+
+fn each_engine(play: impl Fn(Stage)) {
+    for engine in ENGINES {
+        let tables = format!("[splice]\nengine = \"{engine}\"\n{ONE_WORKER}");
+        play(Stage::with(&tables, "", &tables));
+    }
+}
+
+#[test]
+fn small_messages_go_back_and_forth() {
+    each_engine(|stage| {
+        let (mut client, mut upstream) = stage.begin();
+        for round in 0..100 {
+            let ping = format!("ping {round}\r\n\0\u{ff}");
+            client.send(&ping);
+            upstream.expect(&ping);
+            upstream.send(&ping);
+            client.expect(&ping);
+        }
+    });
+}
+
+#[test]
+fn the_server_may_speak_first() {
+    let stage = Stage::plain();
+    let (mut client, mut upstream) = stage.begin();
+    upstream.send("220 mail.example ESMTP\r\n");
+    client.expect("220 mail.example ESMTP\r\n");
+    client.send("EHLO a\r\n");
+    upstream.expect("EHLO a\r\n");
+}
+
+/// Megabytes both ways at the same time: frames of one way never wait for the other.
+#[test]
+fn large_bodies_cross() {
+    each_engine(|stage| {
+        let (client, upstream) = stage.begin();
+        let bytes = [5, 6].map(|seed| Random::new(seed).bytes(7_000_001));
+        let ends = [client, upstream];
+        let mut threads = Vec::new();
+        for (number, mut end) in ends.into_iter().enumerate() {
+            let (mine, theirs) = (bytes[number].clone(), bytes[1 - number].clone());
+            let mut reader = Peer::new(end.stream().try_clone().expect("a descriptor"));
+            threads.push(std::thread::spawn(move || {
+                end.send(&mine);
+                end.half_close();
+            }));
+            threads.push(std::thread::spawn(move || {
+                assert!(reader.read_to_end() == theirs, "other bytes came");
+            }));
+        }
+        for thread in threads {
+            thread.join().expect("the bytes");
+        }
+        let line = stage.near.access_log(1).remove(0);
+        assert_eq!(line.number("received"), 7_000_001);
+        assert_eq!(line.number("sent"), 7_000_001);
+        assert_eq!(line.text("ended"), "complete");
+        for end in [&stage.near, &stage.far] {
+            let sent = end.metric("carrick_link_bytes_total", &["direction=\"sent\""]);
+            assert_eq!(sent, 7_000_001.0);
+        }
+    });
+}
+
+#[test]
+fn pieces_of_all_sizes_arrive_as_they_were() {
+    let stage = Stage::plain();
+    let (mut client, mut upstream) = stage.begin();
+    let bytes = Random::new(9).bytes(200_000);
+    let expected = bytes.clone();
+    let reading = std::thread::spawn(move || {
+        upstream.expect(&expected);
+        upstream
+    });
+    client.send_in_pieces(&bytes, &[1, 4095, 3, 9000, 65_536, 7]);
+    let mut upstream = reading.join().expect("the bytes");
+    upstream.send_in_pieces(&bytes[..50_000], &[5, 1, 1448, 30_000]);
+    client.expect(&bytes[..50_000]);
+}
+
+#[test]
+fn both_ends_write_a_line_with_the_clients_address() {
+    let stage = Stage::plain();
+    let (mut client, mut upstream) = stage.begin();
+    client.send("four");
+    upstream.expect("four");
+    upstream.send("seven b");
+    client.expect("seven b");
+    let port = u64::from(client.stream().local_addr().expect("an address").port());
+    client.half_close();
+    upstream.expect_end();
+    upstream.half_close();
+    client.expect_end();
+    for (end, mode) in [(&stage.near, "tunnel"), (&stage.far, "link")] {
+        let line = end.access_log(1).remove(0);
+        assert_eq!((line.status(), line.text("ended")), (200, "complete"));
+        assert_eq!(line.text("mode"), mode);
+        assert_eq!((line.number("received"), line.number("sent")), (4, 7));
+        assert_eq!(line.number("port"), port);
+        assert_eq!(line.text("server"), stage.server.address().to_string());
+        let tunnels = end.metric("carrick_tunnels_total", &[&format!("mode=\"{mode}\"")]);
+        assert_eq!(tunnels, 1.0);
+        let open = end.metric("carrick_tunnels_open", &[]);
+        assert_eq!(open, 0.0);
+    }
+    let links = &stage.near.status()["links"];
+    assert_eq!(links["peers"][0]["name"], "sky");
+    assert_eq!(links["relayed"], 1);
+    assert_eq!(links["bytes_received"], 7);
+}
+
+/// A name is the far end's to resolve.
+#[test]
+fn a_server_with_a_name_is_found_by_the_far_end() {
+    let (near_place, far_place) = (Place::claim(), Place::claim());
+    let server = Server::listen_at(([127, 0, 0, 1], 0).into());
+    let _far = Carrick::start(&far_place, &far_text("", "deny_to = []"));
+    let text = near_text("", "", far_place.at(LINK_PORT), server.address());
+    let address = server.address().to_string();
+    let name = format!("localhost:{}", server.address().port());
+    let near = Carrick::start(&near_place, &text.replace(&address, &name));
+    let (mut client, mut upstream) = (near.connect_tunnel(), server.accept());
+    client.send("by name");
+    upstream.expect("by name");
+}
+
+/// What was read of a ClientHello goes first.
+#[test]
+fn a_route_by_server_name_goes_over_the_link() {
+    let (near_place, far_place) = (Place::claim(), Place::claim());
+    let server = Server::listen(&far_place);
+    let far = Carrick::start(&far_place, &far_text("", "deny_to = []"));
+    let peer = far_place.at(LINK_PORT);
+    let text = format!(
+        "[link.sky]\npeer = \"{peer}\"\n[[listener]]\nlisten = \"{{ip}}:{TUNNEL_PORT}\"\nmode = \"split\"\ntransparent = false\n[[listener.route]]\nsni = \"a.example\"\nupstream = \"u\"\n[[listener.route]]\nupstream = \"u\"\nlink = \"sky\"\n{}",
+        upstream_text("u", &[server.address()])
+    );
+    let near = Carrick::start(&near_place, &text);
+    let mut client = near.connect_tunnel();
+    client.send("GET / HTTP/1.1\r\n");
+    let mut upstream = server.accept();
+    upstream.expect("GET / HTTP/1.1\r\n");
+    upstream.send("HTTP/1.1 204\r\n");
+    client.expect("HTTP/1.1 204\r\n");
+    drop((client, upstream));
+    assert_eq!(far.access_log(1).remove(0).text("mode"), "link");
+}
+
+#[test]
+fn the_list_of_tunnels_has_what_goes_over_a_link() {
+    let stage = Stage::plain();
+    let (mut client, mut upstream) = stage.begin();
+    client.send("12345");
+    upstream.expect("12345");
+    for end in [&stage.near, &stage.far] {
+        let page = end.ask_admin("/splices").text();
+        let client = client.stream().local_addr().expect("an address");
+        assert!(page.contains(&client.to_string()), "{page}");
+    }
+}

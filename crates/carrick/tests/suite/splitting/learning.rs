@@ -1,0 +1,312 @@
+//! The adaptive splitter: what it learns of a long link and of a short one, what it shows of that, and the control group.
+use super::*;
+use crate::support::carrick::PROGRAM;
+use crate::transparent::bed::{inside, lines};
+use carrick_lab::testbed::name::RunName;
+use carrick_lab::testbed::namespace::Namespace;
+use carrick_logic::split::{Purpose, is_chosen};
+use serde_json::Value;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// A second client, 10.3.0.2, behind a line that is long: it comes to the router by eth3.
+struct Far {
+    client: Namespace,
+    line: Namespace,
+    emulator: Option<Child>,
+}
+
+impl Far {
+    /// So far away, one way.
+    fn build(bed: &Bed, delay_ms: u32) -> Self {
+        let run = RunName::of_this_process().expect("a name");
+        let mut far = Self {
+            client: Namespace::named(&run, "far"),
+            line: Namespace::named(&run, "line"),
+            emulator: None,
+        };
+        far.client.create().expect("a namespace");
+        far.line.create().expect("a namespace");
+        let line = far.line.name();
+        lines(
+            &far.client,
+            &[
+                &format!("link add eth0 type veth peer name near netns {line}"),
+                "address add 10.3.0.2/24 dev eth0",
+                "link set eth0 up",
+                "route add default via 10.3.0.1",
+            ],
+        );
+        lines(
+            &bed.router,
+            &[
+                &format!("link add eth3 type veth peer name far netns {line}"),
+                "address add 10.4.0.1/24 dev eth3",
+                "link set eth3 up",
+                // A large initial window, as a profile would have it.
+                "route add 10.3.0.0/24 via 10.4.0.2 initcwnd 45",
+            ],
+        );
+        lines(
+            &far.line,
+            &[
+                "address add 10.3.0.1/24 dev near",
+                "address add 10.4.0.2/24 dev far",
+                "link set near up",
+                "link set far up",
+                "route add default via 10.4.0.1",
+            ],
+        );
+        let rule =
+            |way: &str| format!("[[rule]]\n{way} = \"10.3.0.0/24\"\ndelay_ms = {delay_ms}\n");
+        let file = bed.write("line.toml", &(rule("from") + &rule("to")));
+        let file = file.display().to_string();
+        let mut command = inside(&far.line, &[PROGRAM, "lab", "wan", "--config", &file]);
+        let mut emulator = command.stdout(Stdio::piped()).spawn().expect("a line");
+        let mut ready = [0; 5];
+        let output = emulator.stdout.as_mut().expect("a pipe");
+        output.read_exact(&mut ready).expect("it says something");
+        assert_eq!(&ready, b"ready");
+        far.emulator = Some(emulator);
+        far
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if let Some(emulator) = &mut self.emulator {
+            let _ = emulator.kill();
+            let _ = emulator.wait();
+        }
+        self.client.remove();
+        self.line.remove();
+    }
+}
+
+/// Answers each number, in eight digits, with so many bytes, until the client has ended.
+fn serve(listener: TcpListener) {
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let mut number = [0; 8];
+                while stream.read_exact(&mut number).is_ok() {
+                    let text = std::str::from_utf8(&number).expect("digits");
+                    let bytes = vec![b'x'; text.parse().expect("a number")];
+                    if stream.write_all(&bytes).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Requests after which a client rests: a connection is joined at rest, and on a busy machine the next request is often too early.
+const REST_AFTER: usize = 5;
+const REST: Duration = Duration::from_millis(20);
+
+/// A connection that asks for so many objects, one after the other, with rests in between; the address that it came from.
+fn fetch(client: &Namespace, server: &str, objects: usize, bytes: usize) -> SocketAddr {
+    let address: SocketAddr = server.parse().expect("an address");
+    let connect = || Ok(TcpStream::connect_timeout(&address, PATIENCE)?);
+    let mut stream = client.inside(connect).expect("a connection");
+    stream.set_nodelay(true).expect("an option");
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    for number in 1..=objects {
+        stream
+            .write_all(format!("{bytes:08}").as_bytes())
+            .expect("a request");
+        let mut body = vec![0; bytes];
+        stream.read_exact(&mut body).expect("an answer");
+        assert!(body.iter().all(|byte| *byte == b'x'));
+        if number.is_multiple_of(REST_AFTER) {
+            std::thread::sleep(REST);
+        }
+    }
+    let own = stream.local_addr().expect("an address");
+    stream.shutdown(std::net::Shutdown::Write).expect("the end");
+    let _ = stream.read(&mut [0]);
+    own
+}
+
+fn page(bed: &Bed, path: &str) -> Value {
+    let url = format!("http://127.0.0.1:3129{path}");
+    let text = bed.router.run("curl", &["-sS", &url]).expect("a page");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Of how many connections a page of pairs tells.
+fn connections(page: &Value) -> u64 {
+    let pairs = page["pairs"].as_array().expect("a list");
+    (pairs.iter())
+        .map(|pair| pair["connections"].as_u64().expect("a number"))
+        .sum()
+}
+
+/// Waits until so many connections have been learned of.
+fn learned(bed: &Bed, count: u64) -> Value {
+    wait_for("connections that are learned of", || {
+        Some(page(bed, "/legs")).filter(|page| connections(page) >= count)
+    })
+}
+
+fn pair_of(page: &Value, client: &str) -> Value {
+    let pairs = page["pairs"].as_array().expect("a list");
+    let pair = pairs.iter().find(|pair| pair["client"] == client);
+    pair.unwrap_or_else(|| panic!("{page}")).clone()
+}
+
+const ADAPTIVE: &str = "[[listener]]
+listen = \"[::]:3130\"
+mode = \"split\"
+handshake = \"at-once\"
+split = \"adaptive\"
+intercept = { ports = [9000], interfaces = [\"eth1\", \"eth3\"] }
+control_group = 0
+";
+
+/// Twenty connections over a long link and twenty over a short one. `None` if carrick left a pair out on the way: where this machine is so
+/// busy that connections end before they are joined, that is right, and their number says nothing.
+fn taught(bed: &Bed, far: &Far, carrick: &Running) -> Option<Value> {
+    for _ in 0..20 {
+        fetch(&far.client, "10.2.0.2:9000", 2, 50_000);
+        // So long that most of it goes by packets.
+        fetch(&bed.client, "10.2.0.2:9000", 30, 5_000);
+    }
+    let left_out = || carrick.metric(bed, "carrick_split_pairs_left_out_total") > 0.0;
+    wait_for("connections that are learned of", || {
+        let page = page(bed, "/legs");
+        if left_out() {
+            eprintln!("a pair was left out: {page}");
+            return Some(None);
+        }
+        (connections(&page) >= 40).then_some(Some(page))
+    })
+}
+
+#[test]
+fn a_long_link_is_split_a_short_one_is_joined_and_both_are_shown() {
+    const TIMES: usize = 5;
+    for time in 1..=TIMES {
+        let Some(bed) = Bed::build() else { return };
+        let far = Far::build(&bed, 30);
+        serve(listen(&bed, "10.2.0.2:9000"));
+        let carrick = bed.carrick(ADAPTIVE);
+        // Whoever looks too early is told so.
+        let (code, text) = bed.command(&["status", "legs", "--admin", "127.0.0.1:3129"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("No splitter has seen"), "{text}");
+        if let Some(shown) = taught(&bed, &far, &carrick) {
+            return expect_both(&bed, carrick, &shown);
+        }
+        assert!(time < TIMES, "a pair was left out each time");
+    }
+}
+
+/// What is shown of them after [`taught`].
+fn expect_both(bed: &Bed, carrick: Running, shown: &Value) {
+    let (long, short) = (pair_of(shown, "10.3.0.0/24"), pair_of(shown, "10.1.0.0/24"));
+    assert_eq!(long["decision"], "split", "{long}");
+    assert!(
+        long["client_leg"]["rtt_min_ms"].as_f64() > Some(59.0),
+        "{long}"
+    );
+    assert!(long["server_leg"]["rtt_ms"].as_f64() < Some(20.0), "{long}");
+    assert!(long["gos_believed"].as_f64() > Some(0.2), "{long}");
+    assert_eq!(short["decision"], "join", "{short}");
+    assert!(short["joined"].as_u64() > Some(5), "{short}");
+    let status = page(bed, "/status");
+    let split = &status["split"];
+    assert_eq!(split["pairs"], 2, "{split}");
+    let decisions: u64 = (split["decisions"].as_object().expect("counts").values())
+        .map(|count| count.as_u64().expect("a number"))
+        .sum();
+    assert_eq!(decisions, 40, "{split}");
+    let ends = split["connections"].as_object().expect("counts");
+    assert_eq!(
+        carrick.metric(bed, "carrick_split_connections_total{was=\"joined\"}"),
+        ends["joined"].as_f64().expect("a number")
+    );
+
+    let (code, text) = bed.command(&["status", "legs", "--admin", "127.0.0.1:3129"]);
+    assert_eq!(code, Some(0), "{text}");
+    let line = |client: &str| text.lines().find(|line| line.starts_with(client));
+    assert!(
+        line("10.3.0.0/24").is_some_and(|line| line.contains(" split ")),
+        "{text}"
+    );
+    assert!(
+        line("10.1.0.0/24").is_some_and(|line| line.contains(" join ")),
+        "{text}"
+    );
+    let (_, json) = bed.command(&["status", "legs", "--json", "--admin", "127.0.0.1:3129"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["pairs_known"], 2, "{json}");
+
+    // A reload leaves what was learned alone.
+    carrick.reload(&ADAPTIVE.replace("= 0", "= 1"), "reloaded");
+    assert_eq!(
+        pair_of(&page(bed, "/legs"), "10.3.0.0/24")["connections"],
+        long["connections"]
+    );
+    // Another process begins anew.
+    carrick.kill();
+    wait_for("the keeper to remove the rules", || {
+        bed.keepers().is_empty().then_some(())
+    });
+    let _carrick = bed.carrick(&ADAPTIVE.replace("]:3130", "]:8130"));
+    // The bed gives each carrick the next port.
+    let (_, json) = bed.command(&["status", "legs", "--json", "--admin", "127.0.0.1:3130"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["pairs_known"], 0, "{json}");
+}
+
+#[test]
+fn the_control_group_is_who_its_addresses_say() {
+    let Some(bed) = Bed::build() else { return };
+    serve(listen(&bed, "10.2.0.2:9000"));
+    let text = ADAPTIVE
+        .replace("\"adaptive\"", "\"always\"")
+        .replace("= 0", "= 20")
+        .replace(", \"eth3\"", "");
+    let _carrick = bed.carrick(&text);
+    let server = "10.2.0.2:9000".parse().expect("an address");
+    let clients: Vec<SocketAddr> = (0..60)
+        .map(|_| fetch(&bed.client, "10.2.0.2:9000", 20, 5_000))
+        .collect();
+    let is_control = |client: &&SocketAddr| is_chosen(**client, server, Purpose::Control, 0.2);
+    let expected = clients.iter().filter(is_control).count() as u64;
+    assert!((3..=25).contains(&expected), "{expected}");
+    learned(&bed, 60);
+    let split = page(&bed, "/status")["split"].clone();
+    assert_eq!(split["decisions"]["control"], expected, "{split}");
+    assert_eq!(split["decisions"]["configured"], 60 - expected, "{split}");
+    // Nobody else is joined, and they are.
+    let joined = split["connections"]["joined"].as_u64().expect("a number");
+    let mixed = split["connections"]["mixed"].as_u64().expect("a number");
+    assert!(joined + mixed <= expected, "{split}");
+    assert!(joined + mixed > 0, "{split}");
+}
+
+#[test]
+fn a_pair_that_ends_before_it_is_joined_passes_by() {
+    let Some(bed) = Bed::build() else { return };
+    serve(listen(&bed, "10.2.0.2:9000"));
+    let carrick = bed.carrick(&ADAPTIVE.replace(", \"eth3\"", ""));
+    let left_out = || carrick.metric(&bed, "carrick_split_pairs_left_out_total");
+    let mut count = 0;
+    while left_out() == 0.0 {
+        fetch(&bed.client, "10.2.0.2:9000", 1, 5_000);
+        count += 1;
+        assert!(count < 100, "{}", page(&bed, "/status")["split"]);
+    }
+    // It is not left out without having been looked at.
+    assert!(count > 8, "{count}");
+    wait_for("a connection that passes by", || {
+        let before = intercepted(&bed, &carrick);
+        fetch(&bed.client, "10.2.0.2:9000", 1, 5_000);
+        (intercepted(&bed, &carrick) == before).then_some(())
+    });
+    let pair = pair_of(&page(&bed, "/legs"), "10.1.0.0/24");
+    assert_eq!(pair["decision"], "leave-out", "{pair}");
+}

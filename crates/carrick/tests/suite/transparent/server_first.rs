@@ -1,0 +1,387 @@
+//! Handshakes that wait for the server: what a client sees of a server that accepts, refuses, is silent, speaks first, or goes; and what the
+//! server sees of a client that goes.
+use super::bed::{Running, inside, lines};
+use super::*;
+use crate::outliving::bed::on;
+use crate::support::carrick::PROGRAM;
+use crate::support::descriptors::{MANY, turn};
+use crate::support::{PATIENCE, wait_for};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A splitter of all ports but nginx's.
+const SPLIT: &str = "[[listener]]\nlisten = \"[::]:8443\"\nmode = \"split\"\nsplit = \"always\"\ntransparent = true\nhandshake = \"server-first\"\nintercept = { ports = \"all\", interfaces = [\"eth1\"] }\n";
+
+/// The server in both families.
+const SERVERS: [&str; 2] = ["10.2.0.2", "fd00:2::2"];
+
+/// What does not come at once does not come.
+const SHORT: Duration = Duration::from_millis(1500);
+
+fn at(ip: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip.parse().expect("an address"), port)
+}
+
+fn connect(bed: &Bed, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    on(&bed.client, || TcpStream::connect_timeout(&to, patience))
+}
+
+fn listen(bed: &Bed, address: SocketAddr) -> TcpListener {
+    on(&bed.server, || TcpListener::bind(address).expect("a port"))
+}
+
+/// The next client of a server.
+fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().expect("a client");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+}
+
+/// How a connection ends on which nothing comes.
+fn end_of(mut stream: TcpStream) -> io::Result<usize> {
+    loop {
+        match stream.read(&mut [0]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            end => return end,
+        }
+    }
+}
+
+/// How often something was done with held SYNs.
+fn done(carrick: &Running, bed: &Bed, event: &str) -> f64 {
+    let name = format!("carrick_held_handshakes_total{{event=\"{event}\"}}");
+    carrick.metric(bed, &name)
+}
+
+/// What the server does with SYNs to this port: nothing, from now on.
+fn silence(bed: &Bed, port: u16) {
+    for words in [
+        &["add", "table", "inet", "t"][..],
+        &[
+            "add",
+            "chain",
+            "inet",
+            "t",
+            "i",
+            "{ type filter hook input priority 0 ; }",
+        ],
+        &[
+            "add",
+            "rule",
+            "inet",
+            "t",
+            "i",
+            "tcp",
+            "dport",
+            &port.to_string(),
+            "drop",
+        ],
+    ] {
+        bed.server.run("nft", words).expect("a rule");
+    }
+}
+
+fn end_silence(bed: &Bed) {
+    bed.server
+        .run("nft", &["delete", "table", "inet", "t"])
+        .expect("no rule");
+}
+
+#[test]
+fn a_client_hears_what_its_server_says_and_keeps_its_address_if_that_is_wanted() {
+    let Some(bed) = Bed::build() else { return };
+    for keep in ["true", "false"] {
+        let carrick = bed.carrick(&format!("{SPLIT}keep_client_address = {keep}\n"));
+        for server in SERVERS {
+            let refused = connect(&bed, at(server, 9999), PATIENCE).expect_err("a closed port");
+            assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{server}");
+            let host = if server.contains(':') {
+                format!("[{server}]")
+            } else {
+                server.into()
+            };
+            let said = bed.curl(&format!("http://{host}/a"));
+            let is_kept = said.contains("client=10.1.0.2 ") || said.contains("client=fd00:1::2 ");
+            assert_eq!(is_kept, keep == "true", "{said}");
+        }
+        assert_eq!(done(&carrick, &bed, "refused"), 2.0);
+        assert_eq!(done(&carrick, &bed, "joined"), 2.0);
+        assert_eq!(done(&carrick, &bed, "held"), 4.0);
+        let log = carrick.access_log(4);
+        let failed = log.iter().filter(|line| line["ended"] == "connect");
+        assert_eq!(failed.count(), 2, "{log:?}");
+        carrick.stop();
+        let _ = std::fs::remove_file(bed.directory().join("carrick-0.log"));
+        let _ = std::fs::remove_file(bed.directory().join("carrick-0.toml"));
+    }
+}
+
+#[test]
+fn whoever_may_not_come_or_go_there_is_refused() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick =
+        bed.carrick(&(SPLIT.to_owned() + "deny_to = [\"10.2.0.3\"]\nallow = [\"10.1.0.2\"]\n"));
+    assert!(bed.curl("http://10.2.0.2/").contains("server=10.2.0.2"));
+    for (from, to) in [("10.1.0.2", "10.2.0.3"), ("10.1.0.3", "10.2.0.2")] {
+        let said = bed.try_curl(&format!("--interface {from} http://{to}/"));
+        assert!(
+            said.expect_err("refused").contains("exit status: 7"),
+            "{from} {to}"
+        );
+    }
+    assert_eq!(done(&carrick, &bed, "refused"), 2.0);
+}
+
+#[test]
+fn while_a_server_is_silent_so_is_the_way_to_it() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick =
+        bed.carrick(&(String::from("[timeouts]\nconnect = \"1s\"\ndrain = \"2s\"\n") + SPLIT));
+    silence(&bed, 80);
+    let failed = connect(&bed, at(SERVERS[0], 80), SHORT).expect_err("nobody answers");
+    assert_eq!(failed.kind(), ErrorKind::TimedOut);
+    wait_for("the end of the attempt", || {
+        (done(&carrick, &bed, "unanswered") >= 1.0).then_some(())
+    });
+    // A client that asks again is asked for again.
+    end_silence(&bed);
+    connect(&bed, at(SERVERS[0], 80), PATIENCE).expect("an answer");
+    // And nobody has the address.
+    bed.router
+        .run("ip", &["route", "add", "unreachable", "10.3.0.0/24"])
+        .expect("a route");
+    let failed = connect(&bed, at("10.3.0.1", 80), PATIENCE).expect_err("no route");
+    assert_eq!(failed.raw_os_error(), Some(libc::EHOSTUNREACH));
+    assert_eq!(done(&carrick, &bed, "unreachable"), 1.0);
+}
+
+#[test]
+fn the_client_is_answered_behind_the_server() {
+    let Some(bed) = Bed::build() else { return };
+    if bed.router.run("tcpdump", &["--version"]).is_err() {
+        eprintln!("skipped: there is no tcpdump");
+        return;
+    }
+    let carrick = bed.carrick(SPLIT);
+    let mut capture = inside(
+        &bed.router,
+        &[
+            "tcpdump",
+            "-i",
+            "any",
+            "-nlU",
+            "--immediate-mode",
+            "-Q",
+            "inout",
+            "tcp[13] & 2 != 0",
+        ],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("tcpdump");
+    let said = crate::support::output::Output::collect(capture.stderr.take().expect("a pipe"));
+    said.wait_for("listening on").expect("tcpdump");
+    let seen = crate::support::output::Output::collect(capture.stdout.take().expect("a pipe"));
+    bed.curl("http://10.2.0.2/");
+    let text = seen.wait_for("eth1  Out").expect("an answer").to_owned();
+    let _ = capture.kill();
+    let _ = capture.wait();
+    let place = |device: &str, flags: &str| {
+        let mut lines = text.lines();
+        lines.position(|line| line.contains(device) && line.contains(flags))
+    };
+    let order = [
+        place("eth1  In", "Flags [S]"),
+        place("eth2  Out", "Flags [S]"),
+        place("eth2  In", "Flags [S.]"),
+        place("eth1  Out", "Flags [S.]"),
+    ];
+    assert!(
+        order.iter().all(Option::is_some) && order.is_sorted(),
+        "{order:?}: {text}"
+    );
+    carrick.stop();
+}
+
+#[test]
+fn servers_that_speak_first_or_go_at_once() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    for server in SERVERS {
+        let listener = listen(&bed, at(server, 2525));
+        let speaking = std::thread::spawn(move || {
+            let mut stream = accept(&listener);
+            stream.write_all(b"220 hello").expect("a client");
+            drop(stream);
+            // One more, which is reset when it has hardly begun.
+            let gone = accept(&listener);
+            socket2::SockRef::from(&gone)
+                .set_linger(Some(Duration::ZERO))
+                .expect("a reset");
+        });
+        let mut stream = connect(&bed, at(server, 2525), PATIENCE).expect("a server");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("a greeting");
+        assert_eq!(said, "220 hello");
+        let gone = connect(&bed, at(server, 2525), PATIENCE).and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            end_of(stream)
+        });
+        let gone = gone.expect_err("a reset").kind();
+        assert!(
+            [ErrorKind::ConnectionReset, ErrorKind::ConnectionRefused].contains(&gone),
+            "{gone}"
+        );
+        speaking.join().expect("a server");
+    }
+    carrick.stop();
+}
+
+#[test]
+fn the_server_of_a_client_that_has_gone_is_reset() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    let listener = listen(&bed, at(SERVERS[0], 2525));
+    for vanishes in [false, true] {
+        silence(&bed, 2525);
+        let client = on(&bed.client, || {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+                .expect("a socket");
+            socket.set_nonblocking(true).expect("a socket");
+            let _ = socket.connect(&at(SERVERS[0], 2525).into());
+            socket
+        });
+        wait_for("the SYN", || {
+            (done(&carrick, &bed, "held") >= if vanishes { 2.0 } else { 1.0 }).then_some(())
+        });
+        if vanishes {
+            lines(&bed.client, &["link set eth0 down"]);
+        }
+        drop(client);
+        end_silence(&bed);
+        let end = end_of(accept(&listener));
+        assert_eq!(end.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(done(&carrick, &bed, "expired"), 2.0);
+    assert_eq!(carrick.metric(&bed, "carrick_held_handshakes_waiting"), 0.0);
+}
+
+#[test]
+fn nine_thousand_at_once() {
+    let Some(_turn) = turn() else { return };
+    let Some(bed) = Bed::build() else { return };
+    for host in [&bed.server, &bed.router] {
+        host.set_parameter("net/core/somaxconn", "65535")
+            .expect("a parameter");
+        host.set_parameter("net/ipv4/tcp_max_syn_backlog", "65535")
+            .expect("a parameter");
+    }
+    let carrick = bed.carrick(SPLIT);
+    let server = at(SERVERS[0], 2525);
+    let serving = on(&bed.server, || {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        socket.bind(&server.into()).expect("a port");
+        socket.listen(65_535).expect("a port");
+        TcpListener::from(socket)
+    });
+    let serving = std::thread::spawn(move || {
+        for _ in 0..MANY {
+            let (mut stream, _) = serving.accept().expect("a client");
+            stream.write_all(b"x").expect("a client");
+        }
+    });
+    let clients: Vec<socket2::Socket> = on(&bed.client, || {
+        let begin = |_| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+            let socket = socket.expect("a socket");
+            socket.set_nonblocking(true).expect("a socket");
+            let _ = socket.connect(&server.into());
+            socket
+        };
+        (0..MANY).map(begin).collect()
+    });
+    for client in clients {
+        client.set_nonblocking(false).expect("a socket");
+        client
+            .set_read_timeout(Some(PATIENCE * 2))
+            .expect("a time-out");
+        let mut byte = [0];
+        wait_for("a connection", || client.peer_addr().is_ok().then_some(()));
+        (&client).read_exact(&mut byte).expect("the server's word");
+    }
+    serving.join().expect("a server");
+    let joined = done(&carrick, &bed, "joined");
+    assert!(joined > MANY as f64 / 2.0, "{joined}");
+}
+
+/// Each comes when the reader of its SYN has just found nothing more to read, or is about to.
+#[test]
+fn one_after_the_other_none_is_forgotten() {
+    const EACH: usize = 2_000;
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    let server = at(SERVERS[0], 2525);
+    let serving = on(&bed.server, || TcpListener::bind(server).expect("a port"));
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = serving.accept() {
+            let _ = stream.write_all(b"x");
+        }
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let mut client = connect(&bed, server, PATIENCE).expect("a connection");
+                    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+                    client.read_exact(&mut [0]).expect("the server's word");
+                    // No port is to rest behind it.
+                    socket2::SockRef::from(&client)
+                        .set_linger(Some(Duration::ZERO))
+                        .expect("an option");
+                }
+            });
+        }
+    });
+    assert_eq!(carrick.metric(&bed, "carrick_held_handshakes_waiting"), 0.0);
+    assert!(done(&carrick, &bed, "held") >= 4.0 * EACH as f64);
+}
+
+#[test]
+fn a_client_that_is_held_when_carrick_is_killed_gets_to_its_server() {
+    let Some(bed) = Bed::build() else { return };
+    let carrick = bed.carrick(SPLIT);
+    silence(&bed, 80);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| connect(&bed, at(SERVERS[0], 80), PATIENCE));
+        wait_for("the SYN", || {
+            (done(&carrick, &bed, "held") >= 1.0).then_some(())
+        });
+        carrick.kill();
+        end_silence(&bed);
+        client
+            .join()
+            .expect("a client")
+            .expect("its repetition gets through");
+    });
+}
+
+#[test]
+fn where_nothing_can_be_held_it_says_so() {
+    let Some(bed) = Bed::build() else { return };
+    let without = ["setpriv", "--bounding-set=-bpf,-sys_admin", PROGRAM];
+    let Err(said) = bed.try_carrick(&without, SPLIT) else {
+        panic!("it cannot hold SYNs");
+    };
+    assert!(said.contains("`handshake = \"server-first\"` on the listener [::]:8443: clients' SYNs cannot be held back here, because the privileges CAP_BPF"), "{said}");
+    let by_default = SPLIT.replace("handshake = \"server-first\"\n", "");
+    let carrick = bed.try_carrick(&without, &by_default).expect("a carrick");
+    let text = carrick.said.text();
+    assert!(text.contains("clients are answered at once, before the server has accepted, because the privileges CAP_BPF"), "{text}");
+    assert!(bed.curl("http://10.2.0.2/").contains("server=10.2.0.2"));
+    assert_eq!(done(&carrick, &bed, "held"), 0.0);
+}
