@@ -49,6 +49,14 @@ impl Request {
             arguments: vec![String::from("--connect"), connect.to_owned()],
         }
     }
+
+    /// What comes is not read.
+    #[must_use]
+    pub fn stalled(connect: &str) -> Self {
+        let mut request = Self::echo(connect);
+        request.arguments.push(String::from("--stalled"));
+        request
+    }
 }
 
 /// A process with open connections; they are closed when it is dropped.

@@ -1,4 +1,7 @@
-//! Process memory per idle connection: thousands are opened, used once, and held. And per object of a cache.
+//! Process memory per idle connection: thousands are opened, used once, and held. And per object of a cache. Of split connections the kernel's
+//! memory, too.
+
+mod kernel;
 
 use std::fs;
 use std::time::Duration;
@@ -7,8 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::cached::Asks;
+use crate::bench::congestion::start_echo;
 use crate::bench::fetch::{self, Fetched, Wish};
 use crate::bench::holder::{Holder, Request};
+pub use crate::bench::memory::kernel::{KernelGrowth, KernelMemory};
+use crate::bench::talk::{self, Talk};
 use crate::bench::works::{KIB, Target, target};
 use crate::peers::{Family, Job, Peer, Programs};
 use crate::testbed::Testbed;
@@ -23,6 +29,12 @@ const STORED_OBJECTS: usize = 100_000;
 const WARM_UP_OBJECTS: usize = 10_000;
 /// For a proxy to come up.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// With clients that do not read: each has some megabytes.
+const STALLED_CONNECTIONS_MAX: usize = 100;
+/// The variant of the splitter's template for them: both legs as for a link of 16 Mbit/s and 600 ms.
+const STALLED_VARIANT: &str = "stalled";
+/// Until buffers are full that nobody empties.
+const FILLED: Duration = Duration::from_secs(5);
 /// Until allocators and closing connections have come to rest.
 const SETTLE: Duration = Duration::from_millis(1000);
 
@@ -36,16 +48,22 @@ pub enum MemoryKind {
     ForwardKeepAlive,
     /// Tunnels.
     Tunnel,
+    /// Connections that a splitter intercepts.
+    Split,
+    /// The same whose client does not read what comes without end.
+    SplitStalled,
     /// Objects of a cache in memory, besides body, key and head.
     StoredObject,
 }
 
 impl MemoryKind {
     /// All, in the order of reports.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::SwitchKeepAlive,
         Self::ForwardKeepAlive,
         Self::Tunnel,
+        Self::Split,
+        Self::SplitStalled,
         Self::StoredObject,
     ];
 
@@ -56,17 +74,19 @@ impl MemoryKind {
             Self::SwitchKeepAlive => Job::Switch,
             Self::ForwardKeepAlive => Job::Forward,
             Self::Tunnel => Job::Tunnel,
+            Self::Split | Self::SplitStalled => Job::Gateway,
             Self::StoredObject => Job::Cache,
         }
     }
 
-    /// Whether a peer is measured. Of what a cache keeps in files, little is in the memory of its processes.
+    /// Whether a peer is measured. PEPsal takes no more than 4,096 connections. Of what a cache keeps in files, little is in the memory of its processes.
     #[must_use]
     pub fn is_for(self, peer: &Peer) -> bool {
         let has_it_elsewhere = match self {
             Self::StoredObject => {
                 peer.is_uncached() || matches!(peer.family, Family::Nginx | Family::TrafficServer)
             }
+            Self::Split | Self::SplitStalled => peer.family != Family::Carrick,
             _ => false,
         };
         peer.family != Family::Routed && peer.jobs.contains(&self.job()) && !has_it_elsewhere
@@ -77,7 +97,16 @@ impl MemoryKind {
     pub fn count(self, connections: usize) -> usize {
         match self {
             Self::StoredObject => STORED_OBJECTS,
+            Self::SplitStalled => connections.min(STALLED_CONNECTIONS_MAX),
             _ => connections,
+        }
+    }
+
+    /// How long to wait until a reading with all connections held.
+    fn settle(self) -> Duration {
+        match self {
+            Self::SplitStalled => FILLED,
+            _ => SETTLE,
         }
     }
 
@@ -86,6 +115,9 @@ impl MemoryKind {
     pub fn besides(self) -> &'static str {
         match self {
             Self::StoredObject => ", less their bodies, keys and heads",
+            Self::Split | Self::SplitStalled => {
+                "; of the kernel: growth of its slabs, less that of as many connections without a proxy, and what the proxy's sockets hold"
+            }
             _ => "",
         }
     }
@@ -97,6 +129,8 @@ impl MemoryKind {
             Self::SwitchKeepAlive => "idle keep-alive client of a switch",
             Self::ForwardKeepAlive => "idle keep-alive client of a forward proxy",
             Self::Tunnel => "idle tunnel",
+            Self::Split => "idle split connection",
+            Self::SplitStalled => "split connection whose client does not read",
             Self::StoredObject => "stored object of 1 KB",
         }
     }
@@ -108,6 +142,8 @@ impl MemoryKind {
             Self::SwitchKeepAlive => "memory-switch",
             Self::ForwardKeepAlive => "memory-forward",
             Self::Tunnel => "memory-tunnel",
+            Self::Split => "memory-split",
+            Self::SplitStalled => "memory-split-stalled",
             Self::StoredObject => "memory-object",
         }
     }
@@ -140,6 +176,9 @@ pub struct MemoryRun {
     /// Of the growth, what anybody has to keep: bodies, keys and heads of stored objects.
     #[serde(default)]
     pub content_bytes: u64,
+    /// Of the kernel, for split connections.
+    #[serde(default)]
+    pub kernel: Option<KernelGrowth>,
     /// Why the run must not be used.
     pub fault: Option<String>,
 }
@@ -171,10 +210,13 @@ pub async fn measure(
         before: Memory::default(),
         after: Memory::default(),
         content_bytes: 0,
+        kernel: None,
         fault: None,
     };
     let measured = if kind == MemoryKind::StoredObject {
         try_measure_objects(testbed, programs, peer, &mut run).await
+    } else if kind.job() == Job::Gateway {
+        try_measure_split(programs, peer, kind, &mut run).await
     } else {
         try_measure(testbed, programs, peer, kind, &mut run).await
     };
@@ -193,17 +235,54 @@ async fn try_measure(
 ) -> Result<()> {
     let addresses = testbed.addresses();
     let echo = addresses.origin_echo().to_string();
-    let mut service = peer
-        .start(kind.job(), &echo, testbed, programs)?
-        .context("routing has no process whose memory could be measured")?;
+    let stream = addresses.origin_stream().to_string();
     let target = target(kind.job(), BODY_BYTES, peer, &addresses);
     let request = match kind {
         MemoryKind::Tunnel => Request::echo(&target.connect),
+        // Clients connect to the server.
+        MemoryKind::Split => Request::echo(&echo),
+        MemoryKind::SplitStalled => Request::stalled(&stream),
         MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive | MemoryKind::StoredObject => {
             Request::http(&target, BODY_BYTES)
         }
     };
     let client_cores = testbed.placement().other_cores();
+    let mut kernel = match kind {
+        MemoryKind::Split | MemoryKind::SplitStalled => {
+            let hold = Holder::open(
+                &testbed.client,
+                &client_cores,
+                &request,
+                WARM_UP_CONNECTIONS,
+            );
+            hold.await?.close().await?;
+            tokio::time::sleep(SETTLE).await;
+            let before = KernelMemory::read(testbed)?;
+            let holder = Holder::open(&testbed.client, &client_cores, &request, run.connections);
+            let holder = holder.await?;
+            tokio::time::sleep(kind.settle()).await;
+            let without = KernelMemory::read(testbed)?.since(&before);
+            holder.close().await?;
+            Some(KernelGrowth {
+                without,
+                with: KernelMemory::default(),
+            })
+        }
+        _ => None,
+    };
+    let mut programs = programs.clone();
+    let mut origin = &echo;
+    if kind == MemoryKind::SplitStalled {
+        programs = programs.with_variant(Some(STALLED_VARIANT));
+        origin = &stream;
+    }
+    let mut service = peer
+        .start(kind.job(), origin, testbed, &programs)?
+        .context("routing has no process whose memory could be measured")?;
+    if kind.job() == Job::Gateway {
+        peer.wait_until_ready(kind.job(), &mut service, START_TIMEOUT)
+            .await?;
+    }
     let outcome = async {
         let opened = Holder::open(
             &testbed.client,
@@ -217,10 +296,15 @@ async fn try_measure(
         };
         tokio::time::sleep(SETTLE).await;
         run.before = memory_of(&testbed.proxy)?;
+        let kernel_before = KernelMemory::read(testbed)?;
         let holder =
             Holder::open(&testbed.client, &client_cores, &request, run.connections).await?;
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(kind.settle()).await;
         run.after = memory_of(&testbed.proxy)?;
+        if let Some(growth) = &mut kernel {
+            growth.with = KernelMemory::read(testbed)?.since(&kernel_before);
+            run.kernel = kernel;
+        }
         service.check()?;
         holder.close().await?;
         warm_up.close().await
@@ -230,6 +314,28 @@ async fn try_measure(
     let outcome = service.check().and(outcome);
     service.stop().await;
     outcome
+}
+
+/// In a test bed of its own: what a splitter's connections leave for a minute (TIME_WAIT) would be in the way of those that have the same
+/// addresses and ports without it.
+async fn try_measure_split(
+    programs: &Programs,
+    peer: &Peer,
+    kind: MemoryKind,
+    run: &mut MemoryRun,
+) -> Result<()> {
+    let testbed = Testbed::create()?;
+    let addresses = testbed.addresses();
+    let mut echo = start_echo(
+        &testbed,
+        &testbed.server,
+        &addresses.origin_echo().to_string(),
+    )?;
+    let mut stream = talk::start_server(&testbed, Talk::Stream, addresses.origin_stream()).await?;
+    let measured = try_measure(&testbed, programs, peer, kind, run).await;
+    echo.check()?;
+    stream.check()?;
+    measured
 }
 
 async fn try_measure_objects(

@@ -223,10 +223,13 @@ pub const TARGETS: [Target; 46] = [
 pub fn memory_bytes_max(kind: MemoryKind) -> f64 {
     match kind {
         MemoryKind::SwitchKeepAlive | MemoryKind::ForwardKeepAlive => 8.0 * 1024.0,
-        MemoryKind::Tunnel => 16.0 * 1024.0,
+        MemoryKind::Tunnel | MemoryKind::Split | MemoryKind::SplitStalled => 16.0 * 1024.0,
         MemoryKind::StoredObject => 300.0,
     }
 }
+
+/// Most bytes of process and kernel together for an idle split connection: 100,000 of them on 4 GB.
+pub const SPLIT_BYTES_MAX: f64 = 4.0 * 1024.0 * 1024.0 * 1024.0 / 100_000.0;
 
 /// One bound, applied.
 #[derive(Clone, Debug)]

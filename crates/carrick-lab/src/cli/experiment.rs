@@ -13,6 +13,7 @@ use crate::experiment::progress::Progress;
 use crate::experiment::results::{ExperimentResults, Scale};
 use crate::experiment::runner::{Options, Session};
 use crate::experiment::schedule::{show_time, workload_time};
+use crate::experiment::selection::Selection;
 use crate::experiment::spec::{Experiment, Thoroughness};
 use crate::peers::Family;
 use crate::report;
@@ -57,6 +58,15 @@ pub struct Run {
     /// Only this workload, or what this figure needs; may be given several times
     #[arg(long, value_name = "WORKLOAD-OR-FIGURE")]
     only: Vec<String>,
+    /// Measured seconds of each sample, in place of the experiment's own; a longer warm-up is cut to as much
+    #[arg(long, value_name = "SECONDS", conflicts_with = "smoke")]
+    seconds: Option<f64>,
+    /// Samples of each point, in place of the experiment's own
+    #[arg(long, value_name = "N", conflicts_with = "smoke")]
+    samples: Option<u32>,
+    /// Only points where a parameter has this value; may be given several times
+    #[arg(long = "where", value_name = "PARAMETER=VALUE")]
+    wheres: Vec<String>,
     /// Two cores: OTHER,PROXY. The proxy and its packets have the second to themselves
     #[arg(long, default_value = "0,1")]
     cores: String,
@@ -90,6 +100,7 @@ enum Program {
     Haproxy,
     Nginx,
     Squid,
+    Pepsal,
     /// No proxy: the kernel routes the packets
     Routed,
 }
@@ -101,6 +112,7 @@ impl Program {
             Self::Haproxy => Family::Haproxy,
             Self::Nginx => Family::Nginx,
             Self::Squid => Family::Squid,
+            Self::Pepsal => Family::Pepsal,
             Self::Routed => Family::Routed,
         }
     }
@@ -171,10 +183,12 @@ fn describe(experiment: &Experiment, tools: &mut Tools) -> Result<String> {
 pub fn run(arguments: &Run) -> Result<ExitCode> {
     let mut experiments = arguments.source.experiments(arguments.name.as_deref())?;
     choose(&mut experiments, &arguments.only)?;
+    let selection = arguments.selection()?;
+    selection.apply(&mut experiments)?;
     if !rustix::process::geteuid().is_root() {
         bail!("experiments need root (network namespaces): run it with sudo");
     }
-    let options = arguments.options()?;
+    let options = arguments.options(&selection)?;
     let folder = scratch()?;
     let mut tools = arguments.source.tools(folder.path())?;
     let mut sessions = experiments
@@ -277,7 +291,19 @@ impl Source {
 }
 
 impl Run {
-    fn options(&self) -> Result<Options> {
+    fn selection(&self) -> Result<Selection> {
+        let mut selection = Selection {
+            seconds: self.seconds,
+            samples: self.samples,
+            ..Selection::default()
+        };
+        self.wheres
+            .iter()
+            .try_for_each(|text| selection.add(text))?;
+        Ok(selection)
+    }
+
+    fn options(&self, selection: &Selection) -> Result<Options> {
         let cores = match cores::online().len() {
             0 | 1 => None,
             _ => Some(CorePair::parse(&self.cores).context("--cores")?),
@@ -299,6 +325,7 @@ impl Run {
                     .collect(),
                 engines: self.engines.clone(),
             },
+            selection: selection.words(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         })
     }

@@ -27,6 +27,9 @@ pub struct Hold {
     host: Option<String>,
     #[arg(long)]
     body_bytes: Option<usize>,
+    /// What comes is not read
+    #[arg(long, conflicts_with = "target")]
+    stalled: bool,
 }
 
 /// Opens the connections, says so, and holds them until standard input ends.
@@ -40,6 +43,7 @@ pub async fn run(options: Hold) -> Result<()> {
             host,
             body_bytes,
         },
+        _ if options.stalled => Exchange::Stalled,
         _ => Exchange::Echo,
     };
     let patience = Duration::from_secs(options.patience_seconds);
@@ -57,7 +61,12 @@ pub async fn run(options: Hold) -> Result<()> {
         line.context("cannot read standard input")?;
         // Lets the runtime learn what happened to the sockets while this thread waited for the line.
         tokio::time::sleep(Duration::from_millis(1)).await;
-        writeln!(std::io::stdout(), "open {}", hold::count_open(&held)).context("cannot report")?;
+        writeln!(
+            std::io::stdout(),
+            "open {}",
+            hold::count_open(&held, &exchange)
+        )
+        .context("cannot report")?;
     }
     Ok(())
 }

@@ -117,6 +117,7 @@ pub fn run(arguments: &Testbed) -> Result<ExitCode> {
         if let Some(pair) = pair {
             testbed.place(Placement::Separate(pair))?;
         }
+        let _slowdown = testbed.slow_down()?;
         let mut emulator = None;
         if let Some(spec) = &wan {
             tokio::select! {

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use super::spec::Experiment;
 
 /// File names and texts, in the order in which they are run.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (
         "rosu-2002.toml",
         include_str!("../../experiments/rosu-2002.toml"),
@@ -23,6 +23,10 @@ const FILES: [(&str, &str); 6] = [
         include_str!("../../experiments/satellite-2003.toml"),
     ),
     ("limits.toml", include_str!("../../experiments/limits.toml")),
+    (
+        "gateway.toml",
+        include_str!("../../experiments/gateway.toml"),
+    ),
     ("peers.toml", include_str!("../../experiments/peers.toml")),
 ];
 

@@ -12,7 +12,12 @@ use crate::peers::{Family, Job, Peer, Programs, by_name};
 use crate::testbed::TestbedPlan;
 
 /// The programs that experiments know besides carrick.
-const OTHERS: [Family; 3] = [Family::Haproxy, Family::Nginx, Family::Squid];
+const OTHERS: [Family; 4] = [
+    Family::Haproxy,
+    Family::Nginx,
+    Family::Squid,
+    Family::Pepsal,
+];
 
 /// The programs of this machine, and what carrick said that it can do.
 #[derive(Debug)]
@@ -24,8 +29,8 @@ pub struct Tools {
     answers: Vec<(Question, Answer)>,
 }
 
-/// What carrick is asked: whose configuration, variant of the template, and what is appended.
-type Question = (&'static str, Option<String>, String);
+/// What carrick is asked: whose configuration, whether as a gateway, variant of the template, and what is appended.
+type Question = (&'static str, bool, Option<String>, String);
 
 /// What is left out, by `--proxy` and `--engine`.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +142,9 @@ impl Tools {
         programs: &Programs,
     ) -> Result<State> {
         if let Some(why) = self.missing.get(&peer.family) {
+            if peer.family.is_rare() {
+                return Ok(State::WaitingFor(format!("its program ({why})")));
+            }
             return Ok(State::Impossible(why.clone()));
         }
         if let Some(why) = programs.why_not(peer, job) {
@@ -148,8 +156,14 @@ impl Tools {
         if let Some(what) = waits_for {
             return Ok(State::WaitingFor(format!("the {engine} engine for {what}")));
         }
+        // All others are in one file.
+        let asked_as = match job {
+            Job::Gateway => Job::Gateway,
+            _ => Job::Switch,
+        };
         let question = (
             peer.name,
+            asked_as == Job::Gateway,
             variant.map(str::to_owned),
             series.configuration.clone(),
         );
@@ -157,7 +171,13 @@ impl Tools {
         let answer = match known {
             Some((_, answer)) => answer.clone(),
             None => {
-                let answer = probe::ask(peer, programs, &series.configuration, &self.directory)?;
+                let answer = probe::ask_for(
+                    peer,
+                    asked_as,
+                    programs,
+                    &series.configuration,
+                    &self.directory,
+                )?;
                 self.answers.push((question, answer.clone()));
                 answer
             }

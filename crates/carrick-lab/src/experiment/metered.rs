@@ -12,6 +12,7 @@ use crate::cli::load::BEGINS;
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::LoadPlan;
 use crate::testbed::cores::Placement;
+use crate::testbed::slowdown::Slowdown;
 use crate::testbed::{Meter, ProxyCpu, TcpCounters, Testbed, files};
 
 /// How long a load may take beyond what its plan says: connecting, preparing caches, adding up.
@@ -46,6 +47,8 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
         .join(format!("load-{}.json", testbed.next_number()));
     let text = serde_json::to_vec(plan).context("cannot write the load's plan as JSON")?;
     files::write(&file, text)?;
+    // Until the load has ended, whichever way.
+    let slowdown = testbed.slow_down()?;
     let mut command = testbed.this_program(&testbed.client)?;
     command
         .args(["load", "--json", "--announce", "--plan"])
@@ -66,7 +69,9 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
     let meters = async {
         // The sender is dropped when the load ends before it has begun.
         match begun.await {
-            Ok(()) => meter(testbed, plan, capture).await.map(Some),
+            Ok(()) => meter(testbed, slowdown.as_ref(), plan, capture)
+                .await
+                .map(Some),
             Err(_) => Ok(None),
         }
     };
@@ -109,7 +114,12 @@ pub async fn run(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Me
 
 type Readings = (Option<ProxyCpu>, TcpCounters, Vec<Packet>);
 
-async fn meter(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Readings> {
+async fn meter(
+    testbed: &Testbed,
+    slowdown: Option<&Slowdown>,
+    plan: &LoadPlan,
+    capture: bool,
+) -> Result<Readings> {
     tokio::time::sleep(Duration::from_secs_f64(plan.warm_up_seconds)).await;
     let capture = match capture {
         true => Some(Capture::start(&testbed.proxy)?),
@@ -117,7 +127,7 @@ async fn meter(testbed: &Testbed, plan: &LoadPlan, capture: bool) -> Result<Read
     };
     let before = TcpCounters::read(&testbed.server)?;
     let meter = match testbed.placement() {
-        Placement::Separate(_) => Some(Meter::start(testbed)?),
+        Placement::Separate(_) => Some(Meter::start_beside(testbed, slowdown)?),
         Placement::Shared => None,
     };
     tokio::time::sleep(Duration::from_secs_f64(plan.measured_seconds)).await;

@@ -21,10 +21,12 @@ pub const ALWAYS: [&str; 12] = [
 ];
 
 /// Metrics of the proxy's core; and how many cores programs outside the test bed kept busy meanwhile.
-pub const OF_METER: [&str; 4] = [
+pub const OF_METER: [&str; 6] = [
     "cpu_us_per_request",
+    "bits_per_core_second",
     "utilization_percent",
     "cpu_percent_per_request",
+    "proxy_core_percent",
     "foreign_cores",
 ];
 
@@ -135,16 +137,24 @@ pub fn of_one_class(class: &ClassOutcome, class_bytes: u64, measured_seconds: f6
     sample
 }
 
-/// The metrics of the proxy's core, from its busy share (0 to 1) and the rate of requests. `cpu_percent_per_request` is
-/// Rosu's unit: utilization in percent divided by requests per second.
-pub fn add_busy(sample: &mut Sample, busy_share: f64) {
+/// The metrics of the proxy's core, from what the proxy had of it, which share of that was busy (0 to 1), and the rate of requests.
+/// `cpu_percent_per_request` is Rosu's unit: utilization in percent divided by requests per second.
+pub fn add_busy(sample: &mut Sample, core_share: f64, busy_share: f64) {
+    sample.insert("proxy_core_percent".into(), core_share * 100.0);
     sample.insert("utilization_percent".into(), busy_share * 100.0);
+    let core_seconds = core_share * busy_share;
+    if let Some(rate) = sample.get("throughput_bytes_per_second").copied()
+        && core_seconds > 0.0
+    {
+        sample.insert("bits_per_core_second".into(), rate * 8.0 / core_seconds);
+    }
     if let Some(rate) = sample
         .get("requests_per_second")
         .copied()
         .filter(|rate| *rate > 0.0)
     {
-        sample.insert("cpu_us_per_request".into(), busy_share * 1e6 / rate);
+        let core_seconds = core_share * busy_share / rate;
+        sample.insert("cpu_us_per_request".into(), core_seconds * 1e6);
         sample.insert("cpu_percent_per_request".into(), busy_share * 100.0 / rate);
     }
 }

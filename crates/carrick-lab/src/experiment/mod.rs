@@ -17,5 +17,6 @@ pub mod results;
 pub mod runner;
 pub mod sample;
 pub mod schedule;
+pub mod selection;
 pub mod spec;
 pub mod store;

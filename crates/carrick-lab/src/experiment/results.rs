@@ -20,6 +20,9 @@ pub struct ExperimentResults {
     pub about: String,
     /// Quick or full.
     pub scale: Scale,
+    /// What the command line replaced of the experiment's own grid, in words; none: nothing.
+    #[serde(default)]
+    pub selection: Option<String>,
     /// The command that repeats it.
     pub command: String,
     /// When it began, in seconds since 1970.

@@ -44,6 +44,8 @@ pub struct Options {
     pub cores: Option<CorePair>,
     /// What is left out.
     pub filter: Filter,
+    /// What was replaced of the experiment's own grid, for the report.
+    pub selection: Option<String>,
     /// The command line, for the report.
     pub command: String,
 }
@@ -89,6 +91,7 @@ impl Session {
                 Thoroughness::Scale(scale) => scale,
                 Thoroughness::Smoke => Scale::Quick,
             },
+            selection: options.selection.clone(),
             command: options.command.clone(),
             started_unix_seconds: now_unix_seconds(),
             took_seconds: 0.0,
@@ -270,7 +273,12 @@ impl Session {
         let index = match known {
             Some(index) => index,
             None => {
-                beds.push(Bed::build(&member.testbed)?);
+                let bed = Bed::build(&member.testbed)?;
+                if let Some(why) = bed.testbed.without_congestion() {
+                    progress.say(why);
+                    self.note(why);
+                }
+                beds.push(bed);
                 beds.len() - 1
             }
         };
@@ -294,6 +302,16 @@ impl Session {
                 checked.worst_error_percent()
             );
             progress.say(&format!("the meter: {text}"));
+            if let Some(check) = checked.slowdown {
+                let text = format!(
+                    "{}: the proxy has {:.1} % of its core; waking the spinner that takes the rest, and what else the core does without a proxy, is {:.1} % of the core (taken off)",
+                    workload.id,
+                    100.0 * (1.0 - check.taken_share),
+                    100.0 * check.other_busy_share
+                );
+                progress.say(&text);
+                self.note(&text);
+            }
             if checked.idle_busy_share >= bed::QUIET_SHARE {
                 let text = "the proxy's core was busy with something else when its background was measured: there are no figures of CPU, or none to be trusted";
                 progress.say(text);
@@ -324,14 +342,15 @@ impl Session {
         let network = bed::network(&self.experiment, workload, point, &addresses, seed)?;
         let counts = bed.connect(network).await?;
         self.note_network(counts);
-        let mut measured = sample::measure(bed, workload, member, point, effort, seed).await;
+        let mut measured =
+            Box::pin(sample::measure(bed, workload, member, point, effort, seed)).await;
         if self.options.thoroughness == Thoroughness::Smoke && sample::is_too_short(&measured) {
             // Busy machines are slow: what a test wants to know is whether it works, not how fast.
             let longer = Effort {
                 measured_seconds: Amount::Number(SMOKE_SECONDS_MAX),
                 ..effort.clone()
             };
-            measured = sample::measure(bed, workload, member, point, &longer, seed).await;
+            measured = Box::pin(sample::measure(bed, workload, member, point, &longer, seed)).await;
         }
         bed.check()?;
         let said = match measured {

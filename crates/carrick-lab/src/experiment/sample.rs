@@ -51,7 +51,8 @@ pub async fn measure(
         member.series.configuration.clone(),
     );
     let route = match (member.peer.family, member.job) {
-        (Family::Routed, _) => Route::Direct {
+        // Connections to the server come in at a gateway on their way.
+        (Family::Routed, _) | (_, Job::Gateway) => Route::Direct {
             address: origin,
             host: None,
         },
@@ -75,8 +76,8 @@ pub async fn measure(
     let measured = match &mut service {
         None => metered::run(testbed, &plan, workload.capture).await,
         Some(service) => {
-            service
-                .wait_until_listening(member.job.port(), START_TIMEOUT)
+            let peer = &member.peer;
+            peer.wait_until_ready(member.job, service, START_TIMEOUT)
                 .await?;
             let before = service.connections()?.accepted;
             let measured = tokio::select! {
@@ -114,8 +115,11 @@ pub async fn measure(
         Ok(measured)
     });
     if let Some(service) = service {
-        // Squid has shared memory to put away. The others would only wait for connections that nobody has any more.
-        if member.peer.family == Family::Squid {
+        // Squid has shared memory to put away, and a carrick that intercepts rules of the kernel. The others would only wait for
+        // connections that nobody has any more.
+        let has_something_left = member.peer.family == Family::Squid
+            || (member.job, member.peer.family) == (Job::Gateway, Family::Carrick);
+        if has_something_left {
             service.stop().await;
         } else {
             service.kill().await;
@@ -134,7 +138,11 @@ pub async fn measure(
 pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
     let mut sample = metrics::of_load(&metered.outcome, &metered.class_bytes);
     if let Some(cpu) = metered.cpu.as_ref().filter(|cpu| is_trusted(cpu)) {
-        metrics::add_busy(&mut sample, cpu.utilization_percent() / 100.0);
+        metrics::add_busy(
+            &mut sample,
+            cpu.core_share(),
+            cpu.utilization_percent() / 100.0,
+        );
         sample.insert(String::from("foreign_cores"), cpu.foreign_cores);
     }
     for (name, value) in [

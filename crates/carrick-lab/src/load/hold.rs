@@ -1,9 +1,11 @@
 //! Opens many connections, uses each once, and holds them idle: what does an idle client cost a proxy?
 
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -29,6 +31,8 @@ pub enum Exchange {
     },
     /// Sixteen bytes, sent back as they are.
     Echo,
+    /// Nothing is sent, and what the server sends without end is not read.
+    Stalled,
 }
 
 /// Opens `count` connections to `address`, at most `concurrency` at a time, and completes one exchange on each.
@@ -64,13 +68,20 @@ pub async fn open(
     Ok(held)
 }
 
-/// How many of the held connections are still open, and silent.
+/// How many of the held connections are still open, and silent; or stalled, with something to be read.
 #[must_use]
-pub fn count_open(held: &[TcpStream]) -> usize {
-    let mut byte = [0; 1];
-    held.iter()
-        .filter(|stream| matches!(stream.try_read(&mut byte), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock))
-        .count()
+pub fn count_open(held: &[TcpStream], exchange: &Exchange) -> usize {
+    let is_stalled = matches!(exchange, Exchange::Stalled);
+    let is_open = |stream: &&TcpStream| {
+        let mut byte = [MaybeUninit::uninit(); 1];
+        let socket = SockRef::from(*stream);
+        match socket.peek(&mut byte) {
+            // What came before a reset can still be read.
+            Ok(bytes) => is_stalled && bytes > 0 && matches!(socket.take_error(), Ok(None)),
+            Err(error) => !is_stalled && error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    };
+    held.iter().filter(is_open).count()
 }
 
 async fn open_patiently(
@@ -108,6 +119,7 @@ async fn open_one(address: SocketAddr, exchange: &Exchange) -> Result<TcpStream>
                 .context("cannot send the request")?;
             read_response(&mut stream, *body_bytes).await?;
         }
+        Exchange::Stalled => stream.readable().await.context("nothing came")?,
         Exchange::Echo => {
             let sent = *b"carrick-holds-on";
             let mut received = [0; 16];

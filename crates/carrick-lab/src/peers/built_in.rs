@@ -1,7 +1,7 @@
 //! The configurations as they are kept in the repository.
 
 /// Their file names and contents.
-pub(super) const TEMPLATES: [(&str, &str); 23] = [
+pub(super) const TEMPLATES: [(&str, &str); 30] = [
     ("carrick.toml", include_str!("../../peers/carrick.toml")),
     ("haproxy.cfg", include_str!("../../peers/haproxy.cfg")),
     ("nginx.conf", include_str!("../../peers/nginx.conf")),
@@ -23,6 +23,22 @@ pub(super) const TEMPLATES: [(&str, &str); 23] = [
         include_str!("../../peers/carrick-split.toml"),
     ),
     (
+        "carrick-adaptive.toml",
+        include_str!("../../peers/carrick-adaptive.toml"),
+    ),
+    (
+        "carrick-satellite.toml",
+        include_str!("../../peers/carrick-satellite.toml"),
+    ),
+    (
+        "carrick-gateway-stalled.toml",
+        include_str!("../../peers/carrick-gateway-stalled.toml"),
+    ),
+    (
+        "carrick-gateway-satellite.toml",
+        include_str!("../../peers/carrick-gateway-satellite.toml"),
+    ),
+    (
         "haproxy-extensions.cfg",
         include_str!("../../peers/haproxy-extensions.cfg"),
     ),
@@ -31,9 +47,19 @@ pub(super) const TEMPLATES: [(&str, &str); 23] = [
         include_str!("../../peers/nginx-extensions.conf"),
     ),
     (
+        "haproxy-cache.cfg",
+        include_str!("../../peers/haproxy-cache.cfg"),
+    ),
+    (
         "squid-cache.conf",
         include_str!("../../peers/squid-cache.conf"),
     ),
+    // On the way of connections.
+    (
+        "carrick-gateway.toml",
+        include_str!("../../peers/carrick-gateway.toml"),
+    ),
+    ("pepsal.args", include_str!("../../peers/pepsal.args")),
     // With a cache.
     (
         "carrick-cache.toml",

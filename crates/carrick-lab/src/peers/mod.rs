@@ -2,6 +2,8 @@
 
 mod built_in;
 mod caches;
+mod gateway;
+mod kinds;
 pub mod probe;
 mod rows;
 pub mod template;
@@ -12,11 +14,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde::{Deserialize, Serialize};
 
 use crate::peers::built_in::TEMPLATES;
+pub use crate::peers::kinds::{Family, Job};
 pub use crate::peers::rows::{
     FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, UNCACHED, by_name,
 };
@@ -29,88 +32,6 @@ use crate::testbed::{Testbed, files};
 
 /// Where Debian's `libnginx-mod-stream` puts its module.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-
-/// What a proxy is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Job {
-    /// Requests with a path, to servers that the proxy chooses.
-    Switch,
-    /// Bytes, whatever they are.
-    Tunnel,
-    /// Requests with an absolute target.
-    Forward,
-    /// As a switch, with a cache in memory.
-    Cache,
-    /// The same with a cache on disk that is many times as large as its memory.
-    CacheDisk,
-}
-
-impl Job {
-    /// The port on which every proxy serves this job.
-    #[must_use]
-    pub fn port(self) -> u16 {
-        match self {
-            Self::Switch | Self::Cache | Self::CacheDisk => 8080,
-            Self::Tunnel => 8443,
-            Self::Forward => 3128,
-        }
-    }
-
-    /// The name on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Switch => "switch",
-            Self::Tunnel => "tunnel",
-            Self::Forward => "forward",
-            Self::Cache => "cache",
-            Self::CacheDisk => "cache-disk",
-        }
-    }
-}
-
-/// The program behind one or more rows of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// No proxy: the kernel routes the packets.
-    Routed,
-    /// carrick.
-    Carrick,
-    /// HAProxy.
-    Haproxy,
-    /// nginx.
-    Nginx,
-    /// Squid.
-    Squid,
-    /// 3proxy.
-    ThreeProxy,
-    /// socat.
-    Socat,
-    /// Varnish.
-    Varnish,
-    /// Apache Traffic Server.
-    TrafficServer,
-}
-
-impl Family {
-    /// The name on the command line and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Routed => "routed",
-            Self::Carrick => "carrick",
-            Self::Haproxy => "haproxy",
-            Self::Nginx => "nginx",
-            Self::Squid => "squid",
-            Self::ThreeProxy => "3proxy",
-            Self::Socat => "socat",
-            Self::Varnish => "varnish",
-            Self::TrafficServer => "trafficserver",
-        }
-    }
-}
 
 /// One row of the comparison: a program in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +91,7 @@ impl Programs {
                 Family::Haproxy => require("haproxy")?,
                 Family::Squid | Family::ThreeProxy | Family::Socat => require(family.name())?,
                 // Not every distribution has them: the rest is measured without.
-                Family::Varnish | Family::TrafficServer => match require(caches::program(family)) {
+                Family::Varnish | Family::TrafficServer | Family::Pepsal => match require(caches::program(family)) {
                     Ok(path) => path,
                     Err(error) => {
                         lacking.push((family, None, error.to_string()));
@@ -279,7 +200,9 @@ impl Programs {
         for (family, path) in &self.paths {
             let version = match family {
                 Family::Carrick => version_line(path, "--version"),
-                Family::Socat | Family::Varnish | Family::TrafficServer => version_line(path, "-V"),
+                Family::Socat | Family::Varnish | Family::TrafficServer | Family::Pepsal => {
+                    version_line(path, "-V")
+                }
                 Family::ThreeProxy => version_inside(path, "3proxy-"),
                 _ => version_line(path, "-v"),
             };
@@ -468,7 +391,7 @@ impl Peer {
         command.args(arguments);
         match self.family {
             // They read no file, or further ones.
-            Family::Socat | Family::Varnish => {
+            Family::Socat | Family::Varnish | Family::Pepsal => {
                 command.args(text.lines().filter(|line| !line.starts_with('#')));
             }
             Family::TrafficServer => {
@@ -486,8 +409,28 @@ impl Peer {
             // Squid's shared memory has the service's name, which another Squid on this machine must not share.
             command.args(["-n", &service_name]);
         }
+        let rules = gateway::rules(self.family, job, testbed, server_port)?;
         let log = directory.join(format!("{}.log", self.name));
-        Service::start(self.name, command, &testbed.proxy, log, true).map(Some)
+        let service = Service::start(self.name, command, &testbed.proxy, log, true)?;
+        Ok(Some(service.with_rules(rules)))
+    }
+
+    /// Waits until a proxy that was started for a job is at work: it listens, and what it wants from the kernel is there.
+    ///
+    /// # Errors
+    /// When it ends instead, or does not do so in time: with the end of its log.
+    pub async fn wait_until_ready(
+        &self,
+        job: Job,
+        service: &mut Service,
+        timeout: Duration,
+    ) -> Result<()> {
+        service.wait_until_listening(job.port(), timeout).await?;
+        // It listens before it intercepts, and says when it does both. What came before would go past it.
+        if (self.family, job) == (Family::Carrick, Job::Gateway) {
+            service.wait_for_line("carrick", timeout).await?;
+        }
+        Ok(())
     }
 
     /// The template of its configuration, and what stands before that on the command line.
@@ -506,6 +449,7 @@ impl Peer {
             (Family::Socat, _) => ("socat.args", &[]),
             (Family::Varnish, _) => ("varnish.args", &[]),
             (Family::TrafficServer, _) => ("trafficserver-runroot.yaml", &[]),
+            (Family::Pepsal, _) => ("pepsal.args", &[]),
         }
     }
 
@@ -514,6 +458,8 @@ impl Peer {
         let caches = matches!(job, Job::Cache | Job::CacheDisk);
         if caches && self.mode != Mode::Uncached {
             "carrick-cache.toml"
+        } else if job == Job::Gateway {
+            "carrick-gateway.toml"
         } else {
             "carrick.toml"
         }

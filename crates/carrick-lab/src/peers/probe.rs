@@ -19,24 +19,10 @@ pub enum Answer {
 }
 
 /// Asks carrick whether it would take what [`Peer::start_with`] would give it, with addresses that stand in for the test
-/// bed's. Peers of other families take everything.
+/// bed's, in the file for this job. Peers of other families take everything.
 ///
 /// # Errors
 /// When carrick cannot be run, or refuses even the configuration that every carrick takes.
-pub fn ask(
-    peer: &Peer,
-    programs: &Programs,
-    configuration: &str,
-    directory: &Path,
-) -> Result<Answer> {
-    // All of these are in one file.
-    ask_for(peer, Job::Switch, programs, configuration, directory)
-}
-
-/// As [`ask`], of the file that carrick gets for a job.
-///
-/// # Errors
-/// As [`ask`].
 pub fn ask_for(
     peer: &Peer,
     job: Job,
@@ -82,6 +68,7 @@ fn check(
         ("origin_jpg", address),
         ("origin_html", address),
         ("tunnel_origin", address),
+        ("tunnel_origin_port", "80"),
         ("clients", "192.0.2.0/24"),
     ];
     let of_cache = caches::values(Family::Carrick, job, directory);

@@ -18,10 +18,11 @@ pub const PACKET_BODY: &str = "carrick-packet-body";
 pub const JUDGED_IN_KERNEL: &str = "carrick-judged";
 
 /// All rows, in the order of reports.
-pub const PEERS: [Peer; 15] = {
-    use Family::{Carrick, Haproxy, Nginx, Routed, Squid, TrafficServer, Varnish};
-    use Job::{Cache, CacheDisk, Forward, Switch, Tunnel};
-    const ALL: &[Job] = &[Switch, Tunnel, Forward];
+pub const PEERS: [Peer; 16] = {
+    use Family::{Carrick, Haproxy, Nginx, Pepsal, Routed, Squid, TrafficServer, Varnish};
+    use Job::{Cache, CacheDisk, Forward, Gateway, Switch, Tunnel};
+    const ALL: &[Job] = &[Switch, Tunnel, Forward, Gateway];
+    const PROXY: &[Job] = &[Switch, Tunnel, Forward];
     const REVERSE: &[Job] = &[Switch, Tunnel];
     const CACHES: &[Job] = &[Cache, CacheDisk];
     [
@@ -34,7 +35,7 @@ pub const PEERS: [Peer; 15] = {
         Peer {
             name: JUDGED,
             family: Carrick,
-            jobs: &[Switch, Tunnel, Forward, Cache, CacheDisk],
+            jobs: &[Switch, Tunnel, Forward, Cache, CacheDisk, Gateway],
             mode: Mode::Engine("auto"),
         },
         Peer {
@@ -59,7 +60,7 @@ pub const PEERS: [Peer; 15] = {
         Peer {
             name: PACKET,
             family: Carrick,
-            jobs: ALL,
+            jobs: PROXY,
             mode: Mode::Engine("packet"),
         },
         Peer {
@@ -116,11 +117,24 @@ pub const PEERS: [Peer; 15] = {
             jobs: CACHES,
             mode: Mode::None,
         },
+        Peer {
+            name: "pepsal",
+            family: Pepsal,
+            jobs: &[Gateway],
+            mode: Mode::None,
+        },
     ]
 };
 
 /// Relays of TCP that only the torture suite compares.
-pub const FURTHER: [Peer; 3] = [
+pub const FURTHER: [Peer; 4] = [
+    // As a gateway: clients connect to the server.
+    Peer {
+        name: "carrick-split",
+        family: Family::Carrick,
+        jobs: &[Job::Gateway],
+        mode: Mode::Engine("auto"),
+    },
     Peer {
         name: "nginx-half-close",
         family: Family::Nginx,

@@ -86,7 +86,7 @@ fn heading(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) ->
         results.machine.processor, results.machine.cores, results.machine.kernel
     ));
     parts.push(results.congestion_control.clone());
-    parts.push(state::scale_words(results).to_owned());
+    parts.push(state::scale_words(results));
     if results.ended_early.is_some() {
         parts.push(String::from("ended early"));
     }

@@ -152,12 +152,16 @@ fn reasons(figure: &Figure, line: &Line, values: &Values<'_>) -> Vec<(String, Ve
     reasons
 }
 
-/// Quick or full, and what that is worth.
+/// Quick or full, what that is worth, and what the command line replaced of it.
 #[must_use]
-pub fn scale_words(results: &ExperimentResults) -> &'static str {
-    match results.scale {
+pub fn scale_words(results: &ExperimentResults) -> String {
+    let scale = match results.scale {
         Scale::Quick => "quick: a look, not a result",
         Scale::Full => "full",
+    };
+    match &results.selection {
+        Some(selection) => format!("{scale}; {selection}"),
+        None => scale.to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Addresses {
     pub client_subnet: Subnet,
     /// The proxy, as clients reach it.
     pub proxy: IpAddr,
-    /// The proxy, as servers see it: another one in the direct layout.
+    /// The proxy, as servers see it: another one unless the layout is routed.
     pub proxy_to_server: IpAddr,
     /// The subnet of `proxy`; in the direct layout it is the client's.
     pub proxy_subnet: Subnet,
@@ -45,6 +45,7 @@ impl Addresses {
         let (proxy, proxy_to_server, proxy_subnet) = match layout {
             Layout::Direct => (host(1, 1), host(2, 1), subnet(1)),
             Layout::Routed => (host(3, 2), host(3, 2), subnet(3)),
+            Layout::Gateway => (host(3, 2), host(2, 1), subnet(3)),
         };
         Self {
             client: host(1, 2),

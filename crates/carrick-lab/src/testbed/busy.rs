@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::testbed::cores;
+use crate::testbed::slowdown::Slowdown;
 
 const TIMER_LIST: &str = "/proc/timer_list";
 const STAT: &str = "/proc/stat";
@@ -64,6 +65,7 @@ pub struct Reading {
     idle: Duration,
     stolen: Duration,
     sampled: Duration,
+    taken: Duration,
 }
 
 /// What happened on the core between two readings.
@@ -79,6 +81,9 @@ pub struct Busy {
     /// comparison only.
     #[serde(default)]
     pub sampled_seconds: f64,
+    /// Seconds that a [`Slowdown`] took (part of `busy_seconds`).
+    #[serde(default)]
+    pub taken_seconds: f64,
 }
 
 impl BusyMeter {
@@ -112,17 +117,25 @@ impl BusyMeter {
     /// # Errors
     /// When the thread cannot be moved or the source cannot be read.
     pub fn read(&self) -> Result<Reading> {
+        self.read_beside(None)
+    }
+
+    /// As [`Self::read`], with what a slowdown of this core has taken until the same moment.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_beside(&self, slowdown: Option<&Slowdown>) -> Result<Reading> {
         let before =
             rustix::thread::sched_getaffinity(None).context("cannot read this thread's cores")?;
         cores::pin_this_thread(&[self.core])?;
-        let reading = self.read_here();
+        let reading = self.read_here(slowdown);
         rustix::thread::sched_setaffinity(None, &before).context("cannot move this thread back")?;
         reading
     }
 
-    fn read_here(&self) -> Result<Reading> {
+    fn read_here(&self, slowdown: Option<&Slowdown>) -> Result<Reading> {
         let stat = fs::read_to_string(STAT).with_context(|| format!("cannot read {STAT}"))?;
-        let at = Instant::now();
+        let (at, taken) = now_beside(slowdown);
         let idle = match self.source {
             Source::TimerList => {
                 let text = fs::read_to_string(TIMER_LIST)
@@ -139,7 +152,22 @@ impl BusyMeter {
             idle,
             stolen: fields.stolen,
             sampled: fields.sampled,
+            taken,
         })
+    }
+}
+
+/// A moment, and what a slowdown has taken until then. The caller is on its core: either this thread runs or the spinner.
+fn now_beside(slowdown: Option<&Slowdown>) -> (Instant, Duration) {
+    let Some(slowdown) = slowdown else {
+        return (Instant::now(), Duration::ZERO);
+    };
+    loop {
+        let before = slowdown.taken();
+        let at = Instant::now();
+        if slowdown.taken() == before {
+            return (at, before);
+        }
     }
 }
 
@@ -155,6 +183,7 @@ impl Reading {
                 .as_secs_f64(),
             sampled_seconds: self.sampled.saturating_sub(earlier.sampled).as_secs_f64(),
             stolen_seconds: self.stolen.saturating_sub(earlier.stolen).as_secs_f64(),
+            taken_seconds: self.taken.saturating_sub(earlier.taken).as_secs_f64(),
         }
     }
 }

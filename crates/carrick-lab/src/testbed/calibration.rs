@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::load::spin::spin;
 use crate::testbed::busy::{BusyMeter, Source};
 use crate::testbed::cores::{self, CorePair};
+use crate::testbed::slowdown::Slowdown;
 
 /// The shares that are tried.
 const SHARES: [f64; 3] = [0.05, 0.3, 0.9];
@@ -25,6 +26,18 @@ pub struct Calibration {
     pub idle_stolen_share: f64,
     /// The spinners.
     pub spinners: Vec<Spinner>,
+    /// The idle core again, if the proxy is slow: beside the spinner that slows it.
+    #[serde(default)]
+    pub slowdown: Option<SlowdownCheck>,
+}
+
+/// What a [`Slowdown`] does with a core that has nothing else to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct SlowdownCheck {
+    /// The share of the core that it took, by its own account.
+    pub taken_share: f64,
+    /// The core's busy share beyond: others' work, and what it costs to wake the spinner.
+    pub other_busy_share: f64,
 }
 
 /// One spinner.
@@ -37,6 +50,13 @@ pub struct Spinner {
 }
 
 impl Calibration {
+    /// The busy share of the core without a proxy, which is taken off what is metered.
+    #[must_use]
+    pub fn background_share(&self) -> f64 {
+        self.slowdown
+            .map_or(self.idle_busy_share, |check| check.other_busy_share)
+    }
+
     /// The largest difference between used and metered, in points of a hundred of the core.
     #[must_use]
     pub fn worst_error_percent(&self) -> f64 {
@@ -87,5 +107,24 @@ pub async fn calibrate(
         idle_busy_share: idle.busy_seconds / idle.wall_seconds,
         idle_stolen_share: idle.stolen_seconds / idle.wall_seconds,
         spinners,
+        slowdown: None,
+    })
+}
+
+/// Measures the idle core beside a slowdown.
+///
+/// # Errors
+/// When the meter cannot be read.
+pub async fn check_slowdown(
+    meter: &BusyMeter,
+    slowdown: &Slowdown,
+    duration: Duration,
+) -> Result<SlowdownCheck> {
+    let before = meter.read_beside(Some(slowdown))?;
+    tokio::time::sleep(duration).await;
+    let idle = meter.read_beside(Some(slowdown))?.since(&before);
+    Ok(SlowdownCheck {
+        taken_share: idle.taken_seconds / idle.wall_seconds,
+        other_busy_share: (idle.busy_seconds - idle.taken_seconds) / idle.wall_seconds,
     })
 }

@@ -63,7 +63,12 @@ pub fn find(tool: &str) -> Option<PathBuf> {
 /// # Errors
 /// When it is missing: with the Debian package that has it.
 pub fn require(tool: &str) -> Result<PathBuf> {
-    find(tool).with_context(|| format!("`{tool}` is missing: apt-get install {}", package_of(tool)))
+    find(tool).with_context(|| match tool {
+        "pepsal" => {
+            String::from("`pepsal` is missing: build it from its source, and put it into the PATH")
+        }
+        _ => format!("`{tool}` is missing: apt-get install {}", package_of(tool)),
+    })
 }
 
 fn package_of(tool: &str) -> &str {

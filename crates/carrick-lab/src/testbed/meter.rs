@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::testbed::Testbed;
 use crate::testbed::busy::{BusyMeter, Reading, Source};
 use crate::testbed::cores::Placement;
+use crate::testbed::slowdown::Slowdown;
 use crate::testbed::usage::{foreign_cpu_seconds, process_cpu_seconds};
 
 /// Packets that a core received and dropped because its queue was full (`net.core.netdev_max_backlog`).
@@ -18,6 +19,7 @@ const SOFTNET: &str = "/proc/net/softnet_stat";
 #[derive(Debug)]
 pub struct Meter<'a> {
     testbed: &'a Testbed,
+    slowdown: Option<&'a Slowdown>,
     started: Instant,
     foreign_seconds: f64,
     process_seconds: f64,
@@ -32,10 +34,13 @@ pub struct ProxyCpu {
     /// Seconds between the moments.
     pub wall_seconds: f64,
     /// Seconds of the core for the proxy: its processes, system calls, interrupts, packets and kernel workers. The
-    /// background is taken off; never below nought.
+    /// background is taken off, and what a [`Slowdown`] took; never below nought.
     pub busy_seconds: f64,
-    /// Seconds in which the core was not idle, background included.
+    /// Seconds in which the core was not idle, background and slowdown included.
     pub core_busy_seconds: f64,
+    /// Seconds of the core that a [`Slowdown`] took.
+    #[serde(default)]
+    pub taken_seconds: f64,
     /// The core's busy share without a proxy, as measured by [`Testbed::calibrate`]; nought if that was not done.
     pub background_share: f64,
     /// Of `core_busy_seconds`: what the hypervisor took away (resolution 10 ms).
@@ -56,18 +61,27 @@ impl<'a> Meter<'a> {
     /// # Errors
     /// When the proxy does not have a core of its own ([`Testbed::place`]), or something cannot be read.
     pub fn start(testbed: &'a Testbed) -> Result<Self> {
+        Self::start_beside(testbed, None)
+    }
+
+    /// As [`Self::start`], beside what [`Testbed::slow_down`] returned.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_beside(testbed: &'a Testbed, slowdown: Option<&'a Slowdown>) -> Result<Self> {
         let Placement::Separate(pair) = testbed.placement() else {
             bail!("the proxy's CPU can only be measured while it has a core of its own");
         };
         let busy = BusyMeter::new(pair.proxy)?;
         Ok(Self {
             testbed,
+            slowdown,
             started: Instant::now(),
             foreign_seconds: foreign_cpu_seconds(testbed)?,
             process_seconds: process_cpu_seconds(&testbed.proxy)?,
             backlog_dropped: backlog_dropped()?,
             busy,
-            before: busy.read()?,
+            before: busy.read_beside(slowdown)?,
         })
     }
 
@@ -76,14 +90,16 @@ impl<'a> Meter<'a> {
     /// # Errors
     /// When something cannot be read.
     pub fn finish(self) -> Result<ProxyCpu> {
-        let busy = self.busy.read()?.since(&self.before);
+        let busy = self.busy.read_beside(self.slowdown)?.since(&self.before);
         let process_seconds = process_cpu_seconds(&self.testbed.proxy)? - self.process_seconds;
         let foreign_seconds = foreign_cpu_seconds(self.testbed)? - self.foreign_seconds;
         let background_share = self.testbed.background_share();
+        let background_seconds = background_share * busy.wall_seconds;
         Ok(ProxyCpu {
             wall_seconds: busy.wall_seconds,
-            busy_seconds: (busy.busy_seconds - background_share * busy.wall_seconds).max(0.0),
+            busy_seconds: (busy.busy_seconds - busy.taken_seconds - background_seconds).max(0.0),
             core_busy_seconds: busy.busy_seconds,
+            taken_seconds: busy.taken_seconds,
             background_share,
             stolen_seconds: busy.stolen_seconds,
             // A process that has ended takes its time with it.
@@ -96,10 +112,16 @@ impl<'a> Meter<'a> {
 }
 
 impl ProxyCpu {
-    /// Share of the core, in percent: the papers' CPU utilisation.
+    /// Share of what the proxy had of its core, in percent: the papers' CPU utilisation.
     #[must_use]
     pub fn utilization_percent(&self) -> f64 {
-        100.0 * self.busy_seconds / self.wall_seconds
+        100.0 * self.busy_seconds / (self.wall_seconds - self.taken_seconds)
+    }
+
+    /// What the proxy had of its core: 1, or less beside a [`Slowdown`].
+    #[must_use]
+    pub fn core_share(&self) -> f64 {
+        1.0 - self.taken_seconds / self.wall_seconds
     }
 
     /// Microseconds of CPU for each of so many requests; `None` if there were none.

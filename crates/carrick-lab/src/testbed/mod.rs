@@ -5,6 +5,7 @@ pub mod addresses;
 pub mod busy;
 pub mod calibration;
 pub mod command;
+pub mod congestion;
 pub mod cores;
 pub mod counters;
 pub(crate) mod files;
@@ -14,7 +15,9 @@ pub mod name;
 pub mod namespace;
 mod offload;
 pub mod plan;
+pub mod rules;
 pub mod service;
+pub mod slowdown;
 mod sys;
 pub mod usage;
 mod wiring;
@@ -33,10 +36,11 @@ pub use meter::{Meter, ProxyCpu};
 pub use plan::{Layout, TcpOptions, TestbedPlan};
 
 use crate::testbed::busy::BusyMeter;
-use crate::testbed::calibration::{Calibration, calibrate};
+use crate::testbed::calibration::{Calibration, calibrate, check_slowdown};
 use crate::testbed::cores::{Placement, rps_mask};
 use crate::testbed::name::RunName;
 use crate::testbed::namespace::{Namespace, remove_files, sweep_stale};
+use crate::testbed::slowdown::Slowdown;
 
 /// A machine of the test bed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -48,7 +52,7 @@ pub enum Side {
     Proxy,
     /// Where the origins run.
     Server,
-    /// Where the packets of the routed layout pass.
+    /// Where packets pass that an emulated network may delay.
     Router,
 }
 
@@ -69,6 +73,8 @@ pub struct Testbed {
     background_share: f64,
     number: AtomicU32,
     program: Option<PathBuf>,
+    /// Why the plan's own congestion controls are not in use, if it names some.
+    without_congestion: Option<String>,
 }
 
 impl Testbed {
@@ -95,12 +101,18 @@ impl Testbed {
         plan.check()?;
         sweep_stale()?;
 
+        let without_congestion = match plan.needs_own_congestion() {
+            true => congestion::load()
+                .err()
+                .map(|error| format!("{error:#}: {} in its place", congestion::FALLBACK)),
+            false => None,
+        };
         let name = RunName::of_this_process()?;
         let testbed = Self {
             client: Namespace::named(&name, "client"),
             proxy: Namespace::named(&name, "proxy"),
             server: Namespace::named(&name, "server"),
-            router: (plan.layout == Layout::Routed).then(|| Namespace::named(&name, "router")),
+            router: (plan.layout != Layout::Direct).then(|| Namespace::named(&name, "router")),
             plan: plan.clone(),
             directory: name.directory(),
             name,
@@ -108,6 +120,7 @@ impl Testbed {
             background_share: 0.0,
             number: AtomicU32::new(0),
             program: None,
+            without_congestion,
         };
         files::create_directory(&testbed.directory)?;
         wiring::build(&testbed)?;
@@ -120,13 +133,24 @@ impl Testbed {
         &self.plan
     }
 
+    /// What is not as the plan has it, because the kernel does not take the laboratory's congestion controls: why, and what
+    /// is in their place.
+    #[must_use]
+    pub fn without_congestion(&self) -> Option<&str> {
+        self.without_congestion.as_deref()
+    }
+
+    pub(crate) fn has_own_congestion(&self) -> bool {
+        self.without_congestion.is_none()
+    }
+
     /// Who has which address.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         Addresses::of(self.plan.layout)
     }
 
-    /// Where the packets of the routed layout pass; `None` in the direct one.
+    /// Where the emulated network is; `None` in the direct layout.
     #[must_use]
     pub fn router(&self) -> Option<&Namespace> {
         self.router.as_ref()
@@ -232,9 +256,29 @@ impl Testbed {
         let Placement::Separate(pair) = self.placement else {
             bail!("the meter can only be checked while the proxy has a core of its own");
         };
-        let calibration = calibrate(&BusyMeter::new(pair.proxy)?, pair, each).await?;
-        self.background_share = calibration.idle_busy_share;
+        let meter = BusyMeter::new(pair.proxy)?;
+        let mut calibration = calibrate(&meter, pair, each).await?;
+        if let Some(slowdown) = self.slow_down()? {
+            calibration.slowdown = Some(check_slowdown(&meter, &slowdown, each).await?);
+        }
+        self.background_share = calibration.background_share();
         Ok(calibration)
+    }
+
+    /// Makes the proxy as slow as the plan has it, until what is returned is dropped. `None`: the plan leaves it the whole core.
+    ///
+    /// # Errors
+    /// When the proxy does not have a core of its own ([`Self::place`]); as [`Slowdown::start`].
+    pub fn slow_down(&self) -> Result<Option<Slowdown>> {
+        if self.plan.proxy_core_share >= 1.0 {
+            return Ok(None);
+        }
+        let Placement::Separate(pair) = self.placement else {
+            bail!(
+                "proxy_core_share: the proxy can only be slow while it has a core of its own (two cores)"
+            );
+        };
+        Slowdown::start(pair.proxy, self.plan.proxy_core_share).map(Some)
     }
 
     /// The busy share of the proxy's core in the idle window of [`Self::calibrate`]; nought before.

@@ -5,6 +5,9 @@ use std::fs;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::testbed::congestion;
+use crate::testbed::slowdown::SHARE_MIN;
+
 /// The congestion controls that the kernel has at the moment.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// Least and most bytes of an IP packet: RFC 791 section 3.2 and what a veth device takes.
@@ -13,7 +16,7 @@ const MTU_RANGE: std::ops::RangeInclusive<u32> = 576..=65_535;
 const INITIAL_WINDOW_MAX: u32 = 65_535;
 
 /// A whole test bed. What is left out is as the kernel has it, except for the congestion control: cubic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TestbedPlan {
     /// Which machines there are, and how they are joined.
@@ -28,6 +31,9 @@ pub struct TestbedPlan {
     /// Whether the kernel keeps what a connection has learned about its path for the next one (`tcp_no_metrics_save`).
     /// Without, samples do not depend on each other.
     pub remember_metrics: bool,
+    /// What the proxy has of its core, from [`SHARE_MIN`] to 1 (the whole); the rest is taken away in turns of a millisecond
+    /// ([`Slowdown`](crate::testbed::slowdown::Slowdown)).
+    pub proxy_core_share: f64,
     /// TCP of the client's side.
     pub client: TcpOptions,
     /// TCP of the proxy's side, for its connections to clients and servers.
@@ -45,6 +51,8 @@ pub enum Layout {
     Direct,
     /// Client, proxy and server each on a subnet of their own, joined by a router (Rosu 2002, Figure 3).
     Routed,
+    /// Client - router - proxy - server: all packets between client and server pass the proxy, with a long link before it.
+    Gateway,
 }
 
 /// TCP of one side; what is left out is as the kernel has it.
@@ -61,6 +69,8 @@ pub struct TcpOptions {
     pub receive_buffer: Option<[u64; 3]>,
     /// Send buffer in bytes: least, initial, most (`tcp_wmem`).
     pub send_buffer: Option<[u64; 3]>,
+    /// Congestion control of what this side sends, if it is another than the test bed's.
+    pub congestion: Option<String>,
     /// Initial congestion window, in segments.
     pub initial_congestion_window: Option<u32>,
     /// Initial receive window that is offered, in segments.
@@ -75,6 +85,7 @@ impl Default for TestbedPlan {
             mtu: 1500,
             offloads: true,
             remember_metrics: false,
+            proxy_core_share: 1.0,
             client: TcpOptions::default(),
             proxy: TcpOptions::default(),
             server: TcpOptions::default(),
@@ -90,6 +101,7 @@ impl Default for TcpOptions {
             window_scaling: true,
             receive_buffer: None,
             send_buffer: None,
+            congestion: None,
             initial_congestion_window: None,
             initial_receive_window: None,
         }
@@ -117,13 +129,7 @@ impl TestbedPlan {
 
     fn check_against(&self, available: &str) -> Result<()> {
         let offered: Vec<&str> = available.split_whitespace().collect();
-        if !offered.contains(&self.congestion.as_str()) {
-            bail!(
-                "congestion: this kernel does not offer `{}`, only {} (another may be a module: modprobe tcp_NAME)",
-                self.congestion,
-                offered.join(", ")
-            );
-        }
+        check_congestion("congestion", &self.congestion, &offered)?;
         if !MTU_RANGE.contains(&self.mtu) {
             bail!(
                 "mtu: {} is not within {} to {}",
@@ -132,15 +138,45 @@ impl TestbedPlan {
                 MTU_RANGE.end()
             );
         }
+        if !(SHARE_MIN..=1.0).contains(&self.proxy_core_share) {
+            bail!(
+                "proxy_core_share: {} is not within {SHARE_MIN:.1} to 1",
+                self.proxy_core_share
+            );
+        }
         for (side, options) in [
             ("client", &self.client),
             ("proxy", &self.proxy),
             ("server", &self.server),
         ] {
             options.check(side)?;
+            if let Some(name) = &options.congestion {
+                check_congestion(&format!("{side}.congestion"), name, &offered)?;
+            }
         }
         Ok(())
     }
+
+    /// Whether a side has a congestion control that the laboratory brings.
+    #[must_use]
+    pub fn needs_own_congestion(&self) -> bool {
+        let sides = [&self.client, &self.proxy, &self.server];
+        let named = sides.iter().filter_map(|side| side.congestion.as_deref());
+        std::iter::once(self.congestion.as_str())
+            .chain(named)
+            .any(congestion::is_own)
+    }
+}
+
+fn check_congestion(key: &str, name: &str, offered: &[&str]) -> Result<()> {
+    if offered.contains(&name) || congestion::is_own(name) {
+        return Ok(());
+    }
+    bail!(
+        "{key}: this kernel does not offer `{name}`, only {} (another may be a module: modprobe tcp_NAME), and the laboratory brings {}",
+        offered.join(", "),
+        congestion::NAMES.join(" and ")
+    )
 }
 
 impl TcpOptions {
@@ -190,9 +226,16 @@ impl TcpOptions {
         parameters
     }
 
-    /// What belongs behind each of the side's routes, for `ip route`.
-    pub(crate) fn route_metrics(&self, congestion: &str) -> String {
-        let mut metrics = format!("congctl {congestion}");
+    /// What belongs behind each of the side's routes, for `ip route`. `congestion` is the test bed's; `has_own`: the kernel
+    /// has those of the laboratory.
+    pub(crate) fn route_metrics(&self, congestion: &str, has_own: bool) -> String {
+        let wanted = self.congestion.as_deref().unwrap_or(congestion);
+        let name = if congestion::is_own(wanted) && !has_own {
+            congestion::FALLBACK.to_owned()
+        } else {
+            congestion::kernel_name(wanted)
+        };
+        let mut metrics = format!("congctl {name}");
         for (name, segments) in [
             ("initcwnd", self.initial_congestion_window),
             ("initrwnd", self.initial_receive_window),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 
 use crate::testbed::namespace::Namespace;
+use crate::testbed::rules::Rules;
 
 /// How much of a log an error quotes.
 const LOG_LINES_QUOTED: usize = 8;
@@ -27,6 +28,8 @@ pub struct Service {
     log: PathBuf,
     namespace: Namespace,
     owns_namespace: bool,
+    /// Removed when the program is.
+    rules: Option<Rules>,
 }
 
 impl Service {
@@ -63,7 +66,15 @@ impl Service {
             log,
             namespace: namespace.clone(),
             owns_namespace,
+            rules: None,
         })
+    }
+
+    /// The same with rules of the kernel that are to go with it.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
+        self.rules = rules;
+        self
     }
 
     /// The process that was started (a master, if the program has workers).

@@ -1,4 +1,4 @@
-//! The one call to the kernel that no library wraps: switching a device's offloads (ioctl `SIOCETHTOOL`).
+//! The calls to the kernel that no library wraps: switching a device's offloads (ioctl `SIOCETHTOOL`), and real-time threads.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -42,4 +42,19 @@ pub(crate) fn ethtool(device: &str, command: u32, data: u32) -> io::Result<u32> 
         return Err(io::Error::last_os_error());
     }
     Ok(value.data)
+}
+
+/// Makes the calling thread one that every ordinary thread of its core stands back for (`SCHED_FIFO`, the lowest priority).
+///
+/// # Errors
+/// The kernel's: `EPERM` without `CAP_SYS_NICE`, or in a cgroup without real-time bandwidth.
+pub(crate) fn make_this_thread_real_time() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    #[expect(unsafe_code, reason = "no library wraps this call")]
+    // SAFETY: the kernel reads one sched_param, which outlives the call; 0 is the calling thread.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

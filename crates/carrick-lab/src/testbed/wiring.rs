@@ -57,6 +57,25 @@ pub(super) fn build(testbed: &Testbed) -> Result<()> {
             }
             set_forwarding(router, true)
         }
+        (Layout::Gateway, Some(router)) => {
+            let to_client = end(&testbed.proxy, "p0", addresses.proxy, &plan.proxy);
+            let to_server = end(&testbed.proxy, "p1", addresses.proxy_to_server, &plan.proxy);
+            let near = end(router, "r0", gateway(1), &neutral);
+            let far = end(router, "r2", gateway(3), &neutral);
+            link(testbed, &client, &near)?;
+            link(testbed, &to_client, &far)?;
+            link(testbed, &server, &to_server)?;
+            for (machine, next) in [
+                (&client, near.address),
+                (&to_client, far.address),
+                (&far, to_client.address),
+                (&server, to_server.address),
+            ] {
+                default_route(testbed, machine, next)?;
+            }
+            set_forwarding(router, true)?;
+            set_forwarding(&testbed.proxy, true)
+        }
         _ => {
             let to_client = end(&testbed.proxy, "p0", addresses.proxy, &plan.proxy);
             let to_server = end(&testbed.proxy, "p1", addresses.proxy_to_server, &plan.proxy);
@@ -116,7 +135,9 @@ fn link(testbed: &Testbed, left: &End<'_>, right: &End<'_>) -> Result<()> {
     for end in [left, right] {
         let (device, address) = (end.device, end.address);
         let subnet = subnet_of(address);
-        let metrics = end.options.route_metrics(&plan.congestion);
+        let metrics = end
+            .options
+            .route_metrics(&plan.congestion, testbed.has_own_congestion());
         end.namespace.ip(&[
             format!("address add {address}/{PREFIX_BITS} dev {device}"),
             format!("link set {device} mtu {} up", plan.mtu),
@@ -132,7 +153,9 @@ fn link(testbed: &Testbed, left: &End<'_>, right: &End<'_>) -> Result<()> {
 }
 
 fn default_route(testbed: &Testbed, end: &End<'_>, gateway: std::net::IpAddr) -> Result<()> {
-    let metrics = end.options.route_metrics(&testbed.plan().congestion);
+    let metrics = end
+        .options
+        .route_metrics(&testbed.plan().congestion, testbed.has_own_congestion());
     end.namespace
         .ip(&[format!("route replace default via {gateway} {metrics}")])
 }

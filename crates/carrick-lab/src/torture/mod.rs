@@ -14,19 +14,21 @@ pub mod tally;
 pub mod watch;
 
 /// Who is tortured, by the names of `peers`, in the order of reports.
-pub const RELAYS: [&str; 12] = [
+pub const RELAYS: [&str; 14] = [
     "routed",
     "carrick-copy",
     "carrick-pipe",
     "carrick-socket",
     "carrick-packet",
     "carrick-auto",
+    "carrick-split",
     "haproxy",
     "haproxy-splice",
     "nginx",
     "nginx-half-close",
     "3proxy",
     "socat",
+    "pepsal",
 ];
 
 #[cfg(test)]

@@ -225,7 +225,19 @@ fn why_not(relay: &Peer, case: Case, programs: &Programs) -> Option<String> {
     if relay.family == Family::Socat && case == Case::Many {
         return Some(String::from("it starts a process for each connection"));
     }
-    programs.why_not(relay, Job::Tunnel)
+    if job_of(relay) == Job::Gateway && case == Case::Loss {
+        return Some(String::from("the network that loses packets leads past it"));
+    }
+    programs.why_not(relay, job_of(relay))
+}
+
+/// Clients connect to it, or it intercepts what they send to the server.
+fn job_of(relay: &Peer) -> Job {
+    if relay.jobs.contains(&Job::Tunnel) {
+        Job::Tunnel
+    } else {
+        Job::Gateway
+    }
 }
 
 /// A test bed, and what is put into it.
@@ -268,21 +280,15 @@ impl Bench<'_> {
     async fn play(&self, relay: &Peer, case: Case, variant: u64) -> Result<Played> {
         let addresses = self.testbed.addresses();
         let server = addresses.origin_echo();
-        let mut service = relay.start(
-            Job::Tunnel,
-            &server.to_string(),
-            self.testbed,
-            self.programs,
-        )?;
+        let job = job_of(relay);
+        let mut service = relay.start(job, &server.to_string(), self.testbed, self.programs)?;
         if let Some(service) = &mut service {
-            service
-                .wait_until_listening(Job::Tunnel.port(), START_TIMEOUT)
-                .await?;
+            relay.wait_until_ready(job, service, START_TIMEOUT).await?;
         }
         let act = Act {
             relay: match service {
-                Some(_) => addresses.proxy_for(Job::Tunnel),
-                None => server,
+                Some(_) if job == Job::Tunnel => addresses.proxy_for(job),
+                _ => server,
             },
             server,
             client: self.testbed.client.clone(),

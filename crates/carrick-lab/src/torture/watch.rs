@@ -85,7 +85,7 @@ impl Holdings {
         let rss_bytes = namespace.processes()?.into_iter().filter_map(rss_bytes);
         Ok(Self {
             rss_bytes: rss_bytes.sum(),
-            socket_bytes: socket_bytes(&namespace.run("ss", &["-H", "-t", "-a", "-n", "-m"])?),
+            socket_bytes: sockets_of(namespace)?,
             ..Self::default()
         })
     }
@@ -190,6 +190,15 @@ fn rss_bytes(pid: u32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Memory of the TCP sockets in a namespace, as the kernel accounts for it, in bytes.
+///
+/// # Errors
+/// When the namespace is gone, or ss(8) fails.
+pub fn sockets_of(namespace: &Namespace) -> Result<u64> {
+    let text = namespace.run("ss", &["-H", "-t", "-a", "-n", "-m"])?;
+    Ok(socket_bytes(&text))
 }
 
 /// The sum over `skmem:(r0,rb131072,t0,tb87040,f4096,w0,o0,bl0,d0)`: received (r), reserved (f), written (w) and in the

@@ -10,6 +10,10 @@ pub const RATE_KBIT_MAX: f64 = 1e9;
 pub const RATE_KBIT_MIN: f64 = 0.001;
 /// Longest queue, in packets.
 pub const QUEUE_PACKETS_MAX: usize = 1_000_000;
+/// Largest `ack_filter`.
+pub const ACK_FILTER_MAX: u32 = 1_000;
+/// Longest `ack_hold_ms`, in milliseconds: senders take an ACK that comes later for lost.
+pub const ACK_HOLD_MS_MAX: f64 = 1_000.0;
 /// Most rules.
 pub const RULES_MAX: usize = 65_536;
 
@@ -133,6 +137,25 @@ fn problems_of_path(path: &Path) -> Vec<String> {
         problems.push(format!(
             "rate_kbit = {rate} cannot be: kbit/s from {RATE_KBIT_MIN} to {RATE_KBIT_MAX}, or leave it out for no limit"
         ));
+    }
+    if let Some(one_in) = path.ack_filter
+        && !(2..=ACK_FILTER_MAX).contains(&one_in)
+    {
+        problems.push(format!(
+            "ack_filter = {one_in} cannot be: one ACK in 2 to {ACK_FILTER_MAX} passes, or leave it out for all"
+        ));
+    }
+    if let Some(hold_ms) = path.ack_hold_ms {
+        if !(0.0..=ACK_HOLD_MS_MAX).contains(&hold_ms) {
+            problems.push(format!(
+                "ack_hold_ms = {hold_ms} cannot be: a number of milliseconds from 0 to {ACK_HOLD_MS_MAX}"
+            ));
+        }
+        if path.ack_filter.is_none() {
+            problems.push(format!(
+                "ack_hold_ms = {hold_ms} has no filter: give ack_filter, as 4"
+            ));
+        }
     }
     if let Some(packets) = path.queue_packets
         && packets > QUEUE_PACKETS_MAX

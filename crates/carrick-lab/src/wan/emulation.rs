@@ -1,8 +1,9 @@
 //! A whole emulated network: which rule a packet meets, what happens to it there, and the counts.
 
-use crate::wan::model::{Fate, PathState, Settings};
+use crate::wan::ack_filter::FilterSettings;
+use crate::wan::model::{Fate, PathState, Settings, nanoseconds};
 use crate::wan::rules::{Flow, Rules, Work, paths_of};
-use crate::wan::spec::{RuleCounts, WanCounts, WanSpec};
+use crate::wan::spec::{Path, RuleCounts, WanCounts, WanSpec};
 
 /// Rules, the state of each path, and what was done. It has no clock: times are nanoseconds since whenever.
 #[derive(Debug)]
@@ -10,12 +11,14 @@ pub struct Emulation {
     seed: u64,
     rules: Rules,
     paths: Vec<RulePaths>,
+    has_filters: bool,
     counts: WanCounts,
 }
 
 #[derive(Debug)]
 struct RulePaths {
     settings: Settings,
+    filter: Option<FilterSettings>,
     /// Made when the first packet comes: of thousands of ports, few may be used.
     states: Vec<Option<Box<PathState>>>,
 }
@@ -32,9 +35,14 @@ impl Emulation {
                 .iter()
                 .map(|rule| RulePaths {
                     settings: Settings::from(&rule.path),
+                    filter: filter_of(&rule.path),
                     states: vec![None; paths_of(rule)],
                 })
                 .collect(),
+            has_filters: spec
+                .rules
+                .iter()
+                .any(|rule| filter_of(&rule.path).is_some()),
             counts: WanCounts {
                 rules: vec![RuleCounts::default(); spec.rules.len()],
                 ..WanCounts::default()
@@ -89,6 +97,24 @@ impl Emulation {
         fate
     }
 
+    /// The rule whose ACK filter packets of a flow meet, and what it does; `None`: there is none.
+    pub fn filter(&mut self, flow: &Flow) -> Option<(usize, FilterSettings)> {
+        if !self.has_filters {
+            return None;
+        }
+        let rule = self.rules.meet(flow)?.rule;
+        Some((rule, self.paths.get(rule)?.filter?))
+    }
+
+    /// Counts what the filter of a rule has dropped: packets that met it.
+    pub fn count_filtered(&mut self, rule: usize, packets: u64, bytes: u64) {
+        if let Some(counts) = self.counts.rules.get_mut(rule) {
+            counts.packets += packets;
+            counts.bytes += bytes;
+            counts.filtered += packets;
+        }
+    }
+
     /// What was done until now.
     #[must_use]
     pub fn counts(&self) -> &WanCounts {
@@ -105,6 +131,17 @@ impl Emulation {
     pub fn work(&self) -> Work {
         self.rules.work()
     }
+}
+
+/// What a filter keeps the newest ACK for, unless the specification says otherwise: longer than between the ACKs of a
+/// flight, and little beside the round trip of a line that is worth a filter.
+pub const ACK_HOLD_MS_DEFAULT: f64 = 20.0;
+
+fn filter_of(path: &Path) -> Option<FilterSettings> {
+    Some(FilterSettings {
+        one_in: path.ack_filter?,
+        hold_ns: nanoseconds(path.ack_hold_ms.unwrap_or(ACK_HOLD_MS_DEFAULT)),
+    })
 }
 
 /// Each path has a seed of its own (splitmix64: neighbouring inputs give unrelated seeds).

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::wan::ack_filter::{AckFilter, Verdict};
 use crate::wan::cache::Cache;
 use crate::wan::control::{Order, Orders};
 use crate::wan::emulation::Emulation;
@@ -57,6 +58,7 @@ struct Forwarder {
     ways: Cache<IpAddr, Option<usize>>,
     neighbours: Neighbours<Held>,
     emulation: Emulation,
+    filter: AckFilter<Filtered>,
     schedule: crate::wan::schedule::Schedule<Held>,
     held_bytes: usize,
     told: Told,
@@ -91,6 +93,14 @@ struct Held {
     /// With its virtio-net header.
     bytes: Vec<u8>,
     twice: bool,
+}
+
+/// An ACK that waits for the next one.
+struct Filtered {
+    neighbour: usize,
+    header: Header,
+    /// With its virtio-net header.
+    bytes: Vec<u8>,
 }
 
 fn now_ns() -> u64 {
@@ -128,10 +138,14 @@ impl Forwarder {
 
     /// Waits for an order, a packet, or the next packet's time; what is ready: orders, then each device.
     fn wait(&self, orders: &Orders) -> Result<Vec<PollFlags>> {
-        let next_ns = [self.schedule.next_ns(), self.neighbours.next_ns()]
-            .into_iter()
-            .flatten()
-            .min();
+        let next_ns = [
+            self.schedule.next_ns(),
+            self.neighbours.next_ns(),
+            self.filter.next_ns(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         let timeout = next_ns.map(|next_ns| {
             let left_ns = next_ns.saturating_sub(now_ns());
             Timespec {
@@ -209,7 +223,78 @@ impl Forwarder {
             self.emulation.counts_mut().refused += 1;
             return;
         };
-        self.pass(neighbour, &header, batch, slot, now_ns);
+        if self.filter(neighbour, &header, batch, slot, now_ns) {
+            self.pass(neighbour, &header, batch, slot, now_ns);
+        }
+    }
+
+    /// Whether a packet passes the ACK filter of its rule, if that has one; what it lets go before it goes on.
+    fn filter(
+        &mut self,
+        neighbour: usize,
+        header: &Header,
+        batch: &mut Batch,
+        slot: usize,
+        now_ns: u64,
+    ) -> bool {
+        let Some((rule, settings)) = self.emulation.filter(&header.flow) else {
+            return true;
+        };
+        let Some(segment) = packet::read_tcp(batch.frame_mut(slot), header) else {
+            return true;
+        };
+        let keep = || Filtered {
+            neighbour,
+            header: *header,
+            bytes: batch.whole(slot).to_vec(),
+        };
+        let verdict = self
+            .filter
+            .decide(&header.flow, &segment, settings, now_ns, keep);
+        let (before, dropped, passes) = match verdict {
+            Verdict::Passes { before, dropped } => (before, dropped, true),
+            Verdict::Kept { dropped } => (None, dropped, false),
+        };
+        // All pure ACKs of a flow are as long, but for options that come and go.
+        self.emulation
+            .count_filtered(rule, dropped, dropped * header.bytes as u64);
+        if let Some(before) = before {
+            self.let_go(before, now_ns);
+        }
+        passes
+    }
+
+    /// An ACK that was kept takes its way.
+    fn let_go(&mut self, filtered: Filtered, now_ns: u64) {
+        let Filtered {
+            neighbour,
+            header,
+            mut bytes,
+        } = filtered;
+        let fate = self
+            .emulation
+            .pass(&header.flow, now_ns, header.bytes, false);
+        let Fate::Sent { at_ns, twice, .. } = fate else {
+            return;
+        };
+        if let Some(frame) = bytes.get_mut(OFFLOAD_BYTES..) {
+            packet::decrement_hop_limit(frame);
+        }
+        let held = Held {
+            neighbour,
+            bytes,
+            twice,
+        };
+        self.hold(held, at_ns);
+    }
+
+    fn hold(&mut self, held: Held, at_ns: u64) {
+        if self.held_bytes + held.bytes.len() > HELD_BYTES_MAX {
+            self.emulation.counts_mut().overruns += 1;
+            return;
+        }
+        self.held_bytes += held.bytes.len();
+        self.schedule.push(at_ns, held);
     }
 
     fn pass(
@@ -243,21 +328,17 @@ impl Forwarder {
             }
             return;
         }
-        let bytes = batch.whole(slot).to_vec();
-        if self.held_bytes + bytes.len() > HELD_BYTES_MAX {
-            self.emulation.counts_mut().overruns += 1;
-            return;
-        }
         let held = Held {
             neighbour,
-            bytes,
+            bytes: batch.whole(slot).to_vec(),
             twice,
         };
-        if at_ns <= now_ns {
-            self.let_wait(held);
+        if at_ns > now_ns {
+            self.hold(held, at_ns);
+        } else if self.held_bytes + held.bytes.len() > HELD_BYTES_MAX {
+            self.emulation.counts_mut().overruns += 1;
         } else {
-            self.held_bytes += held.bytes.len();
-            self.schedule.push(at_ns, held);
+            self.let_wait(held);
         }
     }
 
@@ -308,6 +389,9 @@ impl Forwarder {
     }
 
     fn release_due(&mut self, now_ns: u64, batch: &Batch) {
+        while let Some(filtered) = self.filter.pop_due(now_ns) {
+            self.let_go(filtered, now_ns);
+        }
         while let Some(held) = self.schedule.pop_due(now_ns) {
             self.held_bytes = self.held_bytes.saturating_sub(held.bytes.len());
             match self.neighbours.mac(held.neighbour, now_ns) {

@@ -3,6 +3,7 @@
 //! Invariants: `model`, `schedule`, `rules`, `emulation`, `packet`, `resolve`, `neighbours` and `routes` have no clock and
 //! no socket, they are given `now` in nanoseconds; only `forward` waits and only `sys` calls the kernel unsafely.
 
+pub mod ack_filter;
 mod cache;
 pub mod check;
 pub mod control;

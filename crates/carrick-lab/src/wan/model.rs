@@ -67,7 +67,7 @@ impl Settings {
     }
 }
 
-fn nanoseconds(ms: f64) -> u64 {
+pub(crate) fn nanoseconds(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 

@@ -149,6 +149,62 @@ fn ports(frame: &[u8], protocol: u8, at: usize) -> Option<[u16; 2]> {
     Some([u16_at(frame, at)?, u16_at(frame, at + 2)?])
 }
 
+/// What the ACK filter reads in a TCP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The acknowledgement number.
+    pub acknowledged: u32,
+    /// It acknowledges and does nothing else: no payload, no flag but ACK and PSH, no selective acknowledgement (RFC 2018).
+    pub is_pure_ack: bool,
+    /// SYN or RST.
+    pub begins_or_aborts: bool,
+    /// FIN.
+    pub ends: bool,
+}
+
+/// Reads a TCP header (RFC 9293, section 3.1); `None`: it is none, a later fragment, or cut off.
+#[must_use]
+pub fn read_tcp(frame: &[u8], header: &Header) -> Option<Segment> {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const PSH: u8 = 8;
+    const ACK: u8 = 16;
+    if header.protocol != TCP || header.flow.ports.is_none() {
+        return None;
+    }
+    let tcp = frame.get(header.payload_at..)?;
+    let header_bytes = usize::from(*tcp.get(12)? >> 4) * 4;
+    let flags = *tcp.get(13)?;
+    let options = tcp.get(20..header_bytes)?;
+    let before = header.payload_at - ETHERNET_BYTES + header_bytes;
+    let is_plain = flags & !PSH == ACK;
+    Some(Segment {
+        acknowledged: u32::from_be_bytes(*tcp.get(8..)?.first_chunk::<4>()?),
+        is_pure_ack: is_plain && header.bytes == before && !has_selective(options),
+        begins_or_aborts: flags & (SYN | RST) != 0,
+        ends: flags & FIN != 0,
+    })
+}
+
+/// Whether TCP options have a selective acknowledgement; also if they cannot be read.
+fn has_selective(mut options: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    const SELECTIVE: u8 = 5;
+    loop {
+        match *options {
+            [] | [END, ..] => return false,
+            [NOTHING, ..] => options = options.get(1..).unwrap_or_default(),
+            [SELECTIVE, ..] => return true,
+            [_, length, ..] if length >= 2 && usize::from(length) <= options.len() => {
+                options = options.get(usize::from(length)..).unwrap_or_default();
+            }
+            _ => return true,
+        }
+    }
+}
+
 /// What is left to a device to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offload {

@@ -68,6 +68,12 @@ pub struct Path {
     /// Probability that a packet is sent twice.
     #[serde(default)]
     pub duplicate: f64,
+    /// Of the pure ACKs of a TCP flow one in so many passes; none: all.
+    #[serde(default)]
+    pub ack_filter: Option<u32>,
+    /// How long the filter keeps the newest ACK while none follows, in milliseconds. None: 20.
+    #[serde(default)]
+    pub ack_hold_ms: Option<f64>,
 }
 
 /// A subnet, written `ADDRESS/BITS`.
@@ -163,4 +169,7 @@ pub struct RuleCounts {
     pub reordered: u64,
     /// Sent twice.
     pub duplicated: u64,
+    /// ACKs that the filter dropped.
+    #[serde(default)]
+    pub filtered: u64,
 }

@@ -27,6 +27,8 @@ use crate::{LAB, LONGEST_RUN, left_behind, left_behind_by, why_skipped};
 
 #[path = "testbed/command.rs"]
 mod command;
+#[path = "testbed/congestion.rs"]
+mod congestion;
 #[path = "testbed/helpers.rs"]
 mod helpers;
 #[path = "testbed/peers.rs"]

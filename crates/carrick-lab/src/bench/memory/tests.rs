@@ -30,6 +30,7 @@ fn growth_is_divided_and_faults_have_no_value() {
             ..Memory::default()
         },
         content_bytes: 0,
+        kernel: None,
         fault: None,
     };
     assert_eq!(run.bytes_each(), Some(500.0));
@@ -37,4 +38,18 @@ fn growth_is_divided_and_faults_have_no_value() {
     assert_eq!(run.bytes_each(), Some(300.0));
     run.fault = Some("gone".into());
     assert_eq!(run.bytes_each(), None);
+}
+
+#[test]
+fn of_the_kernels_growth_what_client_and_server_have_is_taken_off() {
+    let memory = |slab_bytes, socket_bytes| KernelMemory {
+        slab_bytes,
+        socket_bytes,
+    };
+    let growth = KernelGrowth {
+        without: memory(20_000, 0),
+        with: memory(50_000, 4_000),
+    };
+    assert_eq!(growth.bytes_each(10), (3_000.0, 400.0));
+    assert_eq!(memory(9, 8).since(&memory(10, 5)), memory(-1, 3));
 }

@@ -171,6 +171,7 @@ fn legend(family: Family) -> &'static str {
         Family::Socat => "socat",
         Family::Varnish => "Varnish",
         Family::TrafficServer => "Traffic Server",
+        Family::Pepsal => "PEPsal",
     }
 }
 

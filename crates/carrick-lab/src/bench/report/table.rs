@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Cell, Crowd, Figure, Results};
-use crate::bench::targets::{self, Verdict, What, judge, memory_bytes_max};
+use crate::bench::statistics::Summary;
+use crate::bench::targets::{self, SPLIT_BYTES_MAX, Verdict, What, judge, memory_bytes_max};
 use crate::bench::works::{self, WORKS, Work};
 use crate::peers::{JUDGED, PEERS};
 
@@ -278,9 +279,44 @@ fn memory_table(results: &Results) -> String {
                     )
                 }
             };
+            text.push_str(&kernel_lines(results, kind, peer, &cell));
         }
     }
     text
+}
+
+/// Of split connections: what the kernel keeps for them, and whether that of idle ones is little enough.
+fn kernel_lines(results: &Results, kind: MemoryKind, peer: &str, process: &Cell) -> String {
+    let each: Vec<(f64, f64)> = results
+        .memory
+        .iter()
+        .filter(|run| run.kind == kind && run.peer == peer && run.fault.is_none())
+        .filter_map(|run| Some(run.kernel?.bytes_each(run.connections)))
+        .collect();
+    let median = |pick: fn(&(f64, f64)) -> f64| {
+        let values: Vec<f64> = each.iter().map(pick).collect();
+        Summary::of(&values).map(|summary| summary.median)
+    };
+    let (Some(slabs), Some(queued), Some(process)) = (
+        median(|each| each.0),
+        median(|each| each.1),
+        process.median(),
+    ) else {
+        return String::new();
+    };
+    if kind != MemoryKind::Split {
+        return format!("  {:<19} {queued:>8.0} bytes in the kernel's sockets\n", "");
+    }
+    let all = process + slabs;
+    let outcome = if all <= SPLIT_BYTES_MAX {
+        "met"
+    } else {
+        "MISSED"
+    };
+    format!(
+        "  {:<19} {slabs:>8.0} bytes in the kernel's slabs; {all:.0} in all   target: at most {SPLIT_BYTES_MAX:.0}: {outcome}\n",
+        ""
+    )
 }
 
 fn summary(results: &Results, verdicts: &[Verdict]) -> String {

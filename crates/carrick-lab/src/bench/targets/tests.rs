@@ -30,6 +30,7 @@ pub(crate) fn run(work: &str, peer: &str, figure: Figure, value: f64) -> Run {
             busy_seconds,
             stolen_seconds: 0.0,
             sampled_seconds: 0.0,
+            taken_seconds: 0.0,
         }),
         process_seconds: None,
         engine_share: None,

@@ -30,7 +30,7 @@ fn a_workload_brings_its_figures_and_a_figure_its_workload() {
         1,
     )];
     assert_eq!(chosen(&["figure-9a"]).unwrap(), table);
-    assert_eq!(chosen(&[]).unwrap().len(), 6);
+    assert_eq!(chosen(&[]).unwrap().len(), 7);
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn all_files_are_right() {
             "kthread-2003",
             "satellite-2003",
             "limits",
+            "gateway",
             "peers"
         ]
     );
@@ -120,7 +121,7 @@ fn every_workload_is_drawn_and_every_figure_has_something_to_say() {
 }
 
 #[test]
-fn a_quick_run_of_everything_that_is_built_is_meant_to_take_thirteen_minutes_at_most() {
+fn a_quick_run_of_everything_that_is_built_is_meant_to_take_seventeen_minutes_at_most() {
     let built = |experiment: &Experiment, workload: &Workload, name: &String| {
         let series = &experiment.series[name];
         let peer = series.peer.as_ref().unwrap_or(name);
@@ -146,7 +147,7 @@ fn a_quick_run_of_everything_that_is_built_is_meant_to_take_thirteen_minutes_at_
             })
         })
         .sum();
-    assert!(total < 780.0, "{total} s");
+    assert!(total < 1020.0, "{total} s");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn states(refused: &str, experiment: &str, workload: &str) -> Result<BTreeMap<St
 #[test]
 fn a_series_waits_until_carrick_takes_its_configuration() {
     let waits = |what: &str| State::WaitingFor(what.to_owned());
-    let all = "\"socket\"|\"packet\"|cache|\"split\"";
+    let all = "\"socket\"|\"packet\"|cache";
     let found = states(all, "rosu-2002", "gets").unwrap();
     assert_eq!(found["carrick-copy"], State::Ready);
     assert_eq!(found["carrick-socket"], waits("the socket engine"));
@@ -50,12 +50,6 @@ fn a_series_waits_until_carrick_takes_its_configuration() {
         waits("the packet engine for bodies of HTTP/1.0")
     );
 
-    let found = states("\"split\"", "satellite-2003", "sizes").unwrap();
-    assert_eq!(found["enabled"], waits("the splitter"));
-    assert_eq!(
-        (&found["tunnel"], &found["disabled"]),
-        (&State::Ready, &State::Ready)
-    );
     let found = states("nothing of it", "satellite-2003", "sizes").unwrap();
     assert_eq!(found["enabled"], State::Ready);
 }

@@ -39,7 +39,7 @@ fn rates_latencies_and_cpu_follow_from_the_outcome() {
         late: 0,
     };
     let mut sample = of_load(&outcome, &[50, 150]);
-    add_busy(&mut sample, 0.5);
+    add_busy(&mut sample, 0.25, 0.5);
     for (name, value) in [
         ("requests_per_second", 10.0),
         ("connections_per_second", 10.0),
@@ -52,7 +52,8 @@ fn rates_latencies_and_cpu_follow_from_the_outcome() {
         // 20 requests of 100 bytes on average, each of 2 ms on average; more was received than was completed.
         ("download_bytes_per_second", 50_000.0),
         ("utilization_percent", 50.0),
-        ("cpu_us_per_request", 50_000.0),
+        ("proxy_core_percent", 25.0),
+        ("cpu_us_per_request", 12_500.0),
         ("cpu_percent_per_request", 5.0),
     ] {
         assert!(
@@ -71,7 +72,7 @@ fn without_a_response_there_is_no_latency() {
         ..LoadOutcome::default()
     };
     let mut sample = of_load(&outcome, &[100]);
-    add_busy(&mut sample, 0.1);
+    add_busy(&mut sample, 1.0, 0.1);
     assert!(!sample.contains_key("latency_mean_ms"));
     assert!(!sample.contains_key("cpu_us_per_request"));
     assert_eq!(sample["requests_per_second"], 0.0);

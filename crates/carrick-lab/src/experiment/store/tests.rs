@@ -17,6 +17,7 @@ fn results(name: &str, started_unix_seconds: u64) -> ExperimentResults {
         paper: String::new(),
         about: String::new(),
         scale: Scale::Quick,
+        selection: None,
         command: String::new(),
         started_unix_seconds,
         took_seconds: 0.0,

@@ -43,7 +43,7 @@ async fn echoed_connections_are_held_open() {
         .await
         .unwrap();
     assert_eq!(held.len(), 20);
-    assert_eq!(count_open(&held), 20);
+    assert_eq!(count_open(&held, &Exchange::Echo), 20);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -52,7 +52,7 @@ async fn a_right_response_is_held() {
     let held = open(address, &get_five_bytes(), 3, 2, PATIENCE)
         .await
         .unwrap();
-    assert_eq!(count_open(&held), 3);
+    assert_eq!(count_open(&held, &get_five_bytes()), 3);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -77,5 +77,29 @@ async fn connections_closed_while_idle_are_noticed() {
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(count_open(&held), 0);
+    assert_eq!(count_open(&held, &get_five_bytes()), 0);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn stalled_connections_are_open_while_something_waits_to_be_read() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(async move {
+        let mut stream = listener.accept().await.unwrap().0;
+        stream.write_all(b"never read").await.unwrap();
+        let _ = ended.await;
+        // Nothing is left behind what was sent: a reset.
+        SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    });
+    let held = open(address, &Exchange::Stalled, 1, 1, PATIENCE)
+        .await
+        .unwrap();
+    assert_eq!(count_open(&held, &Exchange::Stalled), 1);
+    assert_eq!(count_open(&held, &Exchange::Echo), 0);
+    end.send(()).unwrap();
+    server.await.unwrap();
+    assert_eq!(count_open(&held, &Exchange::Stalled), 0);
 }

@@ -25,7 +25,7 @@ pub(super) fn of(results: &ExperimentResults) -> Vec<Fact> {
         fact("Mitigations", &machine.mitigations.join("; ")),
         fact("Congestion control", &results.congestion_control),
         fact("CPU meter", &results.meter),
-        fact("Scale", state::scale_words(results)),
+        fact("Scale", &state::scale_words(results)),
         fact("Seed", &results.seed.to_string()),
         fact("Began", &moment(results.started_unix_seconds)),
         fact("Took", &duration(results.took_seconds)),

@@ -58,3 +58,14 @@ fn noise_is_noticed() {
         Some("NOISY: others kept half a core busy")
     );
 }
+
+#[test]
+fn a_reader_is_told_that_samples_are_shorter_than_the_experiments() {
+    let mut results = crate::report::fixture::everything();
+    assert_eq!(scale_words(&results), "quick: a look, not a result");
+    results.scale = Scale::Full;
+    results.selection = Some(String::from("samples of 60 s"));
+    assert_eq!(scale_words(&results), "full; samples of 60 s");
+    let page = crate::report::page::render(&[results], &[String::from("x")]);
+    assert!(page.contains("full; samples of 60 s"));
+}

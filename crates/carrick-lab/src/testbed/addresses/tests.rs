@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn everybody_is_inside_the_own_subnet_and_no_other() {
-    for layout in [Layout::Direct, Layout::Routed] {
+    for layout in [Layout::Direct, Layout::Routed, Layout::Gateway] {
         let addresses = Addresses::of(layout);
         assert!(addresses.client_subnet.contains(addresses.client));
         assert!(addresses.server_subnet.contains(addresses.server));

@@ -64,6 +64,7 @@ fn busy_is_wall_less_idle_and_never_negative() {
         idle: Duration::from_millis(idle_ms),
         stolen: Duration::ZERO,
         sampled: Duration::ZERO,
+        taken: Duration::ZERO,
     };
     let busy = reading(1000, 900).since(&reading(0, 100));
     assert!((busy.busy_seconds - 0.2).abs() < 1e-9);

@@ -16,6 +16,7 @@ fn figures_for_each_request_need_requests() {
         wall_seconds: 2.0,
         busy_seconds: 0.5,
         core_busy_seconds: 0.52,
+        taken_seconds: 0.0,
         background_share: 0.01,
         stolen_seconds: 0.0,
         process_seconds: 0.3,
@@ -26,4 +27,13 @@ fn figures_for_each_request_need_requests() {
     assert!((cpu.utilization_percent() - 25.0).abs() < 1e-9);
     assert_eq!(cpu.us_per(1000), Some(500.0));
     assert_eq!(cpu.us_per(0), None);
+    let slow = ProxyCpu {
+        core_busy_seconds: 1.52,
+        taken_seconds: 1.0,
+        ..cpu
+    };
+    assert!((slow.core_share() - 0.5).abs() < 1e-9);
+    let percent = slow.utilization_percent();
+    assert!((percent - 50.0).abs() < 1e-9, "of what it had: {percent}");
+    assert_eq!(slow.us_per(1000), Some(500.0), "the same work");
 }

@@ -21,6 +21,8 @@ fn mistakes_are_named_with_their_key() {
     for (text, part) in [
         ("congestion = \"vegas\"", "only reno, bbr, cubic"),
         ("mtu = 100", "mtu: 100"),
+        ("proxy_core_share = 0.05", "0.05 is not within 0.1 to 1"),
+        ("proxy_core_share = nan", "proxy_core_share: NaN"),
         (
             "[client]\nreceive_buffer = [9, 8, 10]",
             "client.receive_buffer: [9, 8, 10]",
@@ -62,5 +64,15 @@ fn options_become_parameters_and_metrics() {
     assert!(parameters.contains(&("net/ipv4/tcp_sack", String::from("0"))));
     assert!(parameters.contains(&("net/ipv4/tcp_rmem", String::from("4096 65536 65536"))));
     assert_eq!(parameters.len(), 4);
-    assert_eq!(options.route_metrics("reno"), "congctl reno initcwnd 44");
+    assert_eq!(
+        options.route_metrics("reno", true),
+        "congctl reno initcwnd 44"
+    );
+    let old = TcpOptions {
+        congestion: Some(String::from("rfc2581")),
+        ..TcpOptions::default()
+    };
+    let own = congestion::kernel_name("rfc2581");
+    assert_eq!(old.route_metrics("cubic", true), format!("congctl {own}"));
+    assert_eq!(old.route_metrics("cubic", false), "congctl reno");
 }

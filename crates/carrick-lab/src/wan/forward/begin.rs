@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Forwarder, Served, Told, WAYS_MAX};
 use crate::testbed::command;
+use crate::wan::ack_filter::AckFilter;
 use crate::wan::cache::Cache;
 use crate::wan::check;
 use crate::wan::emulation::Emulation;
@@ -42,6 +43,7 @@ impl Forwarder {
             ways: Cache::new(WAYS_MAX),
             neighbours: Neighbours::new(),
             emulation: Emulation::new(spec),
+            filter: AckFilter::default(),
             schedule: Schedule::default(),
             held_bytes: 0,
             told: Told::default(),

@@ -189,3 +189,50 @@ fn whatever_comes_is_read_without_a_panic() {
         decrement_hop_limit(&mut frame);
     }
 }
+
+/// A TCP header with these flags, options and bytes of payload, in a packet of IPv4.
+fn tcp(flags: u8, options: &[u8], payload: usize) -> Vec<u8> {
+    let mut segment = vec![0x9c, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 1, 2];
+    segment.extend([(5 + options.len() as u8 / 4) << 4, flags, 1, 0, 0, 0, 0, 0]);
+    segment.extend(options);
+    segment.resize(segment.len() + payload, 7);
+    let total = u16::try_from(20 + segment.len()).unwrap();
+    let mut frame = ipv4(total, 0, TCP, &segment);
+    // Ethernet pads short frames.
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn a_pure_ack_is_one_that_does_nothing_else() {
+    const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    const SELECTIVE: [u8; 12] = [1, 1, 5, 10, 0, 0, 2, 0, 0, 0, 3, 0];
+    let read = |frame: &[u8]| read_tcp(frame, &read(frame).unwrap());
+    let is_pure = |flags, options: &[u8], payload| {
+        let segment = read(&tcp(flags, options, payload)).unwrap();
+        assert_eq!(segment.acknowledged, 0x102);
+        segment.is_pure_ack
+    };
+    assert!(is_pure(16, &[], 0));
+    assert!(is_pure(16 | 8, &TIMESTAMPS, 0));
+    assert!(!is_pure(16, &TIMESTAMPS, 1), "payload");
+    assert!(!is_pure(16, &SELECTIVE, 0));
+    assert!(
+        !is_pure(16, &[8, 99, 0, 0], 0),
+        "options that cannot be read"
+    );
+    for flags in [16 | 1, 16 | 2, 16 | 4, 16 | 32, 16 | 64, 16 | 128, 0] {
+        assert!(!is_pure(flags, &[], 0), "{flags}");
+    }
+    let of = |flags| {
+        let segment = read(&tcp(flags, &[], 0)).unwrap();
+        (segment.begins_or_aborts, segment.ends)
+    };
+    assert_eq!(
+        [of(2), of(4), of(17), of(16)],
+        [(true, false), (true, false), (false, true), (false, false)]
+    );
+    let cut_off = &tcp(16, &TIMESTAMPS, 0)[..60];
+    assert_eq!(read(cut_off), None);
+    assert_eq!(read(&ipv4(28, 0, UDP, &UDP_80_TO_7)), None);
+}

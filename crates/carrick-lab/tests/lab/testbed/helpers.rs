@@ -46,6 +46,50 @@ async fn the_meter_sees_what_a_spinner_uses() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_slow_proxy_has_what_the_spinner_leaves_and_the_meter_takes_off_what_it_took() {
+    skip_unless!();
+    let Ok(pair) = CorePair::parse("0,1") else {
+        eprintln!("SKIPPED: needs two cores");
+        return;
+    };
+    let mut bed = build(Layout::Direct, |plan| plan.proxy_core_share = 0.5);
+    let error = bed.slow_down().map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("proxy_core_share"), "{error}");
+    bed.place(Placement::Separate(pair)).unwrap();
+    let slowdown = bed.slow_down().unwrap();
+    // Here, too, a busy host gets three tries.
+    let mut tries = 0;
+    let cpu = loop {
+        tries += 1;
+        let meter = Meter::start_beside(&bed, slowdown.as_ref()).unwrap();
+        let used = tokio::task::spawn_blocking(move || {
+            carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
+            carrick_lab::load::spin::spin(1.0, Duration::from_millis(500))
+        })
+        .await
+        .unwrap();
+        let cpu = meter.finish().unwrap();
+        // It stands before every ordinary program; only the hypervisor can keep it from its share.
+        let has_share = cpu.taken_seconds > 0.3 * cpu.wall_seconds && cpu.core_share() > 0.45;
+        // Not a moment is counted twice.
+        let most = cpu.wall_seconds + cpu.resolution_seconds();
+        if has_share && cpu.taken_seconds + used.as_secs_f64() <= most {
+            break cpu;
+        }
+        assert!(tries < 3, "{cpu:?} {used:?}");
+    };
+    let sum = cpu.busy_seconds + cpu.taken_seconds;
+    assert!((sum - cpu.core_busy_seconds).abs() < 1e-6, "{cpu:?}");
+    drop(slowdown);
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")));
+    assert!(
+        !names.flatten().any(|name| name.trim() == "slowdown"),
+        "it has ended"
+    );
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_wan_needs_a_router_and_a_failed_start_leaves_the_kernel_forwarding() {
     skip_unless!();
     let direct = build(Layout::Direct, |_| {});
