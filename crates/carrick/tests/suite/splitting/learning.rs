@@ -6,6 +6,7 @@ use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_logic::split::{Purpose, is_chosen};
 use serde_json::Value;
+use std::net::Shutdown;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -124,9 +125,27 @@ fn fetch(client: &Namespace, server: &str, objects: usize, bytes: usize) -> Sock
         }
     }
     let own = stream.local_addr().expect("an address");
-    stream.shutdown(std::net::Shutdown::Write).expect("the end");
+    stream.shutdown(Shutdown::Write).expect("the end");
     let _ = stream.read(&mut [0]);
     own
+}
+
+/// A connection whose only request has its end in the same packet: there is no moment of rest at which it could be joined.
+fn fetch_and_end(client: &Namespace, server: &str, bytes: usize) {
+    let address: SocketAddr = server.parse().expect("an address");
+    let connect = || Ok(TcpStream::connect_timeout(&address, PATIENCE)?);
+    let mut stream = client.inside(connect).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("an option");
+    SockRef::from(&stream)
+        .set_tcp_cork(true)
+        .expect("an option");
+    stream
+        .write_all(format!("{bytes:08}").as_bytes())
+        .expect("a request");
+    stream.shutdown(Shutdown::Write).expect("the end");
+    let mut body = Vec::new();
+    stream.read_to_end(&mut body).expect("an answer");
+    assert_eq!(body.len(), bytes);
 }
 
 fn page(bed: &Bed, path: &str) -> Value {
@@ -296,7 +315,7 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
     let left_out = || carrick.metric(&bed, "carrick_split_pairs_left_out_total");
     let mut count = 0;
     while left_out() == 0.0 {
-        fetch(&bed.client, "10.2.0.2:9000", 1, 5_000);
+        fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
         count += 1;
         assert!(count < 100, "{}", page(&bed, "/status")["split"]);
     }
@@ -304,7 +323,7 @@ fn a_pair_that_ends_before_it_is_joined_passes_by() {
     assert!(count > 8, "{count}");
     wait_for("a connection that passes by", || {
         let before = intercepted(&bed, &carrick);
-        fetch(&bed.client, "10.2.0.2:9000", 1, 5_000);
+        fetch_and_end(&bed.client, "10.2.0.2:9000", 5_000);
         (intercepted(&bed, &carrick) == before).then_some(())
     });
     let pair = pair_of(&page(&bed, "/legs"), "10.1.0.0/24");
