@@ -43,8 +43,11 @@ struct net_device {
 struct sk_buff {
 	unsigned int len;
 	__u32 mark;
+	__be16 protocol;
+	__u16 transport_header;
 	__u16 network_header;
 	__u16 mac_header;
+	unsigned int tail;
 	unsigned char *head;
 } __attribute__((preserve_access_index));
 
@@ -125,6 +128,32 @@ enum kind {
 	NOT_UNDERSTOOD, // perhaps one
 	HOLDABLE,
 };
+
+// Of the byte with TCP's flags.
+#define FLAGS_AT 13
+#define FIN 0x01
+#define SYN 0x02
+#define RST 0x04
+#define ACK 0x10
+
+// Whether a packet is surely no SYN: nearly all that come by are none, so this is asked first, and costs a look or two at the packet. Where
+// TCP's flags are not in the packet's linear part, or behind IPv6's extensions, it is not known.
+static __always_inline int is_no_syn(const struct sk_buff *skb)
+{
+	__u32 flags_at = skb->transport_header + FLAGS_AT;
+	__u8 protocol, flags;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (bpf_probe_read_kernel(&protocol, 1,
+					  skb->head + skb->network_header + offsetof(struct ipv6hdr, nexthdr)) ||
+		    protocol != IPPROTO_TCP)
+			return 0;
+		flags_at = skb->network_header + sizeof(struct ipv6hdr) + FLAGS_AT;
+	}
+	if (flags_at >= skb->tail || bpf_probe_read_kernel(&flags, 1, skb->head + flags_at))
+		return 0;
+	return (flags & (FIN | SYN | RST | ACK)) != SYN;
+}
 
 // Takes a packet apart. Its length is written to `told` as well.
 static __always_inline enum kind read_syn(const struct bpf_dynptr *packet, __u32 len, struct hold_told *told)
@@ -262,7 +291,7 @@ int carrick_hold(struct bpf_nf_ctx *ctx)
 	struct telling *telling;
 	__u64 now;
 
-	if (!mark || !bpf_map_lookup_elem(&hold_marks, &mark))
+	if (!mark || is_no_syn(skb) || !bpf_map_lookup_elem(&hold_marks, &mark))
 		return NF_ACCEPT;
 	// This machine's own.
 	if (!ctx->state->in || ctx->state->in->flags & LOOPBACK)
