@@ -119,7 +119,8 @@ fn over_a_used_connection_later_long_responses_are_the_kernels() {
     }
     drop(client);
     let engines = engines(&play, &bodies);
-    assert_eq!((&*engines[0], &*engines[1]), ("copy", "pipe"));
+    assert_eq!(engines[0], "copy");
+    assert_ne!(engines[1], "packet");
     assert!(engines[2..6].iter().any(|engine| engine == "packet"));
     assert_eq!(engines[6], "copy");
     assert_eq!(server.accepted(), 1);
@@ -261,7 +262,12 @@ fn without_the_engine_auto_is_left_alone() {
             ask_for(&mut client, bytes);
         }
         drop(client);
-        assert_eq!(engines(&play, &bodies), ["pipe"; 3], "{when}");
+        // By pipe, or by copy where a slow machine's server sent little at a time.
+        let engines = engines(&play, &bodies);
+        assert!(
+            !engines.iter().any(|engine| engine == "packet"),
+            "{when}: {engines:?}"
+        );
         let refused = reason(&play, "packet_unavailable");
         assert_eq!((by_kernel(&play), refused), (0.0, 0.0), "{when}");
     }
