@@ -1,5 +1,6 @@
 //! Programs that people use, through carrick, against servers on loopback, with real TLS inside of `CONNECT`.
 mod browser;
+mod browser_ahead;
 mod browser_cache;
 mod curl;
 mod git;
