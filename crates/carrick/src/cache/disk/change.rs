@@ -82,7 +82,7 @@ impl Disk {
             self.folder.sync_file(&file, name).map_err(Some)?;
         }
         let look = self.folder.look_at(&file, name).map_err(Some)?;
-        entry.changed_ns.store(look.changed_ns, Relaxed);
+        entry.stamp.store(look.stamp, Relaxed);
         Ok(())
     }
 

@@ -148,8 +148,8 @@ pub struct Entry {
     frequency: AtomicU8,
     /// Whether the body was read, and was right, or was written by this process.
     pub(super) is_checked: AtomicBool,
-    /// The file's time of change after carrick's own last write, in nanoseconds; 0: not known.
-    pub(super) changed_ns: AtomicU64,
+    /// The file's stamp after carrick's own last write; 0: not known.
+    pub(super) stamp: AtomicU64,
     /// How often it is open to be sent.
     pub(super) open_files: AtomicU32,
     changes: Mutex<Changes>,
@@ -179,7 +179,7 @@ impl Entry {
             stage: AtomicU8::new(stage as u8),
             frequency: AtomicU8::new(0),
             is_checked: AtomicBool::new(stage == Stage::Writing),
-            changed_ns: AtomicU64::new(0),
+            stamp: AtomicU64::new(0),
             open_files: AtomicU32::new(0),
             changes: Mutex::default(),
         }

@@ -78,7 +78,7 @@ impl File {
         let Ok(look) = self.disk.folder.look_at(file, &entry.name) else {
             return false;
         };
-        let is_same = || look.changed_ns == entry.changed_ns.load(Relaxed);
+        let is_same = || look.stamp == entry.stamp.load(Relaxed);
         // While another head is written, nobody knows yet when that was.
         let is_known = || is_same() || entry.changes().is_begun() || is_same();
         look.has_name && look.bytes == self.start + entry.body_bytes && is_known()

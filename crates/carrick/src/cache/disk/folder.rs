@@ -46,13 +46,17 @@ pub(super) enum Patience {
     AtOnce,
 }
 
+/// Odd, and so large that the times of two files make up for their inodes never: 2^64 by the golden ratio.
+const INODE_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// What a look at an open file shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     /// How long it is.
     pub(super) bytes: u64,
-    /// When it was changed last, in nanoseconds.
-    pub(super) changed_ns: u64,
+    /// Which file it is, and when it was changed last, in one number. The clock of file systems takes steps of some milliseconds: a file that
+    /// took the place of another within one has the same time, but not the same inode.
+    pub(super) stamp: u64,
     /// Whether it is still in a folder.
     pub(super) has_name: bool,
 }
@@ -334,9 +338,10 @@ impl Folder {
         let seconds = u64::try_from(status.st_mtime).unwrap_or(0);
         Ok(Look {
             bytes: u64::try_from(status.st_size).unwrap_or(0),
-            changed_ns: seconds
+            stamp: seconds
                 .wrapping_mul(1_000_000_000)
-                .wrapping_add(status.st_mtime_nsec),
+                .wrapping_add(status.st_mtime_nsec)
+                .wrapping_add(status.st_ino.wrapping_mul(INODE_STEP)),
             has_name: status.st_nlink > 0,
         })
     }

@@ -181,13 +181,13 @@ impl Disk {
             LoadedBody::Heap(body.into())
         } else {
             let is_known =
-                entry.is_checked.load(Relaxed) && entry.changed_ns.load(Relaxed) == look.changed_ns;
+                entry.is_checked.load(Relaxed) && entry.stamp.load(Relaxed) == look.stamp;
             if !is_known {
                 if !may_wait {
                     return Err(Lost::Waits);
                 }
                 self.check_long(&file, entry, &head)?;
-                entry.changed_ns.store(look.changed_ns, Relaxed);
+                entry.stamp.store(look.stamp, Relaxed);
                 entry.is_checked.store(true, Relaxed);
             }
             LoadedBody::File(File::of(self, entry, file), entry.body_bytes)

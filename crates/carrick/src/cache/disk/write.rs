@@ -174,7 +174,7 @@ impl Disk {
         }
         self.folder.write_at(file, &entry.name, &head.encode(), 0)?;
         let look = self.folder.look_at(file, &entry.name)?;
-        entry.changed_ns.store(look.changed_ns, Relaxed);
+        entry.stamp.store(look.stamp, Relaxed);
         self.folder.publish(&entry.name)?;
         Ok(())
     }

@@ -141,8 +141,12 @@ fn what_took_the_place_of_a_file_is_not_sent() {
     let end = other.len();
     other[end - 1000..].fill(0);
     let aside = plan.path.join("aside");
+    // All of the same moment, as what is changed within a step of the file system's clock.
+    let moment = path.metadata().unwrap().modified().unwrap();
     for (step, bytes, expected) in [(1, &bytes, true), (2, &other, false)] {
         std::fs::write(&aside, bytes).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&aside);
+        file.unwrap().set_modified(moment).unwrap();
         std::fs::rename(&aside, path).unwrap();
         let object = bed.find("a").unwrap();
         assert!(!bed.store.stands(&object, later(step)));
