@@ -308,18 +308,19 @@ fn a_bad_leg_is_noted_and_refused() {
     play.bed.server.run("ip", &words).expect("ip");
     lose(&play.bed.client, 30);
     let _server = play.serve(0, |head| ok(&content(target_of(head))));
-    // The kernel forwards the rest of the first one; its legs are looked at when both are parted.
+    // The kernel forwards the rest of the first one, and its legs are looked at when both are parted; unless so much was lost before that
+    // the process has seen it already, as happens where it is slow.
     ask_for(&mut play.connect(), LONG);
     wait_for("the bad leg", || {
         (play.carrick.metric(&play.bed, "carrick_packet_bad_legs") > 0.0).then_some(())
     });
     let before = by_kernel(&play);
-    assert!(before > 0.0);
+    let refused = reason(&play, "packet_bad_leg");
     let mut client = play.connect();
     for _ in 0..6 {
         ask_for(&mut client, LONG);
     }
     // The first one, over a connection that was used before, was not for the kernel anyway; after three refusals nobody asks.
-    assert_eq!(reason(&play, "packet_bad_leg"), 3.0);
+    assert_eq!(reason(&play, "packet_bad_leg") - refused, 3.0);
     assert_eq!(by_kernel(&play), before);
 }
