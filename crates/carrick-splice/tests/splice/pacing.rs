@@ -18,7 +18,13 @@ use tokio::net::TcpStream;
 const MB: u64 = 1_000_000;
 
 /// Longer than any of these should take.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(120);
+
+/// How long what goes by is counted.
+const SECONDS: f64 = 2.0;
+
+/// How often what is slow is tried again.
+const ATTEMPTS: usize = 5;
 
 /// The engines that keep to a pace here. (The packet engine has no peers on loopback; it has tests of its own.)
 const CHOICES: [Choice; 4] = [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
@@ -138,13 +144,40 @@ async fn flood(
     got.await.unwrap()
 }
 
+/// As [`flood`]; again where they got too little, since a machine that others keep busy may not bring more.
+async fn flood_well(
+    splicer: &Splicer,
+    pacing: &Pacing,
+    choice: Choice,
+    clients: &[(&str, IpAddr)],
+    is_enough: impl Fn(&[u64]) -> bool,
+) -> Vec<u64> {
+    let mut got = Vec::new();
+    for _ in 0..ATTEMPTS {
+        got = flood(splicer, pacing, choice, clients, SECONDS).await;
+        if is_enough(&got) {
+            break;
+        }
+    }
+    got
+}
+
+/// How much of what a rate allows this is.
+fn share(bytes: u64, rate: u64) -> f64 {
+    bytes as f64 / (rate as f64 * SECONDS)
+}
+
+/// Not much less than a rate allows.
+fn is_used(bytes: u64, rate: u64) -> bool {
+    share(bytes, rate) > 0.85
+}
+
 /// Never more than the rate; not much less.
 #[track_caller]
-fn assert_rate(bytes: u64, rate: u64, seconds: f64, what: &str) {
-    let expected = rate as f64 * seconds;
-    let share = bytes as f64 / expected;
+fn assert_rate(bytes: u64, rate: u64, what: &str) {
+    let share = share(bytes, rate);
     assert!(share < 1.06, "{what}: {share:.3} of what it may");
-    assert!(share > 0.85, "{what}: {share:.3} of what it may");
+    assert!(is_used(bytes, rate), "{what}: {share:.3} of what it may");
 }
 
 #[test]
@@ -157,12 +190,16 @@ fn a_rate_is_kept_by_each_engine() {
         for choice in CHOICES {
             for count in [1, 8] {
                 let clients = vec![("a", client()); count];
-                let got = flood(&splicer, &pacing, choice, &clients, 2.0).await;
-                let what = format!("{choice:?}, {count}");
-                assert_rate(got.iter().sum(), 10 * MB, 2.0, &what);
-                // Nobody is left out.
                 let fair = 20 * MB / count as u64;
-                assert!(got.iter().all(|&bytes| bytes > fair / 3), "{what}: {got:?}");
+                // Nobody is left out.
+                let is_fair = |got: &[u64]| got.iter().all(|&bytes| bytes > fair / 3);
+                let got = flood_well(&splicer, &pacing, choice, &clients, |got| {
+                    is_used(got.iter().sum(), 10 * MB) && is_fair(got)
+                });
+                let got = got.await;
+                let what = format!("{choice:?}, {count}");
+                assert_rate(got.iter().sum(), 10 * MB, &what);
+                assert!(is_fair(&got), "{what}: {got:?}");
             }
         }
         assert!(pacing.classes()[0].rate_waits > 0);
@@ -193,12 +230,18 @@ fn each_network_and_each_splice_has_its_own_rate() {
             ("networks", near),
             ("networks", far),
         ];
-        let got = flood(&splicer, &pacing, Choice::Pipe, &clients, 2.0).await;
-        assert_rate(got[0] + got[1], 4 * MB, 2.0, "one network");
-        assert_rate(got[2], 4 * MB, 2.0, "the other");
+        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients, |got| {
+            is_used(got[0] + got[1], 4 * MB) && is_used(got[2], 4 * MB)
+        });
+        let got = got.await;
+        assert_rate(got[0] + got[1], 4 * MB, "one network");
+        assert_rate(got[2], 4 * MB, "the other");
         let clients = [("splices", client()); 2];
-        for bytes in flood(&splicer, &pacing, Choice::Copy, &clients, 2.0).await {
-            assert_rate(bytes, 3 * MB, 2.0, "a splice");
+        let got = flood_well(&splicer, &pacing, Choice::Copy, &clients, |got| {
+            got.iter().all(|&bytes| is_used(bytes, 3 * MB))
+        });
+        for bytes in got.await {
+            assert_rate(bytes, 3 * MB, "a splice");
         }
     });
 }
@@ -217,11 +260,17 @@ fn classes_share_what_others_leave() {
     let classes = [all, child("big", 6 * MB), child("small", 2 * MB)];
     on_paced_worker(&classes, |splicer, pacing| async move {
         let clients = [("big", client()), ("small", client())];
-        let got = flood(&splicer, &pacing, Choice::Pipe, &clients, 2.0).await;
-        assert_rate(got.iter().sum(), 10 * MB, 2.0, "both");
-        assert!(got[0] > 11 * MB && got[1] > 7 * MB / 2, "{got:?}");
-        let got = flood(&splicer, &pacing, Choice::Pipe, &clients[1..], 2.0).await;
-        assert_rate(got[0], 10 * MB, 2.0, "the small one alone");
+        let has_theirs = |got: &[u64]| got[0] > 11 * MB && got[1] > 7 * MB / 2;
+        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients, |got| {
+            is_used(got.iter().sum(), 10 * MB) && has_theirs(got)
+        });
+        let got = got.await;
+        assert_rate(got.iter().sum(), 10 * MB, "both");
+        assert!(has_theirs(&got), "{got:?}");
+        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients[1..], |got| {
+            is_used(got[0], 10 * MB)
+        });
+        assert_rate(got.await[0], 10 * MB, "the small one alone");
     });
 }
 
@@ -233,32 +282,40 @@ fn both_directions_have_a_rate_each() {
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
         for choice in CHOICES {
-            let until = Instant::now() + Duration::from_secs(2);
-            let (near, a) = connection(None).await;
-            let (far, b) = connection(None).await;
-            let (near, far) = (blocking(near), blocking(far));
-            let twin = |stream: &std::net::TcpStream| stream.try_clone().unwrap();
-            let up = pump(twin(&near), twin(&far), until);
-            let down = pump(twin(&far), twin(&near), until);
-            let paced = pacing.pace("a", client(), 0).unwrap();
-            let order = ExchangeOrder {
-                pace: paced.both(),
-                ..ExchangeOrder::new(choice)
-            };
-            let mut exchange = splicer.exchange(a, b, order);
-            let _ = tokio::time::timeout(Duration::from_secs(2), exchange.run()).await;
-            drop(exchange);
-            for (pump, what) in [(up, "up"), (down, "down")] {
-                let bytes = tokio::task::spawn_blocking(|| pump.join().unwrap());
-                assert_rate(
-                    bytes.await.unwrap(),
-                    5 * MB,
-                    2.0,
-                    &format!("{choice:?} {what}"),
-                );
+            let mut got = [0; 2];
+            for _ in 0..ATTEMPTS {
+                got = flood_both_ways(&splicer, &pacing, choice).await;
+                if got.iter().all(|&bytes| is_used(bytes, 5 * MB)) {
+                    break;
+                }
+            }
+            for (bytes, what) in got.into_iter().zip(["up", "down"]) {
+                assert_rate(bytes, 5 * MB, &format!("{choice:?} {what}"));
             }
         }
     });
+}
+
+/// Both ends of a connection of the class `a` send without end; what the server and the client have got.
+async fn flood_both_ways(splicer: &Splicer, pacing: &Pacing, choice: Choice) -> [u64; 2] {
+    let time = Duration::from_secs_f64(SECONDS);
+    let until = Instant::now() + time;
+    let (near, a) = connection(None).await;
+    let (far, b) = connection(None).await;
+    let (near, far) = (blocking(near), blocking(far));
+    let twin = |stream: &std::net::TcpStream| stream.try_clone().unwrap();
+    let up = pump(twin(&near), twin(&far), until);
+    let down = pump(twin(&far), twin(&near), until);
+    let paced = pacing.pace("a", client(), 0).unwrap();
+    let order = ExchangeOrder {
+        pace: paced.both(),
+        ..ExchangeOrder::new(choice)
+    };
+    let mut exchange = splicer.exchange(a, b, order);
+    let _ = tokio::time::timeout(time, exchange.run()).await;
+    drop(exchange);
+    let both = tokio::task::spawn_blocking(|| [up, down].map(|pump| pump.join().unwrap()));
+    both.await.unwrap()
 }
 
 /// The worker has something to do all the time, which is not splicing, until this is dropped.
