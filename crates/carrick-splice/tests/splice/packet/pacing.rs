@@ -363,6 +363,6 @@ fn responses_keep_to_a_ceiling() {
     let rate = (lasted.len() * BYTES) as f64 / lasted.iter().sum::<Duration>().as_secs_f64();
     let best = lasted.iter().min().expect("some answers").as_secs_f64();
     assert!(rate <= 10_500_000.0, "{rate}");
-    // Had there been none: a windowful at a time, each after a wait for a processor.
+    // Where none was: each window waited for a processor, but nothing stood still.
     assert!(BYTES as f64 / best >= 6_000_000.0, "{lasted:?}");
 }
