@@ -24,7 +24,7 @@ use crate::testbed::ProxyCpu;
 /// With a larger background, what is left of the core's busy time is not the proxy's.
 const BACKGROUND_SHARE_MAX: f64 = 0.2;
 /// How long a proxy may take until it listens.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the sockets of a proxy that was killed may take to close.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
