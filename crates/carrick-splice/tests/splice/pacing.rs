@@ -11,6 +11,7 @@ use carrick_splice::{
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -144,40 +145,29 @@ async fn flood(
     got.await.unwrap()
 }
 
-/// As [`flood`]; again where they got too little, since a machine that others keep busy may not bring more.
-async fn flood_well(
-    splicer: &Splicer,
-    pacing: &Pacing,
-    choice: Choice,
-    clients: &[(&str, IpAddr)],
-    is_enough: impl Fn(&[u64]) -> bool,
-) -> Vec<u64> {
-    let mut got = Vec::new();
+/// Bytes, and how many they may be.
+type Bounded = (u64, Range<u64>);
+
+/// What came within [`SECONDS`] at this rate: never more than it allows, and not much less.
+fn at_rate(bytes: u64, rate: u64) -> Bounded {
+    let share = |share: f64| (rate as f64 * SECONDS * share) as u64;
+    (bytes, share(0.85)..share(1.06))
+}
+
+/// Tries until nothing is too little, since a machine that others keep busy may not bring more. Too much is wrong each time.
+async fn keeps(what: &str, mut attempt: impl AsyncFnMut() -> Vec<Bounded>) {
+    let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
-        got = flood(splicer, pacing, choice, clients, SECONDS).await;
-        if is_enough(&got) {
-            break;
+        seen = attempt().await;
+        assert!(
+            seen.iter().all(|(bytes, allowed)| *bytes < allowed.end),
+            "{what}: too much: {seen:?}"
+        );
+        if seen.iter().all(|(bytes, allowed)| *bytes >= allowed.start) {
+            return;
         }
     }
-    got
-}
-
-/// How much of what a rate allows this is.
-fn share(bytes: u64, rate: u64) -> f64 {
-    bytes as f64 / (rate as f64 * SECONDS)
-}
-
-/// Not much less than a rate allows.
-fn is_used(bytes: u64, rate: u64) -> bool {
-    share(bytes, rate) > 0.85
-}
-
-/// Never more than the rate; not much less.
-#[track_caller]
-fn assert_rate(bytes: u64, rate: u64, what: &str) {
-    let share = share(bytes, rate);
-    assert!(share < 1.06, "{what}: {share:.3} of what it may");
-    assert!(is_used(bytes, rate), "{what}: {share:.3} of what it may");
+    panic!("{what}: too little: {seen:?}");
 }
 
 #[test]
@@ -190,16 +180,14 @@ fn a_rate_is_kept_by_each_engine() {
         for choice in CHOICES {
             for count in [1, 8] {
                 let clients = vec![("a", client()); count];
-                let fair = 20 * MB / count as u64;
                 // Nobody is left out.
-                let is_fair = |got: &[u64]| got.iter().all(|&bytes| bytes > fair / 3);
-                let got = flood_well(&splicer, &pacing, choice, &clients, |got| {
-                    is_used(got.iter().sum(), 10 * MB) && is_fair(got)
-                });
-                let got = got.await;
-                let what = format!("{choice:?}, {count}");
-                assert_rate(got.iter().sum(), 10 * MB, &what);
-                assert!(is_fair(&got), "{what}: {got:?}");
+                let least = 20 * MB / count as u64 / 3;
+                keeps(&format!("{choice:?}, {count}"), async || {
+                    let got = flood(&splicer, &pacing, choice, &clients, SECONDS).await;
+                    let each = got.iter().map(|&bytes| (bytes, least..u64::MAX));
+                    each.chain([at_rate(got.iter().sum(), 10 * MB)]).collect()
+                })
+                .await;
             }
         }
         assert!(pacing.classes()[0].rate_waits > 0);
@@ -230,19 +218,19 @@ fn each_network_and_each_splice_has_its_own_rate() {
             ("networks", near),
             ("networks", far),
         ];
-        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients, |got| {
-            is_used(got[0] + got[1], 4 * MB) && is_used(got[2], 4 * MB)
-        });
-        let got = got.await;
-        assert_rate(got[0] + got[1], 4 * MB, "one network");
-        assert_rate(got[2], 4 * MB, "the other");
+        keeps("networks", async || {
+            let got = flood(&splicer, &pacing, Choice::Pipe, &clients, SECONDS).await;
+            vec![at_rate(got[0] + got[1], 4 * MB), at_rate(got[2], 4 * MB)]
+        })
+        .await;
         let clients = [("splices", client()); 2];
-        let got = flood_well(&splicer, &pacing, Choice::Copy, &clients, |got| {
-            got.iter().all(|&bytes| is_used(bytes, 3 * MB))
-        });
-        for bytes in got.await {
-            assert_rate(bytes, 3 * MB, "a splice");
-        }
+        keeps("splices", async || {
+            let got = flood(&splicer, &pacing, Choice::Copy, &clients, SECONDS).await;
+            got.into_iter()
+                .map(|bytes| at_rate(bytes, 3 * MB))
+                .collect()
+        })
+        .await;
     });
 }
 
@@ -260,17 +248,20 @@ fn classes_share_what_others_leave() {
     let classes = [all, child("big", 6 * MB), child("small", 2 * MB)];
     on_paced_worker(&classes, |splicer, pacing| async move {
         let clients = [("big", client()), ("small", client())];
-        let has_theirs = |got: &[u64]| got[0] > 11 * MB && got[1] > 7 * MB / 2;
-        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients, |got| {
-            is_used(got.iter().sum(), 10 * MB) && has_theirs(got)
-        });
-        let got = got.await;
-        assert_rate(got.iter().sum(), 10 * MB, "both");
-        assert!(has_theirs(&got), "{got:?}");
-        let got = flood_well(&splicer, &pacing, Choice::Pipe, &clients[1..], |got| {
-            is_used(got[0], 10 * MB)
-        });
-        assert_rate(got.await[0], 10 * MB, "the small one alone");
+        keeps("both", async || {
+            let got = flood(&splicer, &pacing, Choice::Pipe, &clients, SECONDS).await;
+            vec![
+                at_rate(got[0] + got[1], 10 * MB),
+                (got[0], 11 * MB..u64::MAX),
+                (got[1], 7 * MB / 2..u64::MAX),
+            ]
+        })
+        .await;
+        keeps("the small one alone", async || {
+            let got = flood(&splicer, &pacing, Choice::Pipe, &clients[1..], SECONDS).await;
+            vec![at_rate(got[0], 10 * MB)]
+        })
+        .await;
     });
 }
 
@@ -282,16 +273,11 @@ fn both_directions_have_a_rate_each() {
     }];
     on_paced_worker(&classes, |splicer, pacing| async move {
         for choice in CHOICES {
-            let mut got = [0; 2];
-            for _ in 0..ATTEMPTS {
-                got = flood_both_ways(&splicer, &pacing, choice).await;
-                if got.iter().all(|&bytes| is_used(bytes, 5 * MB)) {
-                    break;
-                }
-            }
-            for (bytes, what) in got.into_iter().zip(["up", "down"]) {
-                assert_rate(bytes, 5 * MB, &format!("{choice:?} {what}"));
-            }
+            keeps(&format!("{choice:?}, up and down"), async || {
+                let got = flood_both_ways(&splicer, &pacing, choice).await;
+                got.map(|bytes| at_rate(bytes, 5 * MB)).to_vec()
+            })
+            .await;
         }
     });
 }

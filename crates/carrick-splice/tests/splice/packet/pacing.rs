@@ -174,7 +174,8 @@ fn both_ways(bed: &Bed, pacing: &Pacing, connections: usize, bytes: u64, seconds
     [0, 1].map(|way| (last[way] - first[way]) as f64 / lasted.as_secs_f64())
 }
 
-/// Both directions keep to a ceiling of 10 MB/s, within these bounds; again where a machine that others keep busy brought less.
+/// Both directions keep to a ceiling of 10 MB/s, within these bounds. Too much is wrong each time; too little is tried again, since a machine
+/// that others keep busy may not bring more.
 fn keep_to_ceiling(
     name: &str,
     connections: usize,
@@ -188,11 +189,12 @@ fn keep_to_ceiling(
             return;
         };
         rates = both_ways(&bed, &pacing, connections, bytes, seconds);
+        assert!(rates.iter().all(|rate| rate <= allowed.end()), "{rates:?}");
         if rates.iter().all(|rate| rate >= allowed.start()) {
-            break;
+            return;
         }
     }
-    assert!(rates.iter().all(|rate| allowed.contains(rate)), "{rates:?}");
+    panic!("too slow: {rates:?}");
 }
 
 #[test]
