@@ -9,7 +9,8 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 	/usr/include/linux/bpf.h=linux-libc-dev
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
-	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools
+	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools \
+	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 # They take part where they can be had; the table names who is left out.
@@ -27,7 +28,7 @@ HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build test lint deny bench lab torture man deb fuzz clean need-rust
+.PHONY: run build test lint deny bench lab torture kernels man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -39,7 +40,7 @@ build: need-rust
 # Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they say that they are skipped.
 test: need-rust
 	@scripts/need $(NEEDED_TO_TEST)
-	$(CARGO) test --workspace --locked --all-targets
+	$(CARGO) test --workspace --locked --all-targets --no-fail-fast
 	$(CARGO) test --workspace --locked --doc
 	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching config
 
@@ -60,20 +61,25 @@ bench: build
 	@for pair in $(WANTED_TO_BENCH); do scripts/need $$pair || echo "without $$pair"; done
 	$(RELEASE) lab bench $(BENCH)
 
-# The papers' experiments, a quick look at each in about eleven minutes, and their report. Needs root. The report is drawn also
+# The papers' experiments, a quick look at each, and their report. Needs root. The report is drawn also
 # when something failed, and says what.
 lab: build
 	@scripts/need $(NEEDED_TO_LAB)
 	$(RELEASE) lab run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(RELEASE) lab report $(LAB_RESULTS) && exit $$ended
 
 # What breaks relays that are not careful: the splice library with thousands of seeds, then HTTP through carrick as a switch
-# with some hundreds, then carrick with each engine and its peers, every case in full. About half an hour. Needs root. For
+# with some hundreds, then carrick with each engine and its peers, every case in full. Needs root. For
 # example: make torture TORTURE="--relay carrick --seed 7" HTTP_RUNS=20
 torture: build
 	@scripts/need $(NEEDED_TO_TORTURE)
 	CARRICK_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --locked -p carrick-splice --test splice torture
 	$(RELEASE) lab torture --http --runs $(HTTP_RUNS)
 	$(RELEASE) lab torture $(TORTURE)
+
+# carrick's BPF programs on Debian's kernels, in virtual machines: docs/internals/kernels.md. Needs root.
+kernels: need-rust
+	@scripts/need $(NEEDED_TO_BUILD)
+	scripts/kernels/run $(if $(FULL),--full) $(KERNELS)
 
 man: build
 	@mkdir -p target/man target/completions

@@ -14,7 +14,8 @@ const PROGRAMS: [&str; 8] = [
 const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
 
 /// What the programs include.
-const HEADERS: [&str; 25] = [
+const HEADERS: [&str; 29] = [
+    "bpf/bounds.h",
     "bpf/hold.h",
     "bpf/legs.h",
     "bpf/pace.h",
@@ -22,6 +23,7 @@ const HEADERS: [&str; 25] = [
     "bpf/live.h",
     "bpf/packet.h",
     "bpf/packet_beside.h",
+    "bpf/packet_cut.h",
     "bpf/packet_checksum.h",
     "bpf/packet_headers.h",
     "bpf/packet_icmp.h",
@@ -31,8 +33,10 @@ const HEADERS: [&str; 25] = [
     "bpf/packet_grant.h",
     "bpf/packet_share.h",
     "bpf/packet_pulse.h",
+    "bpf/packet_place.h",
     "bpf/packet_command.h",
     "bpf/packet_due.h",
+    "bpf/packet_requests.h",
     "bpf/packet_responses.h",
     "bpf/rules.h",
     "bpf/requests.h",

@@ -226,7 +226,6 @@ fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
 fn a_proxy_that_dies_fails_its_cell_visibly() {
     skip_unless!("nginx", "wrk");
     let out = tempfile::tempdir().unwrap();
-    let started = Instant::now();
     let output = Command::new(LAB)
         .arg("bench")
         .args([
@@ -243,10 +242,6 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
         .output()
         .unwrap();
     assert!(!output.status.success());
-    assert!(
-        started.elapsed() < Duration::from_secs(12),
-        "nobody waits for a proxy that is gone"
-    );
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         said.contains("FAILED") && said.contains("carrick-copy ended"),

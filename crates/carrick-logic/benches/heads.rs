@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 use carrick_logic::http1::{
     Chunked, Forwarded, HeadLimits, Method, Piece, RequestHead, RequestRewrite, ResponseHead,
-    ResponseRewrite, TargetForm, Version, write_request, write_response,
+    ResponseRewrite, StatedIn, TargetForm, Version, write_request, write_response,
 };
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -60,8 +60,10 @@ fn requests(name: &str, bytes: &[u8]) {
         form: TargetForm::Origin,
         default_host: "",
         via: "carrick",
+        mark: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         forwarded: Forwarded::Unchanged,
+        stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: true,
         drop_expect: false,

@@ -1,11 +1,13 @@
 //! Who may ask, and for what: clients by network, destinations by port, name and address.
 
 mod embedded;
+mod inner;
 mod literal;
 mod name;
 #[cfg(test)]
 mod tests;
 
+pub use inner::inner_networks;
 pub use literal::{Literal, parse_ip_literal};
 pub use name::{NamePattern, NameShape};
 
@@ -80,8 +82,8 @@ impl Access {
     /// Checks one resolved address.
     ///
     /// Denied is also what leads to a denied address by another way: IPv4-mapped, IPv4-compatible and IPv4-translated
-    /// forms, NAT64 (`64:ff9b::/96`, and `64:ff9b:1::/48` in each way that RFC 6052 section 2.2 lets it be read), 6to4
-    /// and Teredo addresses that embed a denied IPv4 address; and `0.0.0.0` and `::`, which Linux connects to loopback.
+    /// forms, NAT64 (`64:ff9b::/96`, and `64:ff9b:1::/48` in each way that RFC 6052 section 2.2 lets it be read), 6to4,
+    /// Teredo and ISATAP addresses that embed a denied IPv4 address; and `0.0.0.0` and `::`, which Linux connects to loopback.
     ///
     /// # Errors
     /// Why it is denied.

@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_core_read.h>
+#include "bounds.h"
 #include "hold.h"
 
 char _license[] SEC("license") = "GPL";
@@ -128,6 +129,17 @@ enum kind {
 	NOT_UNDERSTOOD, // perhaps one
 	HOLDABLE,
 };
+
+// asm-generic/errno-base.h
+#define EPERM 1
+
+// Where a TCP header has what it acknowledges.
+#define ACKNOWLEDGEMENT_AT 8
+
+// An ICMP error's own header, and its kinds (linux/icmp.h, linux/icmpv6.h).
+#define ICMP_BYTES 8
+#define ICMP_DEST_UNREACH 3
+#define ICMPV6_DEST_UNREACH 1
 
 // Of the byte with TCP's flags.
 #define FLAGS_AT 13
@@ -244,7 +256,10 @@ static __always_inline void read_neighbours(struct sk_buff *skb, const struct ne
 static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *packet, struct telling *telling,
 			       struct hold_counts *counts, __u64 now)
 {
-	struct hold_entry entry = {.since_ns = now, .sequence = telling->told.sequence, .state = HOLD_WAITING};
+	struct hold_entry entry = {.since_ns = now,
+				   .sequence = telling->told.sequence,
+				   .state = HOLD_WAITING,
+				   .interface = ctx->state->in->ifindex};
 	__u32 reader = reader_of(&telling->told.flow), bytes = telling->told.packet_bytes;
 	void *ring;
 
@@ -252,14 +267,13 @@ static __always_inline int ask(struct bpf_nf_ctx *ctx, const struct bpf_dynptr *
 		counts->unattended += 1;
 		goto pass;
 	}
-	asm volatile("" : "+r"(bytes));
-	if (bytes > HOLD_PACKET_MAX || bytes < sizeof(struct iphdr) ||
+	if (!IS_WITHIN(bytes, sizeof(struct iphdr), HOLD_PACKET_MAX) ||
 	    bpf_dynptr_read(telling->packet, bytes, packet, 0, 0)) {
 		counts->not_understood += 1;
 		goto pass;
 	}
 	telling->told.mark = ctx->skb->mark;
-	telling->told.interface = ctx->state->in->ifindex;
+	telling->told.interface = entry.interface;
 	read_neighbours(ctx->skb, ctx->state->in, &telling->told);
 	// First this: the process may be fast.
 	if (bpf_map_update_elem(&hold_entries, &telling->told.flow, &entry, BPF_ANY)) {
@@ -335,29 +349,123 @@ int carrick_hold_decide(struct __sk_buff *skb)
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &decision, sizeof(decision)))
 		return HOLD_TOO_LATE;
 	entry = bpf_map_lookup_elem(&hold_entries, &decision.flow);
-	if (entry) {
-		if (entry->sequence != decision.sequence)
-			return HOLD_TOO_LATE;
-		if (__sync_val_compare_and_swap(&entry->state, HOLD_WAITING, decision.state) != HOLD_WAITING)
-			return HOLD_TOO_LATE;
-	} else if (decision.state) {
-		// Others have taken its place.
-		struct hold_entry anew = {
-			.since_ns = bpf_ktime_get_ns(),
-			.sequence = decision.sequence,
-			.state = decision.state,
-		};
-
-		bpf_map_update_elem(&hold_entries, &decision.flow, &anew, BPF_NOEXIST);
-	}
+	// If others have taken its place, the client asks anew when it repeats its SYN: the process makes no entries.
+	if (!entry || entry->sequence != decision.sequence)
+		return HOLD_TOO_LATE;
+	if (__sync_val_compare_and_swap(&entry->state, HOLD_WAITING, decision.state) != HOLD_WAITING)
+		return HOLD_TOO_LATE;
 	if (!decision.state)
 		bpf_map_delete_elem(&hold_entries, &decision.flow);
 	return HOLD_DONE;
 }
 
-// Sends a packet that the process has made: into the interface, as if it came in there again (`cb[0]` is not 0), or out of it.
+// The addresses and the TCP header of the IP packet at `at`, as far as a quotation has it; where that header begins, or 0.
+static __always_inline __u32 read_flow(struct __sk_buff *skb, __u32 at, struct hold_flow *flow, __u32 *sequence)
+{
+	__u16 ports[2];
+	__u8 version;
+
+	__builtin_memset(flow, 0, sizeof(*flow));
+	if (bpf_skb_load_bytes(skb, at, &version, 1))
+		return 0;
+	if (version >> 4 == 4) {
+		struct iphdr ip;
+
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.protocol != IPPROTO_TCP || ip.ihl < 5)
+			return 0;
+		flow->client[2] = flow->server[2] = bpf_htonl(0xffff);
+		flow->client[3] = ip.saddr;
+		flow->server[3] = ip.daddr;
+		at += ip.ihl * 4;
+	} else {
+		struct ipv6hdr ip;
+
+		if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.nexthdr != IPPROTO_TCP)
+			return 0;
+		__builtin_memcpy(flow->client, &ip.saddr, sizeof(flow->client));
+		__builtin_memcpy(flow->server, &ip.daddr, sizeof(flow->server));
+		at += sizeof(ip);
+	}
+	if (bpf_skb_load_bytes(skb, at, ports, sizeof(ports)) || bpf_skb_load_bytes(skb, at + sizeof(ports), sequence, 4))
+		return 0;
+	flow->client_port = ports[0];
+	flow->server_port = ports[1];
+	*sequence = bpf_ntohl(*sequence);
+	return at;
+}
+
+// Whether a SYN of this flow came by this interface, with this number or one that is so little smaller, and this is what was decided of it.
+static __always_inline int is_decided(const struct __sk_buff *skb, const struct hold_flow *flow, __u32 sequence, __u32 bytes_max,
+				      __u32 state)
+{
+	struct hold_entry *entry = bpf_map_lookup_elem(&hold_entries, flow);
+
+	return entry && entry->state == state && sequence - entry->sequence <= bytes_max && entry->interface == skb->ifindex;
+}
+
+// Whether a packet is a SYN that was held and is let in.
+static __always_inline int is_released(struct __sk_buff *skb)
+{
+	struct hold_flow flow;
+	__u32 sequence, at;
+	__u8 flags;
+
+	at = read_flow(skb, ETH_HLEN, &flow, &sequence);
+	return at && !bpf_skb_load_bytes(skb, at + FLAGS_AT, &flags, 1) && (flags & (FIN | SYN | RST | ACK)) == SYN &&
+	       is_decided(skb, &flow, sequence, 0, HOLD_RELEASED);
+}
+
+// Whether a packet refuses a SYN that was held: a RST, or a message that its server cannot be reached, with which it begins behind the
+// headers.
+static __always_inline int is_refusal(struct __sk_buff *skb)
+{
+	__u32 sequence, at, i;
+	__u8 flags, kind = 0, version;
+	struct hold_flow flow, told;
+
+	at = read_flow(skb, ETH_HLEN, &flow, &sequence);
+	if (at) {
+		if (bpf_skb_load_bytes(skb, at + FLAGS_AT, &flags, 1) || !(flags & RST) || flags & SYN ||
+		    bpf_skb_load_bytes(skb, at + ACKNOWLEDGEMENT_AT, &sequence, 4))
+			return 0;
+		__builtin_memcpy(told.client, flow.server, sizeof(told.client));
+		__builtin_memcpy(told.server, flow.client, sizeof(told.server));
+		told.client_port = flow.server_port;
+		told.server_port = flow.client_port;
+		// It acknowledges the SYN, and what TCP Fast Open has sent in it.
+		return is_decided(skb, &told, bpf_ntohl(sequence) - 1, HOLD_PACKET_MAX, HOLD_REFUSED);
+	}
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &version, 1))
+		return 0;
+	if (version >> 4 == 4) {
+		__u32 to;
+
+		at = ETH_HLEN + sizeof(struct iphdr);
+		if (bpf_skb_load_bytes(skb, at, &kind, 1) || kind != ICMP_DEST_UNREACH ||
+		    !read_flow(skb, at + ICMP_BYTES, &told, &sequence) ||
+		    bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &to, sizeof(to)) || to != told.client[3])
+			return 0;
+	} else {
+		__u32 to[4];
+
+		at = ETH_HLEN + sizeof(struct ipv6hdr);
+		if (bpf_skb_load_bytes(skb, at, &kind, 1) || kind != ICMPV6_DEST_UNREACH ||
+		    !read_flow(skb, at + ICMP_BYTES, &told, &sequence) ||
+		    bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, daddr), to, sizeof(to)))
+			return 0;
+		for (i = 0; i < 4; i++)
+			if (to[i] != told.client[i])
+				return 0;
+	}
+	return is_decided(skb, &told, sequence, 0, HOLD_REFUSED);
+}
+
+// Sends a packet that the process has made: a SYN that was held into the interface, as if it came in there again (`cb[0]` is not 0), or
+// its refusal out of it. Nothing else, whoever has the process.
 SEC("tc")
 int carrick_hold_send(struct __sk_buff *skb)
 {
+	if (skb->cb[0] ? !is_released(skb) : !is_refusal(skb))
+		return -EPERM;
 	return bpf_clone_redirect(skb, skb->ifindex, skb->cb[0] ? BPF_F_INGRESS : 0);
 }

@@ -35,6 +35,8 @@ struct hold_entry {
 	__u64 since_ns;
 	__u32 sequence; /* in the order of the host; another one is another attempt */
 	__u32 state;
+	__u32 interface; /* by which it came */
+	__u32 reserved;
 };
 
 /* What the process is told of a SYN, followed by the packet. */

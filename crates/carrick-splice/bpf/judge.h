@@ -6,6 +6,7 @@
 #ifndef CARRICK_JUDGE_H
 #define CARRICK_JUDGE_H
 
+#include "bounds.h"
 #include "judge_head.h"
 #include "judge_routes.h"
 
@@ -48,8 +49,7 @@ JUDGE_FUNCTION int load_head(struct __sk_buff *skb, struct judgement *judged, __
 {
 	if (!judged)
 		return UP_LENGTH;
-	FORGET(bytes);
-	if (bytes < HEAD_MIN || bytes > REQUEST_HEAD_MAX || bpf_skb_load_bytes(skb, at, judged->head, bytes))
+	if (!IS_WITHIN(bytes, HEAD_MIN, REQUEST_HEAD_MAX) || bpf_skb_load_bytes(skb, at, judged->head, bytes))
 		return UP_LENGTH;
 	judged->end = bytes;
 	judged->host_end = 0;
@@ -93,6 +93,8 @@ static __always_inline struct judgement *judgement(void)
 
 	return bpf_map_lookup_elem(&judgements, &zero);
 }
+
+#include "judge_response.h"
 
 /* The number of the route of this table that takes the request in a packet; or less than 0, a negative `enum request_up`: the
  * request is up to the process. `judgement` tells more. `generation` is that of the table when whoever asks became what it is.

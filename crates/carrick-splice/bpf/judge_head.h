@@ -48,7 +48,11 @@ struct judgement {
 	__u32 met[REQUEST_TEXT_KINDS]; /* the routes that are content with a path, extension, host */
 	__u32 route;
 	__u32 upstream; /* of that route */
+	__u64 response_bytes; /* of a response: see judge_response.h */
+	__u32 interim_bytes;  /* likewise */
 };
+
+#define RESPONSE_UNKNOWN (~0ULL)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -261,12 +265,32 @@ static __always_inline int judge_meaning(struct judgement *judged, const struct 
 	case WORD('t', 'r', 'a', 'n', 's', 'f', 'e', 'r'):
 	case WORD('e', 'x', 'p', 'e', 'c', 't', 0, 0):
 	case WORD('k', 'e', 'e', 'p', '-', 'a', 'l', 'i'):
+	case WORD('p', 'r', 'o', 'x', 'y', 0, 0, 0):
 	case WORD('p', 'r', 'o', 'x', 'y', '-', 'c', 'o'):
 	case WORD('p', 'r', 'o', 'x', 'y', '-', 'a', 'u'):
 	case WORD('m', 'a', 'x', '-', 'f', 'o', 'r', 'w'):
 		return UP_MEANING;
+	/* What tells of the client: as `tells_of_client` of carrick-logic has it, and a few others that begin alike. */
+	case WORD('c', 'f', '-', 'c', 'o', 'n', 'n', 'e'):
+	case WORD('c', 'l', 'i', 'e', 'n', 't', '-', 'i'):
+	case WORD('f', 'a', 's', 't', 'l', 'y', '-', 'c'):
 	case WORD('f', 'o', 'r', 'w', 'a', 'r', 'd', 'e'):
+	case WORD('f', 'r', 'o', 'n', 't', '-', 'e', 'n'):
+	case WORD('t', 'r', 'u', 'e', '-', 'c', 'l', 'i'):
+	case WORD('x', '-', 'a', 'p', 'p', 'e', 'n', 'g'):
+	case WORD('x', '-', 'a', 'z', 'u', 'r', 'e', '-'):
+	case WORD('x', '-', 'c', 'l', 'i', 'e', 'n', 't'):
+	case WORD('x', '-', 'c', 'l', 'u', 's', 't', 'e'):
+	case WORD('x', '-', 'e', 'n', 'v', 'o', 'y', '-'):
 	case WORD('x', '-', 'f', 'o', 'r', 'w', 'a', 'r'):
+	case WORD('x', '-', 'h', 'o', 's', 't', 0, 0):
+	case WORD('x', '-', 'o', 'r', 'i', 'g', 'i', 'n'):
+	case WORD('x', '-', 'p', 'r', 'o', 'x', 'y', 'u'):
+	case WORD('x', '-', 'r', 'e', 'a', 'l', '-', 'i'):
+	case WORD('x', '-', 'r', 'e', 'a', 'l', '-', 'p'):
+	case WORD('x', '-', 'r', 'e', 'm', 'o', 't', 'e'):
+	case WORD('x', '-', 's', 'c', 'h', 'e', 'm', 'e'):
+	case WORD('x', '-', 'u', 'r', 'l', '-', 's', 'c'):
 		return table->passes_forwarded ? 0 : UP_MEANING;
 	default:
 		return 0;

@@ -81,12 +81,15 @@ static __always_inline int remember(struct bpf_sock *socket, const struct leg_re
 	return 0;
 }
 
-static __always_inline int set(struct bpf_sock *socket, int option, __u32 value)
+// As the kernel has it (bpf_helpers.h says `int`, and the upper half is lost).
+static long (*const set_result)(long error) = (void *)BPF_FUNC_set_retval;
+
+static __always_inline long set(struct bpf_sock *socket, int option, __u32 value)
 {
 	return bpf_setsockopt(socket, PROTOCOL_TCP, option, &value, sizeof(value));
 }
 
-static __always_inline int obey(struct bpf_sock *socket, const struct leg_request *request)
+static __always_inline long obey(struct bpf_sock *socket, const struct leg_request *request)
 {
 	char name[LEG_NAME_BYTES];
 
@@ -121,7 +124,7 @@ int carrick_leg_option(struct bpf_sockopt *context)
 {
 	struct leg_request *request = context->optval;
 	struct bpf_sock *socket = context->sk;
-	int error;
+	long error;
 
 	if (!is_own(context) || (void *)(request + 1) > context->optval_end || !socket) {
 		// A value longer than a page is not here as a whole. Unless a program says that it has not touched it, the kernel fails it.
@@ -131,7 +134,11 @@ int carrick_leg_option(struct bpf_sockopt *context)
 	}
 	error = obey(socket, request);
 	if (error) {
-		bpf_set_retval(error);
+		// From Linux 7.3 on the verifier asks for an error.
+		if (error < -4095 || error > 0)
+			error = -EINVAL;
+		asm volatile("" : "+r"(error));
+		set_result(error);
 		return FAIL;
 	}
 	// It is done; no protocol has to know.

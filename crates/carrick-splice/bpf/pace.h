@@ -87,6 +87,7 @@ typedef __u64 pace_handle;
 #define PACE_SECOND_NS 1000000000ULL
 
 #ifdef __bpf__
+#include "bounds.h"
 
 /* Programs that hold pieces back have this map from the process. */
 struct {
@@ -113,15 +114,17 @@ static __always_inline struct pace_class *pace_class_of(struct pace_block *block
 {
 	__u32 class = (__u32)(handle >> 8) & 0xff;
 
-	return class && class <= PACE_CLASSES ? &block->classes[(class - 1) & (PACE_CLASSES - 1)] : 0;
+	return IS_WITHIN(class, 1, PACE_CLASSES) ? &block->classes[class - 1] : 0;
 }
 
 /* The credit of the handle's class with its worker. */
 static __always_inline struct pace_credit *pace_credit_of(struct pace_block *block, pace_handle handle)
 {
-	__u32 class = ((__u32)(handle >> 8) & 0xff) - 1;
+	__u64 class = (handle >> 8) - 1, at = (handle & (PACE_WORKERS - 1)) * PACE_CLASSES + (class & (PACE_CLASSES - 1));
 
-	return &block->credits[(handle & (PACE_WORKERS - 1)) * PACE_CLASSES + (class & (PACE_CLASSES - 1))];
+	/* The compiler adds by `|`, of which Linux 6.1 does not know how large it gets. */
+	asm volatile("" : "+r"(at));
+	return &block->credits[at & (PACE_WORKERS * PACE_CLASSES - 1)];
 }
 
 /* What a rate has left, in bytes. */

@@ -32,6 +32,13 @@ const volatile enum packet_state state_numbers = PACKET_FREE;
 const volatile enum packet_command command_numbers = PACKET_LOOK;
 const volatile enum packet_answer answer_numbers = PACKET_DONE;
 
+// Of `flows` and `splices` the process reads, and only the programs write: whoever takes the process over can put no other connection of
+// the host in. `flows` is frozen once it is there. The kernel does not freeze a map with a lock in it: of `splices` the process gets a
+// descriptor that only reads.
+#ifndef PROCESS_ACCESS
+#define PROCESS_ACCESS BPF_F_RDONLY
+#endif
+
 // Connections, and where they belong. The process sets the sizes of the maps when it loads them.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -43,6 +50,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, PROCESS_ACCESS);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct packet_splice);
@@ -57,12 +65,37 @@ struct {
 	__type(value, struct packet_response);
 } responses SEC(".maps");
 
+// What was forwarded of a request that the kernel has judged, for each record of `responses`.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_request);
+} requests SEC(".maps");
+
+// Where what is known of the splice's responses stands. Splices of other kinds have no use for it.
+static __always_inline struct packet_response *find_record(const struct packet_splice *splice)
+{
+	__u32 record = splice->record;
+
+	return bpf_map_lookup_elem(&responses, &record);
+}
+
+// Likewise, the request that was forwarded last.
+static __always_inline struct packet_request *find_request(const struct packet_splice *splice)
+{
+	__u32 record = splice->record;
+
+	return bpf_map_lookup_elem(&requests, &record);
+}
+
 // Splices whose owner is to look at them.
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } packet_events SEC(".maps");
 
+#include "packet_place.h"
 #include "packet_command.h"
 #include "packet_grant.h"
 
@@ -85,24 +118,48 @@ int carrick_command(struct __sk_buff *skb)
 		bpf_spin_unlock(&splice->lock);
 		return PACKET_DONE;
 	}
+	if (request.command == PACKET_FORGET) {
+		forget(splice, request.number);
+		return PACKET_DONE;
+	}
 	if (request.command == PACKET_GO_BY) {
+		if (!is_own_interface(request.argument))
+			return PACKET_NOT_OURS;
 		bpf_spin_lock(&splice->lock);
 		splice->legs[request.side & 1].ifindex = request.argument;
 		bpf_spin_unlock(&splice->lock);
 		return PACKET_DONE;
 	}
-	look_at(skb, &splice->legs[0], &a);
-	look_at(skb, &splice->legs[1], &b);
+	look_whose(skb, &splice->legs[0], &a, !TAKES_NOBODYS);
+	look_whose(skb, &splice->legs[1], &b, !TAKES_NOBODYS);
 	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES || request.command == PACKET_ARM_BODY) {
+		if (!TAKES_NOBODYS && a.is_there && b.is_there && !(a.is_shown && b.is_shown))
+			return PACKET_NOT_OURS;
 		splice->seen_ns = splice->noted_ns = bpf_ktime_get_ns();
 		splice->pending_ns = 0;
 		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
 	}
-	if (request.command == PACKET_LOOK)
+	if (request.command == PACKET_LOOK) {
+		if (a.snd_una != a.write_seq || b.snd_una != b.write_seq)
+			return PACKET_BUSY;
 		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
+	}
 	if (request.command == PACKET_DISARM)
-		return disarm(splice, &a, &b, request.argument);
+		return disarm(splice, &request, &a, &b);
 	return PACKET_NO_PLACE;
+}
+
+// Gives two connections a place (`struct packet_placing`), and answers with an `enum packet_answer`.
+SEC("tc")
+int carrick_place(struct __sk_buff *skb)
+{
+	struct packet_placing placing;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &placing, sizeof(placing)))
+		return PACKET_NO_PLACE;
+	if (!is_own(skb, &placing.flows[0]) || !is_own(skb, &placing.flows[1]))
+		return PACKET_NOT_OURS;
+	return place(&placing);
 }
 
 // Looks at splices whose senders wait to be granted more, at most at as many as the word behind the Ethernet header says. Answers how many
@@ -128,6 +185,7 @@ static __always_inline void tell(__u32 direction)
 }
 
 #include "packet_beside.h"
+#include "packet_cut.h"
 
 // Where the packet's connection belongs; 0 if it is in no splice.
 static __always_inline struct packet_splice *find(const struct flow *flow, __u32 *direction)
@@ -148,14 +206,6 @@ static __always_inline int changes(const struct packet *packet, const struct rew
 	       rewriting->window != packet->window || rewriting->is_reset;
 }
 
-// Where what is known of the splice's responses stands. Splices of other kinds have no use for it.
-static __always_inline struct packet_response *find_record(const struct packet_splice *splice)
-{
-	__u32 record = splice->record;
-
-	return bpf_map_lookup_elem(&responses, &record);
-}
-
 // Keeps the first bytes and the last ones of a response for the process.
 static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
 					   struct packet_response *record)
@@ -169,30 +219,36 @@ static __always_inline void record_payload(struct __sk_buff *skb, const struct p
 	if (!last_at) {
 		if (bytes > PACKET_HEAD_BYTES)
 			bytes = PACKET_HEAD_BYTES;
-		asm volatile("" : "+r"(bytes));
-		if (!bytes || bytes > PACKET_HEAD_BYTES)
-			return;
-		if (!bpf_skb_load_bytes(skb, at, record->head, bytes))
+		if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) && !bpf_skb_load_bytes(skb, at, record->head, bytes))
 			record->head_bytes = bytes;
 		return;
 	}
 	if (bytes > PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES)
 		bytes = PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES;
-	asm volatile("" : "+r"(bytes), "+r"(last_at));
-	if (!bytes || bytes > PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES || last_at >= PACKET_INTERIM_BYTES)
-		return;
-	if (!bpf_skb_load_bytes(skb, at, record->head + last_at, bytes))
+	if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES) && IS_WITHIN(last_at, 1, PACKET_INTERIM_BYTES - 1) &&
+	    !bpf_skb_load_bytes(skb, at, record->head + last_at, bytes))
 		record->head_bytes = last_at + bytes;
 }
 
-// Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers. A function of its own, since its
-// stack and the judge's would be too much at the same time.
-static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const struct packet_leg *leg)
+// Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so
+// many bytes, TCP's options included. A function of its own, since its stack and the judge's would be too much at the same time.
+static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const struct packet_leg *leg, __u32 bytes)
 {
-	struct local local;
+	struct local *local = look_for(skb, leg);
 
-	look_at(skb, leg, &local);
-	return local.is_established && local.is_empty && local.snd_una == local.write_seq;
+	return local && local->is_established && local->is_empty && local->snd_una == local->write_seq && bytes <= local->segment_bytes;
+}
+
+// Takes the payload out of the packet, which may be a request. First it is made the packet's own: who has sent it on this machine from a file or
+// a page of memory could write something else there once it was judged (sendfile(2), MSG_ZEROCOPY).
+static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 at, __u32 bytes)
+{
+	__u32 zero = 0;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+
+	if (!headers_of || !IS_WITHIN(bytes, 1, PACKET_REQUEST_BYTES) || bpf_skb_pull_data(skb, at + bytes))
+		return 0;
+	return !bpf_skb_load_bytes(skb, at, headers_of->payload.words, bytes);
 }
 
 // Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
@@ -202,7 +258,8 @@ static __always_inline int judge_packet(struct __sk_buff *skb, const struct pack
 	struct judgement *judged;
 
 	// What the server's local socket has yet to send, or to send again, would get numbers that are taken.
-	if (!is_next_request(splice, record, packet) || !is_silent(skb, &splice->legs[1]))
+	if (!is_next_request(splice, record, packet) ||
+	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN))
 		return 0;
 	if (judge_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
 			  splice->generation) < 0)
@@ -210,17 +267,36 @@ static __always_inline int judge_packet(struct __sk_buff *skb, const struct pack
 	judged = judgement();
 	if (!judged || judged->upstream != splice->upstream)
 		return 0;
-	record->method = judged->method;
+	packet->headers->method = judged->method;
 	return 1;
+}
+
+// Measures the response that begins in a packet of the server's, if one does.
+static __attribute__((noinline)) int measure(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
+					     const struct packet_response *record)
+{
+	struct judgement *judged;
+	int is_known;
+
+	packet->headers->response_bytes = 0;
+	packet->headers->interim_bytes = 0;
+	if (splice->state != PACKET_RESPONSES || !packet->payload_bytes || !begins(splice, record, packet))
+		return 0;
+	is_known = measure_response(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, record->method);
+	judged = judgement();
+	if (judged && is_known)
+		packet->headers->response_bytes = judged->response_bytes;
+	else if (judged)
+		packet->headers->interim_bytes = judged->interim_bytes;
+	return 0;
 }
 
 // Whether the process has been given all before `seq`, and nothing behind it. A function of its own for the same reason.
 static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct packet_leg *leg, __u32 seq)
 {
-	struct local local;
+	struct local *local = look_for(skb, leg);
 
-	look_at(skb, leg, &local);
-	return local.is_established && local.is_in_order && local.rcv_nxt + leg->receive_offset == seq;
+	return local && local->is_established && local->is_in_order && local->rcv_nxt + leg->receive_offset == seq;
 }
 
 // Tells the process of a request that is forwarded, before the server has it.
@@ -313,6 +389,7 @@ int carrick_arriving(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
 	struct packet_response *record;
+	struct packet_request *kept;
 	struct plan plan = {};
 	struct packet packet;
 	__u32 direction;
@@ -326,22 +403,29 @@ int carrick_arriving(struct __sk_buff *skb)
 	// What belongs to a VLAN comes in again at its own interface.
 	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
+	own_headers(skb);
 	if (!read_packet(skb, &packet))
 		return pass_message(skb);
-	splice = find(&packet.flow, &direction);
+	splice = find(&packet.headers->flow, &direction);
 	// The local stack drops broken ones, and counts them.
 	if (!splice || !read_tcp(skb, &packet) || !is_right(skb, &packet))
 		return TC_ACT_UNSPEC;
 	record = find_record(splice);
-	if (!record)
+	kept = find_request(splice);
+	if (!record || !kept)
 		return TC_ACT_SHOT;
-	if (!(direction & 1) && splice->state == PACKET_RESPONSES && splice->table)
+	if (direction & 1)
+		measure(skb, &packet, splice, record);
+	// Segments that were put together may be lost one by one.
+	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes && !skb->gso_size)
+		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
+	if (packet.has_payload && splice->table)
 		is_judged = judge_packet(skb, &packet, splice, record);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
 		is_judged = is_next(skb, &splice->legs[1], packet.seq);
 	now = bpf_ktime_get_ns();
 	if (is_forsaken(splice, now)) {
-		bpf_map_delete_elem(&flows, &packet.flow);
+		bpf_map_delete_elem(&flows, &packet.headers->flow);
 		return TC_ACT_UNSPEC;
 	}
 	forget_pace(&packet.headers->pace);
@@ -349,7 +433,7 @@ int carrick_arriving(struct __sk_buff *skb)
 		look_up_pace(direction >> 1, ~direction & 1, now);
 	bpf_spin_lock(&splice->lock);
 	note_active(splice, now);
-	judge_arriving(splice, record, direction & 1, &packet, is_judged, &plan);
+	judge_arriving(splice, record, kept, direction & 1, &packet, is_judged, &plan);
 	if (plan.fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
@@ -363,13 +447,15 @@ int carrick_arriving(struct __sk_buff *skb)
 	case FATE_DROP:
 		return TC_ACT_SHOT;
 	case FATE_FORGET:
-		bpf_map_delete_elem(&flows, &packet.flow);
+		bpf_map_delete_elem(&flows, &packet.headers->flow);
 		return TC_ACT_UNSPEC;
 	case FATE_LOCAL:
 		if (!changes(&packet, &plan.rewriting))
 			return TC_ACT_UNSPEC;
 		rewrite_tcp(&packet, &plan.rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	case FATE_CUT:
+		return cut_payload(skb, &packet, plan.part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 	case FATE_FORWARD:
 		note_pulse(now);
 		break;
@@ -380,12 +466,14 @@ int carrick_arriving(struct __sk_buff *skb)
 		record_payload(skb, &packet, &plan, record);
 	if (!plan.flow)
 		return TC_ACT_SHOT;
+	if (packet.is_expiring)
+		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
 	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
 		return TC_ACT_SHOT;
 	*(__u16 *)packet.headers->new = plan.flow->own_port;
 	*(__u16 *)(packet.headers->new + 2) = plan.flow->peer_port;
 	rewrite_tcp(&packet, &plan.rewriting);
-	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, plan.flow))
+	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, plan.flow) || !count_down(skb, &packet))
 		return TC_ACT_SHOT;
 	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
 	// sign: between namespaces of one host a packet keeps the one that sent it.)
@@ -410,10 +498,10 @@ int carrick_leaving(struct __sk_buff *skb)
 	}
 	if (skb->vlan_present || !read_packet(skb, &packet))
 		return TC_ACT_UNSPEC;
-	__builtin_memcpy(flow.own, packet.flow.peer, sizeof(flow.own));
-	__builtin_memcpy(flow.peer, packet.flow.own, sizeof(flow.peer));
-	flow.own_port = packet.flow.peer_port;
-	flow.peer_port = packet.flow.own_port;
+	__builtin_memcpy(flow.own, packet.headers->flow.peer, sizeof(flow.own));
+	__builtin_memcpy(flow.peer, packet.headers->flow.own, sizeof(flow.peer));
+	flow.own_port = packet.headers->flow.peer_port;
+	flow.peer_port = packet.headers->flow.own_port;
 	splice = find(&flow, &direction);
 	if (!splice || !read_tcp(skb, &packet))
 		return TC_ACT_UNSPEC;

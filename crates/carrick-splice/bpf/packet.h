@@ -32,6 +32,9 @@ enum packet_state {
 /* In a pause in which nothing is under way, whoever waits does not wait for the network: no more than this of it counts as active. */
 #define PACKET_PAUSE_NS 1000000000ULL
 
+/* More network interfaces than these carry nothing by other ways than at the start. */
+#define PACKET_INTERFACES_MAX 4096
+
 /* How much of a response is kept for the process. */
 #define PACKET_HEAD_BYTES 1024
 
@@ -44,12 +47,15 @@ enum packet_state {
 /* What the process asks of the program `command`. */
 enum packet_command {
 	PACKET_ARM = 1,    /* splice, if both connections are at rest and alike */
-	PACKET_DISARM = 2, /* give the packets back to the local sockets, if those have nothing to receive or to send */
+	/* Give the packets back to the local sockets, if those have nothing to receive or to send; of responses, if no more requests were
+	 * forwarded than the process knows of, and the server has acknowledged them. */
+	PACKET_DISARM = 2,
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its end of stream */
-	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state? */
+	PACKET_LOOK = 4,    /* is a local socket there yet, in whatever state; and does it owe its peer anything? */
 	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and note it in record `argument` */
 	PACKET_ARM_BODY = 7, /* likewise, but in the midst of a response, as soon as that can be: PACKET_DUE; also from that state, or RESPONSES */
 	PACKET_GO_BY = 6, /* what is forwarded to the peer of leg `side` goes by interface `argument` from now on */
+	PACKET_FORGET = 8, /* the splice is over: its connections are let go, and its place is free */
 };
 
 /* Why it was not done. */
@@ -65,6 +71,16 @@ enum packet_answer {
 	PACKET_SEGMENTS = 8,       /* segments of one side may be too long for the other */
 	PACKET_SIGNED = 9,         /* a connection is signed (TCP MD5, TCP-AO) */
 	PACKET_ENDED_BEFORE = 10,  /* it has ended */
+	PACKET_CONTINUED = 11,     /* it is done, and a connection goes on with the numbers of an earlier splice (`carrick_place` only) */
+	PACKET_NOT_OURS = 12,      /* a connection is not the process's, or an interface is not one of the programs' */
+	PACKET_BEHIND = 13,        /* more requests were forwarded than the process knows of */
+	PACKET_OPTIONS = 14,       /* a connection's packets have IP options, or TCP options that were not agreed on */
+};
+
+/* What the process asks of the program `carrick_place`. */
+struct packet_placing {
+	__u32 number;
+	struct flow flows[2];
 };
 
 /* One of the two connections. "On the wire" are the numbers that its peer sees; the local socket's differ by an offset. */
@@ -97,6 +113,7 @@ struct packet_leg {
 	__u8 own_shift;    /* scale of the windows that it is sent */
 	__u8 is_ahead;     /* it has come back, and its peer may have got more from the other peer than the local socket has sent since */
 	__u8 had_end;      /* if is_ahead: the last that it was sent is its end of stream */
+	__u8 is_odd;       /* a packet of it had options that the server's TCP might understand otherwise than the local socket */
 };
 
 /* How fast the sender of a way may go on. Numbers are its own, on the wire. */
@@ -155,8 +172,13 @@ struct packet_splice {
 	struct packet_way ways[2];
 };
 
-/* The response to the request that was told of last is the latest one. */
+/* The response to the request that was told of last is the latest one; or, of an end, that it is not known yet. */
 #define PACKET_LATEST (~0ULL)
+
+/* Why nothing more is to be asked of a server. */
+#define RESPONSE_ENDED 1   /* its end of stream has been seen */
+#define RESPONSE_SURPLUS 2 /* it has sent what nobody has asked for */
+#define RESPONSE_ALL 4     /* the client has acknowledged all before that, or cannot get it */
 
 /* What the process knows of forwarded responses without asking. Counts only grow, through all splices that have the record in turn. */
 struct packet_response {
@@ -166,7 +188,7 @@ struct packet_response {
 	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
 	__u64 acked_ns;    /* when the client has acknowledged something last, by CLOCK_MONOTONIC */
 	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet, and in the first one behind an interim head */
-	__u32 has_end;     /* the server's end of stream has come */
+	__u32 has_end;     /* RESPONSE_ENDED and so on */
 	__u64 passed_bytes;  /* of requests that were left to the process */
 	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
 	__u64 passed_end;    /* what was forwarded up to the end of the response to the latest request of the process */
@@ -174,14 +196,28 @@ struct packet_response {
 	__u32 told_status;   /* likewise, of the response that ends at `told_end` */
 	__u32 judged_before; /* requests that had been forwarded before the latest one of the process */
 	__u32 has_begun;     /* what the server sends is forwarded (PACKET_ARM_BODY) */
+	__u64 whole_end;   /* what was forwarded up to the end of a response that is known; if that is all, the latest one is whole */
 	__u64 told_as;       /* under which name requests are told of; written by the process */
 	__u64 told_end;      /* what was forwarded up to the end of the response to the request that was told of last, or PACKET_LATEST */
 	__u32 judged;        /* requests that were forwarded */
 	__u32 method;        /* of the latest of them: an `enum request_method` */
 	__u32 is_back;       /* the server has sent more than the rest of the response: the connections were given back */
 	__u32 last_at;       /* where in `head` the last head begins, of which the others are interim (1xx) */
+	__u32 is_adrift;   /* a request was sent behind a response that was not known to be whole: it is not known where responses begin */
+	__u32 interim_bytes; /* so many of `head` are interim heads (1xx) and nothing else */
+	__u32 asked_method;  /* of the latest request of the process, an `enum request_method`; written by the process */
+	__u32 reserved;
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
+};
+
+/* The longest request that the kernel forwards unseen. */
+#define PACKET_REQUEST_BYTES 1460
+#define PACKET_REQUEST_WORDS 184
+
+/* The latest request that was forwarded unseen: only these very bytes may go to the server again. */
+struct packet_request {
+	__u64 words[PACKET_REQUEST_WORDS];
 };
 
 /* When something happened to these programs' splices, by CLOCK_MONOTONIC. Pinned as `pulse`; it stays as it is for ever, so that each

@@ -19,6 +19,8 @@ struct request {
 	__u32 rest[2];    /* bytes of it that were not read yet: the lower and the upper half */
 	/* PACKET_ARM, PACKET_ARM_RESPONSES, PACKET_ARM_BODY: how each way is paced, lower halves first. */
 	__u32 pace[4];
+	/* PACKET_DISARM: requests that were forwarded, as far as the process knows. */
+	__u32 judged;
 };
 
 /* Whether the packets of both connections are still looked at for this splice: another one, with the addresses of one of them, may
@@ -155,7 +157,7 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 	bpf_spin_lock(&splice->lock);
 	was_armed = splice->state == PACKET_DUE || splice->state == PACKET_RESPONSES;
 	/* The client has all that was forwarded, and the server all that was asked. */
-	if (is_body && splice->state == PACKET_RESPONSES && !is_before(splice->legs[0].received, splice->judged_end) &&
+	if (is_body && splice->state == PACKET_RESPONSES && !is_request_outstanding(splice) &&
 	    splice->ways[1].end + splice->ways[1].delta == splice->legs[0].local_end)
 		end_responses(splice);
 	was_due = splice->state == PACKET_DUE;
@@ -168,6 +170,8 @@ static __always_inline enum packet_answer arm(struct packet_splice *splice, cons
 		answer = PACKET_UNSEEN;
 	} else if (splice->legs[0].is_ahead || splice->legs[1].is_ahead) {
 		answer = PACKET_BUSY;
+	} else if (splice->legs[0].is_odd && request->command != PACKET_ARM) {
+		answer = PACKET_OPTIONS;
 	} else {
 		begin_way(&splice->ways[0], &splice->legs[0], a, a->rcv_nxt, &splice->legs[1], b, b->write_seq,
 			  request->pace);
@@ -218,20 +222,28 @@ static __always_inline void resume(struct packet_leg *leg, const struct packet_w
 	leg->passed_end = way->start;
 }
 
-static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct local *a, const struct local *b,
-						 int is_forced)
+static __always_inline enum packet_answer disarm(struct packet_splice *splice, const struct request *request, const struct local *a,
+						 const struct local *b)
 {
+	const struct packet_response *record = find_record(splice);
 	enum packet_answer answer = PACKET_DONE;
+	__u32 is_forced = request->argument;
+
+	if (!record)
+		return PACKET_NO_PLACE;
 
 	if (splice->state == PACKET_RESPONSES || splice->state == PACKET_DUE) {
-		/* Nothing is said by the local sockets in the meantime: they need not be at rest. But a request that was forwarded must have
+		/* Nothing is said by the local sockets in the meantime: they need not be at rest. But the process must know of each request
+		 * that was forwarded, or it would give the server's connection to others with a response outstanding; and each must have
 		 * arrived: only its client can send it again, and the local socket would take it for an old one. */
 		bpf_spin_lock(&splice->lock);
 		if (splice->state == PACKET_DUE)
 			splice->state = PACKET_PROCESS;
 		else if (splice->state != PACKET_RESPONSES)
 			answer = PACKET_NO_PLACE;
-		else if (!is_forced && is_before(splice->legs[0].received, splice->judged_end))
+		else if (!is_forced && record->judged != request->judged)
+			answer = PACKET_BEHIND;
+		else if (!is_forced && is_request_outstanding(splice))
 			answer = PACKET_BUSY;
 		else
 			end_responses(splice);

@@ -307,7 +307,7 @@ static __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 dir
 	forget_pace(view);
 	look_up_rate(view, handle, now, 1);
 	/* It waits no more itself. */
-	if (bucket && bucket <= PACE_BUCKETS)
+	if (IS_WITHIN(bucket, 1, PACE_BUCKETS))
 		waiting = holding->buckets[bucket] + 1;
 	share = view->left / (waiting ? waiting : 1);
 	/* Little is not divided: each grant has its price, and others have their turns. */
@@ -327,8 +327,7 @@ static __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 dir
 		return 0;
 	pace_take(pace_find(handle), handle, view->taken[side], now);
 	bytes = write_update(update, &splice->legs[side ^ 1], &numbers);
-	asm volatile("" : "+r"(bytes));
-	if (bytes < ETH_HLEN + 40 || bytes > UPDATE_BYTES_MAX || bpf_skb_change_tail(skb, bytes, 0) ||
+	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
 		return 0;
 	return bpf_clone_redirect(skb, numbers.ifindex, BPF_F_INGRESS);

@@ -6,6 +6,12 @@
 #define ICMP_UNREACHABLE 3
 #define ICMP_TOO_LONG 4
 #define ICMPV6_TOO_LONG 2
+#define ICMP_EXPIRED 11
+#define ICMPV6_EXPIRED 3
+#define ICMP_HOPS 64
+
+/* On each CPU, packets that have expired are answered no more often than that. */
+#define EXPIRED_NS 1000000ULL
 
 /* The header of a message: type, code, checksum, and the length that would fit. */
 #define MESSAGE_HEADER_BYTES 8
@@ -33,6 +39,9 @@ struct message {
 	struct iphdr ip;
 	__u32 difference;  /* what makes of the number one that its sender knows */
 	__u32 direction;   /* where the connection belongs */
+	__u64 expired_ns;  /* when a packet that had expired was answered last */
+	__u8 text[128];    /* a message that is made here: its headers; and what it quotes */
+	__u8 quoted[128];
 };
 
 struct {
@@ -190,6 +199,69 @@ static __always_inline int turn_message(struct __sk_buff *skb, struct message *m
 		       write_ipv6(skb, message, ETH_HLEN, message->source, old->own, flow->own, flow->peer);
 	return write_ipv4(skb, message, message->packet_at, old->own[3], old->peer[3], flow->peer[3], flow->own[3]) &&
 	       write_ipv4(skb, message, ETH_HLEN, message->source[3], old->own[3], flow->own[3], flow->peer[3]);
+}
+
+/* The headers of a message of `kind` about a packet of which `bytes` are quoted. */
+static __always_inline void write_expired(struct message *message, const struct packet *packet, __u32 bytes)
+{
+	__u8 *text = message->text, *icmp = text + (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__s64 sum;
+
+	__builtin_memset(text, 0, sizeof(struct ipv6hdr) + MESSAGE_HEADER_BYTES);
+	icmp[0] = packet->is_ipv6 ? ICMPV6_EXPIRED : ICMP_EXPIRED;
+	if (packet->is_ipv6) {
+		struct ipv6hdr *ip = (struct ipv6hdr *)text;
+
+		ip->version = 6;
+		ip->payload_len = bpf_htons(MESSAGE_HEADER_BYTES + bytes);
+		ip->nexthdr = IPPROTO_ICMPV6;
+		ip->hop_limit = ICMP_HOPS;
+		__builtin_memcpy(&ip->saddr, packet->headers->flow.own, 16);
+		__builtin_memcpy(&ip->daddr, packet->headers->flow.peer, 16);
+		sum = bpf_csum_diff(0, 0, (__be32 *)&ip->saddr, 32, bpf_htonl(MESSAGE_HEADER_BYTES + bytes));
+		sum += bpf_htonl(IPPROTO_ICMPV6);
+	} else {
+		struct iphdr *ip = (struct iphdr *)text;
+
+		ip->version = 4;
+		ip->ihl = sizeof(*ip) / 4;
+		ip->tos = 0xc0;
+		ip->tot_len = bpf_htons(sizeof(*ip) + MESSAGE_HEADER_BYTES + bytes);
+		ip->ttl = ICMP_HOPS;
+		ip->protocol = IPPROTO_ICMP;
+		ip->saddr = packet->headers->flow.own[3];
+		ip->daddr = packet->headers->flow.peer[3];
+		ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
+		sum = 0;
+	}
+	sum = fold(sum) + (__u64)*(__u16 *)icmp + fold(bpf_csum_diff(0, 0, (__be32 *)message->quoted, bytes & ~3, 0));
+	*(__u16 *)(icmp + MESSAGE_CHECKSUM_AT) = ~fold(sum);
+}
+
+/* Makes of a packet whose time to live ends here the message to its sender that says so, as a router would (RFC 792, RFC 4443 section 3.3):
+ * with its headers of IP and TCP without options. False: it is to be dropped without a word. */
+static __attribute__((noinline)) int answer_expired(struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 zero = 0, bytes = packet->tcp_at - ETH_HLEN + TCP_HEADER_MIN;
+	__u32 headers_bytes = MESSAGE_HEADER_BYTES + (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	struct message *message = bpf_map_lookup_elem(&messages, &zero);
+	__u64 now = bpf_ktime_get_ns();
+	__u8 *addresses;
+
+	if (!message || now - message->expired_ns < EXPIRED_NS || !IS_WITHIN(bytes, TCP_HEADER_MIN, sizeof(message->quoted)))
+		return 0;
+	message->expired_ns = now;
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, message->quoted, bytes))
+		return 0;
+	write_expired(message, packet, bytes);
+	addresses = message->quoted;
+	if (bpf_skb_change_tail(skb, ETH_HLEN + bytes, 0) || bpf_skb_adjust_room(skb, headers_bytes, BPF_ADJ_ROOM_MAC, 0) ||
+	    bpf_skb_load_bytes(skb, 0, addresses, 12))
+		return 0;
+	/* Those of the Ethernet header change places. */
+	__builtin_memcpy(addresses + 12, addresses, 6);
+	return !bpf_skb_store_bytes(skb, 0, addresses + 6, 12, 0) &&
+	       !bpf_skb_store_bytes(skb, ETH_HLEN, message->text, headers_bytes, BPF_F_RECOMPUTE_CSUM);
 }
 
 #endif

@@ -55,6 +55,21 @@ struct tcp_sock {
 	void *ao_info;
 } __attribute__((preserve_access_index));
 
+/* Sockets that the process has shown: the kernel takes an entry from nobody but who has a descriptor of the socket, and forgets it with
+ * the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} owned SEC(".maps");
+
+/* Set when they are loaded to be measured, or tried: connections without a socket are taken, too. */
+#ifndef TAKES_NOBODYS
+const volatile __u32 takes_nobodys = 0;
+#define TAKES_NOBODYS takes_nobodys
+#endif
+
 /* What is known of a local socket. */
 struct local {
 	__u32 rcv_nxt;
@@ -69,6 +84,7 @@ struct local {
 	__u32 segment_bytes; /* what its peer takes, options included */
 	__u32 advertised_bytes; /* what it takes */
 	__u8 is_there;
+	__u8 is_shown;   /* the process has it; only if that is asked */
 	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the answer yet */
@@ -82,8 +98,8 @@ struct local {
 	__u8 peer_shift;
 };
 
-/* Looks at a local socket. */
-static __always_inline void look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
+/* Looks at a local socket, and if need be whether the process has it. */
+static __always_inline void look_whose(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local, int asks_whose)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
@@ -108,6 +124,8 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 		return;
 	/* Whoever listens there is found, too, but is none of the two. */
 	local->is_there = socket->state != LISTEN;
+	if (asks_whose && local->is_there)
+		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
 	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
 		local->is_whole = 1;
@@ -138,6 +156,31 @@ static __always_inline void look_at(struct __sk_buff *skb, const struct packet_l
 			local->is_signed |= tcp->ao_info != 0;
 	}
 	bpf_sk_release(socket);
+}
+
+/* Where `look_for` puts what it finds: a program's stack is short. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct local);
+} looked_at SEC(".maps");
+
+/* Looks at a local socket. */
+static __always_inline void look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
+{
+	look_whose(skb, leg, local, 0);
+}
+
+/* The same, for one look at a time on each CPU. */
+static __always_inline struct local *look_for(struct __sk_buff *skb, const struct packet_leg *leg)
+{
+	__u32 zero = 0;
+	struct local *local = bpf_map_lookup_elem(&looked_at, &zero);
+
+	if (local)
+		look_at(skb, leg, local);
+	return local;
 }
 
 #endif

@@ -15,20 +15,24 @@ enum fate {
 	FATE_FORWARD, /* goes to the other peer */
 	FATE_DROP,
 	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
+	FATE_CUT,     /* comes in again, with the first `part` bytes of its payload */
 };
 
 struct plan {
 	enum fate fate;
 	struct rewriting rewriting;
+	__u8 is_copied : 1;
+	__u8 is_head : 1;       /* its payload is the beginning of a response: for the record */
+	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
+	__u8 is_told : 1;       /* the process is to be told */
+	__u8 is_request : 1;    /* FORWARD: a request that was judged */
+	__u8 is_acknowledging : 1; /* the client has got more of a response: for the record */
 	const struct flow *flow; /* FORWARD: the connection on which it goes on */
-	__u32 ifindex;      /* FORWARD: the interface */
+	union {
+		__u32 ifindex; /* FORWARD: the interface */
+		__u32 part;    /* CUT */
+	};
 	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
-	__u8 is_copied;
-	__u8 is_head;       /* its payload is the beginning of a response: for the record */
-	__u8 is_tail;       /* nothing of the response behind it was sent: for the record */
-	__u8 is_told;       /* the process is to be told */
-	__u8 is_request;    /* FORWARD: a request that was judged */
-	__u8 is_acknowledging; /* the client has got more of a response: for the record */
 };
 
 static __always_inline int is_before(__u32 a, __u32 b)
@@ -86,6 +90,7 @@ static __always_inline void note_given(struct packet_leg *leg, const struct pack
 	if (!leg->was_received || is_after(end, leg->passed_end))
 		leg->passed_end = end;
 	leg->was_received = 1;
+	leg->is_odd |= packet->is_odd;
 }
 
 /* Whether a receiver could want this: whatever is not plausible must change nothing, here or there. */
@@ -228,8 +233,9 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 #include "packet_due.h"
 
 /* A packet from the peer of leg `side`. */
-static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record, __u32 side,
-					   const struct packet *packet, int is_judged, struct plan *plan)
+static __always_inline void judge_arriving(struct packet_splice *splice, struct packet_response *record,
+					   struct packet_request *kept, __u32 side, const struct packet *packet,
+					   int is_judged, struct plan *plan)
 {
 	struct packet_leg *leg = &splice->legs[side & 1];
 
@@ -271,7 +277,7 @@ static __always_inline void judge_arriving(struct packet_splice *splice, struct 
 		if (side)
 			judge_server(splice, record, packet, plan);
 		else
-			judge_client(splice, record, packet, is_judged, plan);
+			judge_client(splice, record, kept, packet, is_judged, plan);
 		return;
 	default:
 		plan->fate = FATE_LOCAL;

@@ -23,6 +23,8 @@ struct tcp_sock;
 struct judgement {
 	__u32 upstream;
 	__u32 method;
+	__u64 response_bytes;
+	__u32 interim_bytes;
 };
 
 // The first bytes of such a request, and how long it is.
@@ -59,6 +61,34 @@ static __always_inline int judge_request(struct __sk_buff *skb, __u32 payload_at
 	return bytes && *bytes == payload_bytes ? 0 : -1;
 }
 
+// The first bytes of a response, and how long it is.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64);
+	__type(value, __u64);
+} model_responses SEC(".maps");
+
+static __always_inline int measure_response(struct __sk_buff *skb, __u32 at, __u32 bytes, __u32 method)
+{
+	struct judgement *judged = judgement();
+	__u64 first = 0, *length;
+	__u8 status[12] = {}, end[4] = {};
+
+	if (!judged || bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
+		return 0;
+	// An interim head is one that fills its packet; behind 101, it is HTTP no more.
+	judged->interim_bytes = 0;
+	if (bytes >= 16 && !bpf_skb_load_bytes(skb, at, status, sizeof(status)) && !bpf_skb_load_bytes(skb, at + bytes - 4, end, sizeof(end)) &&
+	    status[0] == 'H' && status[9] == '1' && status[11] != '1' && end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n')
+		judged->interim_bytes = bytes;
+	length = bpf_map_lookup_elem(&model_responses, &first);
+	if (!length)
+		return 0;
+	judged->response_bytes = *length;
+	return 1;
+}
+
 // As in judge.h.
 struct telling {
 	__u64 sent_bytes;
@@ -89,6 +119,12 @@ static long model_clone(struct __sk_buff *skb);
 #define BPF_CORE_READ_BITFIELD(structure, field) ((structure)->field)
 #undef bpf_core_field_exists
 #define bpf_core_field_exists(field) 0
+#undef bpf_ksym_exists
+#define bpf_ksym_exists(function) 0
+
+// There are no sockets, and the model writes what it likes.
+#define TAKES_NOBODYS 1
+#define PROCESS_ACCESS 0
 
 #include "packet.bpf.c"
 
@@ -219,8 +255,7 @@ static __always_inline long model_clone(struct __sk_buff *skb)
 	__u32 zero = 0, bytes = skb->len;
 	struct model_frame *clone = bpf_map_lookup_elem(&model_clones, &zero);
 
-	asm volatile("" : "+r"(bytes));
-	if (!clone || !bytes || bytes > CLONE_BYTES || bpf_skb_load_bytes(skb, 0, clone->frame, bytes))
+	if (!clone || !IS_WITHIN(bytes, 1, CLONE_BYTES) || bpf_skb_load_bytes(skb, 0, clone->frame, bytes))
 		return -1;
 	clone->bytes = bytes;
 	return 0;

@@ -53,10 +53,16 @@ static __always_inline void end_responses(struct packet_splice *splice)
 	splice->state = PACKET_PROCESS;
 }
 
-/* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all. */
-static __always_inline int is_end_due(const struct packet_way *down)
+/* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all, for the end may
+ * overtake what is before it. */
+static __always_inline int is_end_due(const struct packet_way *down, struct packet_response *record)
 {
-	return down->has_end && down->acked == down->end_of_stream - 1;
+	/* What came unasked is not forwarded; what is before it may have to be sent again. */
+	if (record->has_end & RESPONSE_SURPLUS ? record->acked_bytes < record->whole_end
+					       : !down->has_end || down->acked != down->end_of_stream - 1)
+		return 0;
+	record->has_end |= RESPONSE_ALL;
+	return 1;
 }
 
 /* Timestamps of forwarded packets never are before those that the local socket sends to the same peer. */
@@ -117,21 +123,9 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 	plan->rewriting.tsval = up->ts_delta;
 	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
 	plan->rewriting.window = scale_window(window, server->own_shift);
+	plan->rewriting.is_plain = 1;
 	pace_see_window(&packet->headers->pace, packet->ack - down->delta, window, server->own_shift);
 	up->packets += 1;
-}
-
-/* Whether nobody has anything to do but to answer this packet: all requests before it are answered, as far as can be seen. */
-static __always_inline int is_next_request(const struct packet_splice *splice, const struct packet_response *record,
-					   const struct packet *packet)
-{
-	const struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
-	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-
-	return splice->state == PACKET_RESPONSES && splice->table && packet->payload_bytes &&
-	       !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
-	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
-	       record->passed_bytes == record->settled_bytes;
 }
 
 /* The first bytes of a response are to be kept. */
@@ -139,6 +133,7 @@ static __always_inline void forget_head(struct packet_response *record)
 {
 	record->head_at = record->sent_bytes;
 	record->head_bytes = 0;
+	record->interim_bytes = 0;
 	record->last_at = 0;
 }
 
@@ -164,142 +159,66 @@ static __always_inline void note_response_end(struct packet_response *record)
 	record->told_end = record->sent_bytes;
 }
 
-/* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
-static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
-					    const struct packet *packet, __u32 window, struct plan *plan)
-{
-	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
-	struct packet_way *up = &splice->ways[0];
-	__u32 bytes = packet->payload_bytes;
+#include "packet_requests.h"
 
-	splice->judged_start = packet->seq;
-	splice->judged_end = up->end = packet->seq + bytes;
-	splice->judged_delta = server->local_end - packet->seq;
-	client->receive_offset += bytes;
-	server->send_offset += bytes;
-	server->local_end += bytes;
-	server->local_acked = server->local_end;
-	splice->response_start = splice->ways[1].end;
-	plan->is_request = 1;
-	note_response_end(record);
-	/* The response to the latest request of the process. */
-	if (record->judged == record->judged_before) {
-		record->passed_status = latest_status(record);
-		record->passed_end = record->sent_bytes;
-	}
-	forget_head(record);
-	record->judged += 1;
-	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
-}
-
-/* Whether this is a request that was forwarded, and that the server has not acknowledged. There may be an end behind it. */
-static __always_inline int is_request_again(const struct packet_splice *splice, const struct packet *packet)
-{
-	return is_before(splice->legs[0].received, splice->judged_end) && !is_before(packet->seq, splice->judged_start) &&
-	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & FLAG_RST);
-}
-
-/* Takes note of what comes to the client's local socket. */
-static __always_inline void note_passed(struct packet_splice *splice, struct packet_response *record, const struct packet *packet)
-{
-	struct packet_leg *client = &splice->legs[0];
-	struct packet_way *up = &splice->ways[0];
-	__u32 end = packet->seq + packet->payload_bytes;
-
-	if (is_after(end, up->end))
-		record->passed_bytes += end - up->end;
-	note_sent(up, end, 0);
-	/* So that it does not stay behind by more than numbers can tell. */
-	if (!is_before(client->received, splice->judged_end))
-		splice->judged_start = splice->judged_end = client->received;
-}
-
-/* A packet from the client. */
-static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
-					 const struct packet *packet, int is_judged, struct plan *plan)
-{
-	struct packet_leg *client = &splice->legs[0];
-	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
-	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
-	int is_believed = is_from_client(splice, packet, acked);
-
-	plan->fate = FATE_LOCAL;
-	plan->rewriting.window = packet->window;
-	if (packet->flags & FLAG_SYN)
-		return;
-	if (is_believed) {
-		window = limit_window(splice, acked, window);
-		note_time(client, packet);
-		acknowledge_locally(client, packet, plan);
-		plan->is_acknowledging = is_after(acked, down->start);
-		note_acknowledged(splice, record, acked);
-		note_window(down, acked, window);
-		packet->headers->pace.is_stale = !plan->is_acknowledging && is_stale(packet, down, acked, window);
-		if (!is_before(acked, down->acked))
-			down->offered_end = acked + window;
-		plan->is_told = is_end_due(down);
-	}
-	if (is_believed && is_judged && is_next_request(splice, record, packet)) {
-		forward_request(splice, record, packet, window, plan);
-		return;
-	}
-	if (is_believed && packet->payload_bytes && is_request_again(splice, packet)) {
-		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
-		/* The end is for the local socket. The client sends it once more when its request is acknowledged. */
-		plan->rewriting.is_open = 1;
-		return;
-	}
-	plan->rewriting.seq = -client->receive_offset;
-	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
-	plan->rewriting.tsecr = -client->ts_offset;
-	if (sequence_length(packet) || packet->flags & FLAG_RST) {
-		/* The local socket takes the acknowledgement from this packet. What is not to be believed, it does not believe. */
-		plan->is_copied = 0;
-		if (is_believed)
-			note_passed(splice, record, packet);
-		return;
-	}
-	if (!is_believed) {
-		plan->fate = FATE_DROP;
-		splice->refused += 1;
-		return;
-	}
-	/* A keep-alive probe, which the local socket answers; or an old acknowledgement. */
-	if (is_before(packet->seq, up->end)) {
-		plan->is_copied = 0;
-		return;
-	}
-	forward_to_server(splice, packet, splice->legs[1].local_end, window, plan);
-}
-
-/* Takes note of what the server has acknowledged of requests that were forwarded; whether that is news for the client. */
-static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
-{
-	struct packet_leg *client = &splice->legs[0];
-	__u32 acked = packet->ack - splice->judged_delta;
-
-	if (!is_before(client->received, splice->judged_end) || !is_after(acked, client->received))
-		return 0;
-	/* Behind it, what the process has passed on may be acknowledged, too. */
-	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
-	return 1;
-}
-
-/* Whether all that is kept are interim heads, of which the last is whole, and this packet is the next. (Only if each came in a packet of its own:
- * otherwise who reads them finds more behind the first.) */
+/* Whether all that has come are interim heads, each in packets of its own, and this packet is the next. What is behind one in its own packet may be the head of
+ * a response already, and this its body, which can look like a head. */
 static __always_inline int follows_interim(const struct packet_splice *splice, const struct packet_response *record,
 					   const struct packet *packet)
 {
-	__u32 bytes = record->head_bytes, status;
-	const __u8 *end;
+	__u32 bytes = record->head_bytes;
 
-	asm volatile("" : "+r"(bytes));
-	if (bytes < 12 || bytes >= PACKET_INTERIM_BYTES || packet->seq - splice->response_start != bytes)
+	return bytes && bytes < PACKET_INTERIM_BYTES && bytes == record->interim_bytes && packet->seq - splice->response_start == bytes;
+}
+
+/* Whether a response, or one more of its heads, begins in this packet. */
+static __always_inline int begins(const struct packet_splice *splice, const struct packet_response *record, const struct packet *packet)
+{
+	return (packet->seq == splice->response_start && !record->head_bytes) || follows_interim(splice, record, packet);
+}
+
+/* What is forwarded up to the end of the latest response, if that is known; `at` before the packet. */
+static __always_inline __u64 response_end(const struct packet_splice *splice, const struct packet_response *record,
+					  const struct packet *packet, __u64 at)
+{
+	if (record->has_end & RESPONSE_SURPLUS)
+		return record->whole_end;
+	/* Of the rest of one response it is known as `left_bytes`. */
+	if (record->is_adrift || !(splice->left_bytes >> 63))
+		return PACKET_LATEST;
+	if (record->whole_end > record->head_at)
+		return record->whole_end;
+	return begins(splice, record, packet) && packet->headers->response_bytes ? at + packet->headers->response_bytes : PACKET_LATEST;
+}
+
+/* Whether there is something in a packet that nobody has asked for, behind a response that is known to be whole. The client gets what is before it,
+ * and the server is asked for nothing more. */
+static __always_inline int is_surplus(struct packet_splice *splice, struct packet_response *record, const struct packet *packet,
+				      struct plan *plan)
+{
+	__u64 at = record->sent_bytes + (__s32)(packet->seq - splice->ways[1].end), end = response_end(splice, record, packet, at);
+
+	/* It may have overtaken the head. Without that, the client has not read it. */
+	int is_spilt = end < record->sent_bytes && begins(splice, record, packet);
+
+	if (at + packet->payload_bytes <= end && !is_spilt)
 		return 0;
-	status = latest_status(record);
-	end = record->head + bytes - 4;
-	/* Behind 101, it is HTTP no more. */
-	return status >= 100 && status < 200 && status != 101 && end[0] == '\r' && end[1] == '\n' && end[2] == '\r' && end[3] == '\n';
+	plan->fate = FATE_DROP;
+	splice->table = 0;
+	record->has_end |= RESPONSE_SURPLUS;
+	if (is_spilt) {
+		record->whole_end = end;
+		record->has_end |= RESPONSE_ALL;
+		plan->is_told = 1;
+		return 1;
+	}
+	if (at < end) {
+		plan->fate = FATE_CUT;
+		plan->part = end - at;
+		record->whole_end = end;
+	}
+	plan->is_told = is_end_due(&splice->ways[1], record);
+	return 1;
 }
 
 /* Takes note of a part of a response that goes to the client. */
@@ -309,11 +228,13 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 	struct packet_way *down = &splice->ways[1];
 	__u32 end = packet->seq + packet->payload_bytes;
 
-	if (packet->seq == splice->response_start && !record->head_bytes) {
+	if (begins(splice, record, packet)) {
 		plan->is_head = 1;
-	} else if (follows_interim(splice, record, packet)) {
 		record->last_at = record->head_bytes;
-		plan->is_head = 1;
+		if (packet->headers->interim_bytes == packet->payload_bytes)
+			record->interim_bytes = record->head_bytes + packet->payload_bytes;
+		if (packet->headers->response_bytes && !record->is_adrift)
+			record->whole_end = record->head_at + record->last_at + packet->headers->response_bytes;
 	}
 	/* A single byte may be a probe. */
 	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
@@ -375,15 +296,17 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		note_given(server, packet);
 		return;
 	}
+	if (is_surplus(splice, record, packet, plan))
+		return;
 	note_time(server, packet);
 	acknowledge_locally(server, packet, plan);
 	is_news = note_request_acked(splice, packet);
 	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
 		down->has_end = 1;
 		down->end_of_stream = end;
-		record->has_end = 1;
+		record->has_end |= RESPONSE_ENDED;
 	}
-	plan->is_told = is_end_due(down);
+	plan->is_told = is_end_due(down, record);
 	if (!packet->payload_bytes && !is_before(packet->seq, down->end) && (!is_news || packet->flags & FLAG_FIN)) {
 		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
 		plan->is_copied = 0;
@@ -400,7 +323,7 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	plan->fate = FATE_FORWARD;
 	plan->flow = &client->flow;
 	plan->ifindex = client->ifindex;
-	plan->rewriting.is_open = 1;
+	plan->rewriting.is_plain = 1;
 	plan->rewriting.seq = down->delta;
 	plan->rewriting.ack = client->received - packet->ack;
 	/* They speak of requests, which the client knows by other numbers. */
@@ -424,7 +347,7 @@ static __always_inline void judge_local_client(struct packet_splice *splice, con
 
 	client->local_window = packet->window;
 	/* Of a request that was forwarded, the server says when it has it. */
-	if (is_before(client->received, splice->judged_end))
+	if (is_request_outstanding(splice))
 		plan->rewriting.ack = client->received - packet->ack;
 	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
 		client->received = end;
@@ -475,11 +398,16 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 		return;
 	}
 	/* The client learns with the response that its request has arrived. */
-	if (received && !is_before(client->received, splice->judged_end) &&
+	if (received && !is_request_outstanding(splice) &&
 	    is_after(*received + client->receive_offset, client->received))
 		client->received = *received + client->receive_offset;
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
 		splice->response_start = down->end;
+		/* What is left of the response before would be taken for the beginning of this one. */
+		if (record->sent_bytes != record->whole_end ||
+		    (record->judged != record->judged_before && record->sent_bytes == record->head_at))
+			record->is_adrift = 1;
+		record->method = record->asked_method;
 		note_response_end(record);
 		forget_head(record);
 		record->judged_before = record->judged;

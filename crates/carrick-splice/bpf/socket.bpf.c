@@ -235,7 +235,7 @@ static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 byte
 SEC("sk_skb/stream_verdict")
 int splice_verdict(struct __sk_buff *skb)
 {
-	__u64 cookie, bytes;
+	__u64 cookie, bytes, look;
 	struct tcp_sock *tcp;
 	struct direction *way;
 	struct bpf_sock *receiver;
@@ -310,7 +310,8 @@ int splice_verdict(struct __sk_buff *skb)
 	// With a barrier: either this sees that the process waits, or the process sees these bytes.
 	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
 	// A socket whose queue is empty again is not readable: epoll says nothing.
-	if (way->forwarded_bytes + way->passed_bytes == way->bytes_max)
+	look = *(volatile __u64 *)&way->look_bytes;
+	if (way->forwarded_bytes + way->passed_bytes == way->bytes_max || (look && way->forwarded_bytes >= look))
 		tell(way, own);
 	return SK_PASS;
 pass:

@@ -34,7 +34,8 @@ struct direction {
 	__u32 is_asleep;     /* not 0: wake it also when something is left to it */
 	__u32 process_reserved;
 	__u64 pace;          /* a `pace_handle` */
-	__u64 reserved[7];
+	__u64 look_bytes;    /* if not 0: wake the process, if it waits, when forwarded_bytes reaches this */
+	__u64 reserved[6];
 };
 
 #endif

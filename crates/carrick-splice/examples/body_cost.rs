@@ -173,8 +173,9 @@ impl Forwarded {
     async fn body(&mut self, bytes: usize) -> Outcome<Duration> {
         let begun = Instant::now();
         ask(&mut self.pair).await?;
-        match self.splice.arm(None, PaceHandle::default()) {
-            Arming::Armed => self.splice.expect_response(),
+        let pace = PaceHandle::default();
+        match self.splice.arm_body(0, bytes as u64, pace) {
+            Arming::Armed => {}
             answer => return Err(format!("it was not armed: {answer:?}").into()),
         }
         say(&mut self.pair.server, &mut self.pair.client, bytes).await?;

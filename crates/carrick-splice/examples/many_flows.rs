@@ -63,7 +63,7 @@ pub async fn run(words: &[String]) -> Outcome<Report> {
     let (flows, tunnels, rounds) = (number(0, 200_000)?, number(1, 8)?, number(2, 5)?);
     let time = Duration::from_millis(number(3, 1000)?.into());
     let splices = flows / 2;
-    let service = PacketService::default();
+    let service = PacketService::for_measuring();
     let bed = Bed::with_engine(&service, splices.saturating_add(tunnels))?;
     let empty = service.map_memory()?;
     let crowd = service.crowd(splices)?;

@@ -18,7 +18,7 @@ async fn relay(splicer: Splicer, client: TcpStream, to: &str, choice: Choice) ->
     let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(choice));
     let broken = match exchange.run().await {
         ExchangeEnd::Closed => return Ok(()),
-        ExchangeEnd::Idle => "no byte for an hour".into(),
+        ExchangeEnd::Idle | ExchangeEnd::Stalled => "no byte for an hour".into(),
         ExchangeEnd::Fault { fault, .. } => format!("{fault}: {}", fault.source).into(),
     };
     for connection in exchange.connections().into_iter().flatten() {

@@ -244,7 +244,7 @@ impl Bench {
             }
         }
         let begun = Instant::now();
-        let (there, back, connections) = exchange.unsplice_own();
+        let (there, back, connections) = exchange.unsplice_own().await;
         let down = begun.elapsed();
         let expected = if kind == Kind::Idle {
             0
@@ -287,11 +287,13 @@ impl Bench {
                 kept = self.splicer.responses(&near, &far, 0).map_err(refused)?;
             }
             match kept.arm(None, PaceHandle::default()) {
-                Arming::Armed => kept.expect_response(),
+                Arming::Armed => kept.expect_response(true, false),
                 answer => return Err(format!("it was not armed: {answer:?}").into()),
             }
             let up = begun.elapsed();
             if kind == Kind::Message {
+                pass(&mut client, &mut near).await?;
+                pass(&mut far, &mut server).await?;
                 respond(&mut server, &mut client, &kept).await?;
             }
             let begun = Instant::now();
@@ -303,6 +305,12 @@ impl Bench {
         }
         Ok(times)
     }
+}
+
+/// A message from one end of a connection to the other.
+async fn pass(from: &mut TcpStream, to: &mut TcpStream) -> std::io::Result<()> {
+    from.write_all(&[7; MESSAGE_BYTES]).await?;
+    to.read_exact(&mut [0; MESSAGE_BYTES]).await.map(drop)
 }
 
 /// A message from the server, which the client acknowledges.

@@ -23,6 +23,12 @@ impl Counter {
         self.0.store(self.get().saturating_sub(n), Relaxed);
     }
 
+    /// Makes it another number, for what is measured now and then. Only the owning thread may call it.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// The number as it stands.
     #[inline]
     #[must_use]
@@ -70,6 +76,12 @@ pub struct Counters {
     pub idle_ends: Counter,
     /// Runs that ended because too few bytes moved.
     pub slow_ends: Counter,
+    /// Splices that were stalled when that was looked at last.
+    pub stalled_splices: Counter,
+    /// What they held of the kernel's memory.
+    pub stalled_bytes: Counter,
+    /// Runs that ended because stalled ones held too much.
+    pub stalled_ends: Counter,
     /// Runs that ended with a failing sender.
     pub faults_from: Counter,
     /// Runs that ended with a failing receiver.

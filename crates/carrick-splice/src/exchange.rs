@@ -11,6 +11,8 @@ use crate::flow::{Ends, Flow, Step};
 use crate::kernel::Kernel;
 use crate::local_copy::Sink;
 use crate::packet::fares::Fares;
+use crate::stalls::{self, Stall};
+use crate::tcp::UnreadLimit;
 use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
 use chatter::Chatter;
@@ -43,6 +45,8 @@ pub struct ExchangeOrder<'a> {
     pub pace: [PaceHandle; 2],
     /// Whether the packet engine may make one connection of both.
     pub joining: Joining,
+    /// What may wait at `a`'s connection, and at `b`'s.
+    pub unread: [UnreadLimit; 2],
 }
 
 /// Whether the packet engine may make one connection of two, which both have each a control loop, a window and a recovery from loss of
@@ -96,6 +100,7 @@ impl Default for ExchangeOrder<'_> {
             label: 0,
             pace: [PaceHandle::default(); 2],
             joining: Joining::IfGood,
+            unread: [UnreadLimit::default(); 2],
         }
     }
 }
@@ -107,6 +112,8 @@ pub enum ExchangeEnd {
     Closed,
     /// No byte moved for as long as `idle` says.
     Idle,
+    /// A receiver took nothing, and the owner wanted the memory back ([`Splicer::end_stalled`]).
+    Stalled,
     /// One connection failed. What the other direction could still deliver was delivered. The caller should reset the
     /// other connection (see [`tcp::reset_on_close`](crate::tcp::reset_on_close)), so that its peer does not take a
     /// broken stream for a whole one.
@@ -137,6 +144,8 @@ pub struct Exchange<'a> {
     /// With `Auto`, or if the packets stay here: whether the kernel is to have them.
     chatter: Option<Chatter>,
     kernel: Option<Box<Kernel>>,
+    /// It is to give the connections back.
+    leaves_kernel: bool,
     packets: Packets,
     /// Why they stay with the local sockets, as long as nobody has asked.
     packets_refused: Option<Reason>,
@@ -151,6 +160,7 @@ pub struct Exchange<'a> {
     watch: Watch,
     a_errors: ErrorWatch<'a>,
     b_errors: ErrorWatch<'a>,
+    stall: Option<Box<Stall>>,
 }
 
 impl<'a> Exchange<'a> {
@@ -175,9 +185,10 @@ impl<'a> Exchange<'a> {
             Choice::Auto if has_packets => Packets::Watched(Worth::default()),
             _ => Packets::No,
         };
-        let flow = |pace| {
+        let flow = |pace, unread| {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
             flow.set_pace(pace);
+            flow.set_unread(unread);
             // With the kernel's help there is more to do at the end than to pass it on.
             flow.set_pass_end(!wants_kernel);
             flow
@@ -191,11 +202,12 @@ impl<'a> Exchange<'a> {
             b_prefix: order.b_prefix,
             idle: order.idle,
             label: order.label,
-            a_to_b: flow(order.pace[0]),
-            b_to_a: flow(order.pace[1]),
+            a_to_b: flow(order.pace[0], order.unread[0]),
+            b_to_a: flow(order.pace[1], order.unread[1]),
             wants_kernel,
             chatter,
             kernel: None,
+            leaves_kernel: false,
             packets,
             packets_refused: instead.filter(|_| order.choice == Choice::Packet),
             joining: order.joining,
@@ -205,6 +217,7 @@ impl<'a> Exchange<'a> {
             watch: Watch::default(),
             a_errors: ErrorWatch::default(),
             b_errors: ErrorWatch::default(),
+            stall: None,
             splicer,
         }
     }
@@ -245,6 +258,9 @@ impl<'a> Exchange<'a> {
     /// Moves what can be moved, while tokio has the connections.
     fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
+            if self.poll_come_back(cx).is_pending() {
+                return Poll::Pending;
+            }
             if let Some(kernel) = self.kernel.as_mut() {
                 kernel.listen(cx);
             }
@@ -255,6 +271,10 @@ impl<'a> Exchange<'a> {
             let b_to_a = self.poll_flow(cx, false);
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
+            }
+            self.note_stall(cx, &a_to_b, &b_to_a);
+            if Stall::is_ended(&self.stall) {
+                return Poll::Ready(self.take_fault().unwrap_or(ExchangeEnd::Stalled));
             }
             if self.choose() {
                 continue;
@@ -293,6 +313,26 @@ impl<'a> Exchange<'a> {
                 Poll::Ready(Alarm::Ended(_)) => return Poll::Ready(self.stalled()),
             }
         }
+    }
+
+    /// Takes note of directions that wait for their receivers.
+    fn note_stall(&mut self, cx: &Context<'_>, a_to_b: &Step, b_to_a: &Step) {
+        let waits = |step: &Step| matches!(step, Step::Blocked(Side::To));
+        let moved_bytes = [(a_to_b, &self.a_to_b), (b_to_a, &self.b_to_a)]
+            .into_iter()
+            .filter(|(step, _)| waits(step))
+            .map(|(_, flow)| flow.moved_bytes())
+            .sum();
+        let legs = &self.legs;
+        let sockets = || legs.as_ref().map(|[a, b]| stalls::descriptors(a, b));
+        Stall::note(
+            &mut self.stall,
+            &self.splicer,
+            waits(a_to_b) || waits(b_to_a),
+            moved_bytes,
+            sockets,
+            cx,
+        );
     }
 
     /// Moves what can be moved in one direction, unless that has ended or failed.
@@ -463,20 +503,18 @@ impl<'a> Exchange<'a> {
     /// what belongs from `a` to `b`, then from `b` to `a`.
     ///
     /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
-    #[must_use]
-    pub fn unsplice(self) -> (HandOver, HandOver) {
-        let (a_to_b, b_to_a, _) = self.unsplice_own();
+    pub async fn unsplice(self) -> (HandOver, HandOver) {
+        let (a_to_b, b_to_a, _) = self.unsplice_own().await;
         (a_to_b, b_to_a)
     }
 
     /// [`unsplice`](Exchange::unsplice) for connections that were given to the exchange for good: they come back, too. `None`
     /// for one that was lent, or that tokio would not have back. To be called on a runtime.
-    #[must_use]
-    pub fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
+    pub async fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
         // If tokio does not have them back, they are lost.
         self.wake_up();
-        self.leave_kernel();
-        self.disarm();
+        poll_fn(|cx| self.poll_leave_kernel(cx)).await;
+        poll_fn(|cx| self.poll_disarm(cx)).await;
         let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
         let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
         (a_to_b, b_to_a, self.into_connections())

@@ -8,6 +8,7 @@ use crate::choice::Chooser;
 use crate::local_copy::Sink;
 use crate::pace::Turn;
 use crate::socket::joint::Joint;
+use crate::tcp::{UnreadLimit, UnreadWindow};
 use crate::{Choice, End, Ended, Engine, Fault, HandOver, PaceHandle, Side, Splicer, sys};
 use held::Held;
 use std::io;
@@ -104,6 +105,8 @@ pub(crate) struct Flow {
     pipe_counted: bool,
     /// How it is paced, if it is.
     turn: Option<Box<Turn>>,
+    /// What may wait at the sender's connection, if that may grow.
+    unread: Option<Box<UnreadWindow>>,
 }
 
 impl Flow {
@@ -141,7 +144,13 @@ impl Flow {
             copy_counted: false,
             pipe_counted: false,
             turn: None,
+            unread: None,
         }
+    }
+
+    /// What may wait at the sender's connection from now on.
+    pub(crate) fn set_unread(&mut self, limit: UnreadLimit) {
+        self.unread = limit.may_grow().then(|| Box::new(UnreadWindow::new(limit)));
     }
 
     /// How it is paced.
@@ -182,6 +191,9 @@ impl Flow {
     pub(crate) fn set_forwarded_bytes(&mut self, bytes: u64) {
         if self.remaining_bytes != u64::MAX {
             self.remaining_bytes -= bytes - self.forwarded_bytes;
+        }
+        if let Some(window) = &mut self.unread {
+            window.note(bytes - self.forwarded_bytes);
         }
         self.forwarded_bytes = bytes;
     }
@@ -282,8 +294,12 @@ impl Flow {
         let mut woken = !std::mem::take(&mut self.yielded);
         loop {
             if matches!(self.held, Held::Nothing) && !self.is_all_taken() {
+                let before = self.taken_bytes;
                 match self.take_paced(cx, ends, sink, &mut woken) {
-                    Poll::Ready(Ok(())) => bursts += 1,
+                    Poll::Ready(Ok(())) => {
+                        bursts += 1;
+                        self.note_read(ends.from, self.taken_bytes - before);
+                    }
                     Poll::Ready(Err(fault)) => {
                         // What the caller holds was sent before the sender failed.
                         let _ = self.send_prefix(ends, false);
@@ -361,6 +377,20 @@ impl Flow {
         }
     }
 
+    /// So many bytes were taken from the sender by the process; those that the kernel has handed on are known.
+    pub(crate) fn note_read(&mut self, from: &TcpStream, bytes: u64) {
+        if let Some(window) = &mut self.unread {
+            window.took(from, bytes);
+        }
+    }
+
+    /// Makes the sender's window larger if it has to be. In how many bytes that is to be asked again; `None`: it does not grow.
+    pub(crate) fn grow_window(&mut self, from: &TcpStream) -> Option<u64> {
+        let window = self.unread.as_mut()?;
+        window.took(from, 0);
+        window.until_look()
+    }
+
     /// What it waits for.
     fn waiting(&self) -> Step {
         if self.turn.as_ref().is_some_and(|turn| turn.is_held) {
@@ -427,6 +457,11 @@ impl Flow {
             }
         }
         self.release(splicer);
+    }
+
+    /// Whether bytes were taken that do not belong to the splice.
+    pub(crate) fn has_surplus(&self) -> bool {
+        !self.surplus.is_empty()
     }
 
     /// Takes the bytes in flight out, for the owner of the connections.

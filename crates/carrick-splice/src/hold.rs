@@ -117,16 +117,14 @@ impl Holder {
                 settings.marks.len()
             )));
         }
-        let printed = libbpf_rs::set_print(None);
-        let attached = Holder::load(settings).map_err(|error| match error.kind() {
+        crate::refusal::listen();
+        Holder::load(settings).map_err(|error| match error.kind() {
             // What the kernel says of kinds of programs and links that it does not know.
             libbpf_rs::ErrorKind::InvalidInput => Unavailable::new(format!(
                 "the kernel cannot do it; Linux 6.4 or later can, with CONFIG_NETFILTER_BPF_LINK: {error:#}"
             )),
             _ => Unavailable::explain(&error),
-        });
-        libbpf_rs::set_print(printed);
-        attached
+        })
     }
 
     fn load(settings: &Settings) -> libbpf_rs::Result<Holder> {
@@ -229,3 +227,6 @@ fn make_ring() -> libbpf_rs::Result<MapHandle> {
         &options,
     )
 }
+
+#[cfg(test)]
+mod tests;

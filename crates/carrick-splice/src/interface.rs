@@ -85,7 +85,7 @@
 //!     let mut exchange = splicer.exchange(client, server, ExchangeOrder::default());
 //!     match exchange.run().await {
 //!         ExchangeEnd::Closed => {}
-//!         ExchangeEnd::Idle | ExchangeEnd::Fault { .. } => {
+//!         ExchangeEnd::Idle | ExchangeEnd::Stalled | ExchangeEnd::Fault { .. } => {
 //!             tcp::reset_on_close(client)?;
 //!             tcp::reset_on_close(server)?;
 //!         }
@@ -112,7 +112,7 @@
 //!     };
 //!     let mut transfer = splicer.transfer(server, client, order);
 //!     let ended = transfer.run().await;
-//!     let hand_over = transfer.unsplice();
+//!     let hand_over = transfer.unsplice().await;
 //!     // What the cache may keep does not depend on the client.
 //!     let is_whole = hand_over.copy_complete;
 //!     # assert!(is_whole);

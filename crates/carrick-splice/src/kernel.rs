@@ -22,12 +22,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// that it waits for needs but microseconds.
 const LOOKS_AT_ONCE: u32 = 8;
 
-/// `leave` waits for what is on its way inside the kernel: for a worker of the kernel, not for a peer. So often it looks, a
-/// second in all; longer takes only a machine without memory. (Not by the clock: the process may have been stopped meanwhile.)
-const LEAVE_LOOKS_MAX: u32 = 20_000;
-
-/// How long it sleeps in between.
-const LEAVE_LOOK: Duration = Duration::from_micros(50);
+/// Leaving waits for what is on its way inside the kernel: for a worker of the kernel, not for a peer. So many times
+/// [`LOOK_AGAIN`], a second in all; longer takes only a machine without memory. (Not by the clock: the process may have been stopped
+/// meanwhile.)
+const LEAVE_WAITS_MAX: u32 = 1000;
 
 /// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
 /// socket 0 to socket 1. A splice one way has this one only.
@@ -36,6 +34,8 @@ pub(crate) struct Kernel {
     ways: Vec<Way>,
     timer: Option<Pin<Box<Sleep>>>,
     looks: u32,
+    /// Everything is left to the process, so that the connections can be taken back; how many times was waited for that.
+    leaving: Option<u32>,
 }
 
 /// One direction.
@@ -111,6 +111,7 @@ impl Kernel {
             joint,
             timer: None,
             looks: 0,
+            leaving: None,
         }))
     }
 
@@ -210,6 +211,21 @@ impl Kernel {
         counters.socket_bytes.add(forwarded - way.counted_bytes);
         way.counted_bytes = forwarded;
         flow.set_forwarded_bytes(way.forwarded_before + forwarded);
+    }
+
+    /// Takes note of what the kernel has handed on, and sees to being polled when it is so much that the sender's window may have to grow.
+    pub(crate) fn watch_window(
+        &mut self,
+        side: usize,
+        flow: &mut Flow,
+        from: &TcpStream,
+        counters: &Counters,
+    ) {
+        self.count(side, flow, counters);
+        let more = flow.grow_window(from);
+        let forwarded = self.ways[side].counted_bytes;
+        self.joint
+            .set_look_bytes(side, more.map(|more| forwarded + more));
     }
 
     /// Bytes from this side that the kernel had handed on when it got a part in it.
@@ -354,39 +370,42 @@ impl Kernel {
     }
 
     /// Takes the connections out of the kernel's hands, with everything that it held for the process. If it does not let go in
-    /// time, the connections are broken visibly rather than left with a gap, and this says so.
-    pub(crate) fn leave(
+    /// time, the connections are broken visibly rather than left with a gap, and this says so. It may be given up and called again.
+    pub(crate) fn poll_leave(
         &mut self,
+        cx: &mut Context<'_>,
         sockets: [&TcpStream; 2],
         flows: &mut [&mut Flow],
         splicer: &Splicer,
-    ) -> Result<(), Fault> {
-        self.stop(sockets);
-        for (side, flow) in flows.iter_mut().enumerate() {
-            // Before anything is taken: it tells where the agreed end is.
-            self.count(side, flow, splicer.counters());
-        }
-        let mut looks = 0;
-        let is_drained = loop {
-            looks += 1;
-            match self.backlog_bytes(sockets) {
-                // What the kernel had for a connection that is gone is gone with it.
-                None | Some(0) => break true,
-                Some(_) if looks > LEAVE_LOOKS_MAX => break false,
-                Some(_) => std::thread::sleep(LEAVE_LOOK),
+    ) -> Poll<Result<(), Fault>> {
+        if self.leaving.is_none() {
+            self.stop(sockets);
+            for (side, flow) in flows.iter_mut().enumerate() {
+                // Before anything is taken: it tells where the agreed end is.
+                self.count(side, flow, splicer.counters());
             }
-        };
+            self.looks = 0;
+        }
+        let waits = self.leaving.unwrap_or_default();
+        // What the kernel had for a connection that is gone is gone with it.
+        let is_drained = matches!(self.backlog_bytes(sockets), None | Some(0));
+        if !is_drained && waits < LEAVE_WAITS_MAX {
+            // Peers that send wake the process, too.
+            let has_waited = self.look_again(cx);
+            self.leaving = Some(waits + u32::from(has_waited));
+            return Poll::Pending;
+        }
         let is_whole = is_drained && self.take_back(sockets, flows, splicer);
         self.finish(flows, splicer.counters());
         if is_whole {
-            return Ok(());
+            return Poll::Ready(Ok(()));
         }
         splicer.counters().socket_broken.add(1);
         for socket in sockets {
             let _ = tcp::reset_on_close(socket);
         }
         let source = io::Error::other("the kernel did not give the connections back whole");
-        Err(fault(Side::From, "bpf", source))
+        Poll::Ready(Err(fault(Side::From, "bpf", source)))
     }
 
     /// Takes both sockets out. False if one did not come out whole.
@@ -407,24 +426,26 @@ impl Kernel {
         is_whole
     }
 
-    /// Polls again soon.
-    pub(crate) fn look_again(&mut self, cx: &mut Context<'_>) {
+    /// Polls again soon. True if [`LOOK_AGAIN`] has passed since this was said before.
+    pub(crate) fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
         if self.looks < LOOKS_AT_ONCE {
             self.looks += 1;
             std::thread::yield_now();
             cx.waker().wake_by_ref();
-            return;
+            return false;
         }
         let next = Instant::now() + LOOK_AGAIN;
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(sleep_until(next)));
-        if timer.as_mut().poll(cx).is_ready() {
+        let has_passed = timer.as_mut().poll(cx).is_ready();
+        if has_passed {
             timer.as_mut().reset(next);
             if timer.as_mut().poll(cx).is_ready() {
                 cx.waker().wake_by_ref();
             }
         }
+        has_passed
     }
 
     /// Counts what is left to be counted.

@@ -79,8 +79,10 @@ mod packet;
 mod pipe;
 mod pool;
 pub mod probe;
+mod refusal;
 mod responses;
 mod socket;
+mod stalls;
 mod sys;
 pub mod tcp;
 mod tenant;
@@ -101,16 +103,17 @@ pub use pace::{
     Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Throttle, Weight, WorkerReport,
 };
 pub use packet::{
-    Adopted, AdoptedTotals, BadPath, Cleaned, PacketService, Pinned, Taken, measuring, requests,
-    rules,
+    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, measuring,
+    requests, rules,
 };
 pub use pool::{PoolLimits, Splicer};
 pub use responses::{
-    Arming, CaughtUp, Judging, Progress as ResponseProgress, ResponseSplice, ResponseWatch,
-    ToldResponse,
+    Arming, CaughtUp, DisarmError, Judging, Progress as ResponseProgress, ResponseSplice,
+    ResponseWatch, ToldResponse,
 };
 pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use socket::{SPLICES_MAX, SocketService};
+pub use stalls::Stalled;
 pub use transfer::{End, Order, RateMin, Transfer};
 pub use unavailable::Unavailable;
 

@@ -16,6 +16,8 @@ pub enum Ended {
     Idle,
     /// Fewer bytes moved than `rate_min` asks for.
     TooSlow,
+    /// The receiver took nothing, and the owner wanted the memory back ([`Splicer::end_stalled`](crate::Splicer::end_stalled)).
+    Stalled,
 }
 
 /// One end of a transfer.

@@ -45,8 +45,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 use surroundings::Surroundings;
-use table::Table;
 pub use table::Taken;
+use table::{Placing, Table};
+
+/// How often a process that ends looks whether the last packets of its connections have arrived.
+const LEAVE_TICK: Duration = Duration::from_millis(10);
+
+/// What outlives the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Tunnels that go on.
+    pub tunnels: usize,
+    /// Splices that are over, and of which a peer has not acknowledged everything: only the programs can translate what is sent again.
+    pub ends: usize,
+}
 
 /// Room for what is told of requests that were forwarded, in bytes: some thousand requests.
 const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
@@ -64,6 +76,20 @@ pub struct PacketService {
     loaded: Arc<OnceLock<Arc<PacketEngine>>>,
     /// What processes that are gone have left.
     care: Arc<Mutex<Care>>,
+    connections: Connections,
+}
+
+/// Which connections get a place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Connections {
+    /// Those of sockets that this process has.
+    #[default]
+    Own,
+    /// Others, too, to be measured.
+    Nobodys,
+    /// Those that a test writes into the maps.
+    #[cfg(test)]
+    Written,
 }
 
 impl fmt::Debug for PacketService {
@@ -100,7 +126,13 @@ impl PacketService {
         if self.loaded.get().is_some() {
             return Ok(());
         }
-        let engine = PacketEngine::load(splices_max.max(1), interfaces, pins, pacing)?;
+        let engine = PacketEngine::load(
+            splices_max.max(1),
+            interfaces,
+            pins,
+            pacing,
+            self.connections,
+        )?;
         // Somebody else may have been faster; one is as good as the other.
         let _ = self.loaded.set(Arc::new(engine));
         Ok(())
@@ -113,10 +145,25 @@ impl PacketService {
         Some(pinned.as_deref().map_err(String::as_str))
     }
 
-    /// At the end of the process: takes the programs off the interfaces, unless splices are to outlive the process. The number of
-    /// those, with the ones that had been adopted.
-    pub fn leave(&self) -> usize {
-        self.engine().map_or(0, |engine| engine.leave()) + self.leave_adopted()
+    /// At the end of the process: waits, at most for so long, until the peers of splices that are over have acknowledged what they were sent
+    /// last; then takes the programs off the interfaces, unless something is to outlive the process.
+    pub async fn leave(&self, wait: Duration) -> Left {
+        let mut left = Left::default();
+        if let Some(engine) = self.engine() {
+            left = engine.leave(wait).await;
+        }
+        left.tunnels += self.leave_adopted();
+        left
+    }
+
+    /// Fixes on which interfaces packets are forwarded, to those of now: from here on, no descriptor of this process can change it. For those
+    /// who are about to give up the privileges by which the programs would follow new interfaces.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn seal(&self) -> io::Result<()> {
+        self.engine()
+            .map_or(Ok(()), |engine| engine.surroundings.seal())
     }
 
     /// Whether splices can use it.
@@ -246,10 +293,9 @@ pub(crate) struct PacketEngine {
 
 /// Has the kernel check and translate the programs of the engine, on no interface, and lets them go again.
 pub(crate) fn probe() -> std::io::Result<String> {
-    let printed = libbpf_rs::set_print(None);
+    crate::refusal::listen();
     let mut object = MaybeUninit::<OpenObject>::uninit();
-    let loaded = PacketEngine::load_maps(&mut object, 1, 3, None).map(drop);
-    libbpf_rs::set_print(printed);
+    let loaded = PacketEngine::load_maps(&mut object, 1, 3, None, Connections::Own).map(drop);
     match loaded {
         Ok(()) => {
             Ok("the kernel takes its programs (BPF at tc); where they can be, see below".into())
@@ -266,15 +312,14 @@ impl PacketEngine {
         interfaces: &[String],
         pins: Option<&Path>,
         pacing: Option<&Pacing>,
+        connections: Connections,
     ) -> Result<PacketEngine, Unavailable> {
-        let printed = libbpf_rs::set_print(None);
+        crate::refusal::listen();
         let mut object = MaybeUninit::<OpenObject>::uninit();
         // Random enough: two processes at the same interfaces must not have the same.
         let mark = RandomState::new().build_hasher().finish() as u32 | 3;
-        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark, pacing)
-            .map_err(|error| Unavailable::explain(&error));
-        libbpf_rs::set_print(printed);
-        let loaded = loaded?;
+        let loaded = PacketEngine::load_maps(&mut object, splices_max, mark, pacing, connections)
+            .map_err(|error| Unavailable::explain(&error))?;
         // Opened first, so that nothing is missed. Without it, what changes is not followed.
         let changes = Changes::open().ok();
         let pinned = pins.map(|pins| PacketEngine::attach_pinned(&loaded, interfaces, pins));
@@ -298,7 +343,9 @@ impl PacketEngine {
             }
             return Err(Unavailable::new(why));
         }
-        let surroundings = Surroundings::new(hooks, changes);
+        let interfaces = MapHandle::try_from(&loaded.maps.interfaces)
+            .map_err(|error| Unavailable::explain(&error))?;
+        let surroundings = Surroundings::new(hooks, changes, interfaces);
         PacketEngine::take(&loaded, splices_max, surroundings, pinned)
             .map_err(|error| Unavailable::explain(&error))
     }
@@ -366,17 +413,24 @@ impl PacketEngine {
         self.pinned.as_ref()?.as_deref().ok()
     }
 
-    fn leave(&self) -> usize {
+    async fn leave(&self, wait: Duration) -> Left {
+        let deadline = Instant::now() + wait;
+        // What their sockets send again has other numbers than their peers know, and only the programs translate it.
+        let mut ends = self.table.unacknowledged();
+        while ends > 0 && Instant::now() < deadline {
+            tokio::time::sleep(LEAVE_TICK).await;
+            ends = self.table.unacknowledged();
+        }
         let Some(folder) = self.folder() else {
-            return 0;
+            return Left::default();
         };
-        let left = self.table.spliced();
-        if left == 0 {
+        let tunnels = self.table.spliced();
+        if tunnels == 0 && ends == 0 {
             // What privileges would be needed for is done by the next process that has them.
             let _ = self.surroundings.detach();
             let _ = generation::remove_objects(folder);
         }
-        left
+        Left { tunnels, ends }
     }
 
     fn load_maps<'object>(
@@ -384,6 +438,7 @@ impl PacketEngine {
         splices_max: u32,
         own_mark: u32,
         pacing: Option<&Pacing>,
+        connections: Connections,
     ) -> libbpf_rs::Result<skeleton::PacketSkel<'object>> {
         let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
         // Otherwise the programs have one of their own, in which no worker lives: nothing is paced.
@@ -394,9 +449,9 @@ impl PacketEngine {
         open.maps.held.set_max_entries(4 * splices_max)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
-        open.maps
-            .responses
-            .set_max_entries(Records::count(splices_max))?;
+        let records = Records::count(splices_max);
+        open.maps.responses.set_max_entries(records)?;
+        open.maps.requests.set_max_entries(records)?;
         open.maps
             .request_events
             .set_max_entries(REQUEST_EVENTS_BYTES)?;
@@ -405,8 +460,17 @@ impl PacketEngine {
             .set_max_entries(waking::ring_bytes(2 * splices_max))?;
         if let Some(constants) = &mut open.maps.rodata_data {
             constants.own_mark = own_mark;
+            constants.takes_nobodys = u32::from(connections == Connections::Nobodys);
         }
-        open.load()
+        #[cfg(test)]
+        if connections == Connections::Written {
+            open.maps.splices.set_map_flags(0)?;
+            return open.load();
+        }
+        let loaded = open.load()?;
+        MapHandle::try_from(&loaded.maps.flows)?.freeze()?;
+        MapHandle::try_from(&loaded.maps.requests)?.freeze()?;
+        Ok(loaded)
     }
 
     /// Takes what is needed of the loaded programs and maps.
@@ -431,6 +495,10 @@ impl PacketEngine {
                 command
                     .try_clone_to_owned()
                     .map_err(libbpf_rs::Error::from)?,
+                Some(Placing {
+                    program: loaded.progs.carrick_place.as_fd().try_clone_to_owned()?,
+                    owned: MapHandle::try_from(&loaded.maps.owned)?,
+                }),
                 splices_max,
             )),
             request_tables: RequestTables::new(

@@ -4,12 +4,14 @@ use crate::pace::Pacer;
 use crate::packet::PacketEngine;
 use crate::pipe::Pipe;
 use crate::socket::SocketEngine;
+use crate::stalls::{self, Stalled, Stalls};
 use crate::{
     Counters, Exchange, ExchangeOrder, Leg, Order, PacketService, SocketService, Transfer,
 };
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::net::TcpStream;
 
 /// After the kernel refused a pipe, so many more requests are refused without asking it.
@@ -63,6 +65,7 @@ struct Pools {
     refusals_left: Cell<u32>,
     buffers: RefCell<Vec<Box<[u8]>>>,
     pacer: OnceCell<Pacer>,
+    stalls: Stalls,
 }
 
 impl Splicer {
@@ -103,6 +106,7 @@ impl Splicer {
             refusals_left: Cell::new(0),
             buffers: RefCell::default(),
             pacer: OnceCell::new(),
+            stalls: Stalls::default(),
         }))
     }
 
@@ -116,6 +120,30 @@ impl Splicer {
     #[must_use]
     pub fn pacer(&self) -> Option<&Pacer> {
         self.0.pacer.get()
+    }
+
+    /// What the splices hold in the kernel whose receivers take next to nothing, for a second or longer. To be asked now and then: it takes
+    /// two system calls for each.
+    #[must_use]
+    pub fn stalled(&self, now: Instant) -> Stalled {
+        let stalled = self.0.stalls.look(now, stalls::held_bytes);
+        self.0.counters.stalled_splices.set(stalled.splices);
+        self.0.counters.stalled_bytes.set(stalled.bytes);
+        stalled
+    }
+
+    /// Ends those that have been stalled for the longest time ([`Ended::Stalled`](crate::Ended::Stalled),
+    /// [`ExchangeEnd::Stalled`](crate::ExchangeEnd::Stalled)), so that so many bytes are free, of what [`stalled`](Splicer::stalled) has
+    /// told last. How many.
+    pub fn end_stalled(&self, bytes: u64) -> u64 {
+        let ended = self.0.stalls.end_oldest(bytes);
+        self.0.counters.stalled_ends.add(ended);
+        ended
+    }
+
+    /// Splices that have waited for their receivers.
+    pub(crate) fn stalls(&self) -> &Stalls {
+        &self.0.stalls
     }
 
     /// What this splicer did so far.

@@ -65,6 +65,17 @@ pub struct CaughtUp {
     pub passed_status: Option<u16>,
 }
 
+/// Why the kernel has not given two connections back ([`ResponseSplice::disarm`]).
+#[derive(Debug, thiserror::Error)]
+pub enum DisarmError {
+    /// It has forwarded requests since [`ResponseSplice::catch_up`] was called last, and goes on forwarding.
+    #[error("further requests are under way to the server")]
+    Behind,
+    /// It failed, or the server has not acknowledged a request that the kernel has forwarded: neither connection can be used any more.
+    #[error("the packet engine does not give the connections back: {0}")]
+    Lost(#[from] io::Error),
+}
+
 /// What came of an attempt to arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arming {
@@ -280,9 +291,14 @@ impl ResponseSplice {
     }
 
     /// A request is about to be written to the server's socket: what is forwarded from now on belongs to its response, if all
-    /// responses before are whole.
-    pub fn expect_response(&mut self) {
+    /// responses before are whole. `is_exact`: that is certain; otherwise the kernel judges no further request until it is armed again.
+    /// `is_head`: the request's method is HEAD, so that its response ends with the head.
+    pub fn expect_response(&mut self, is_exact: bool, is_head: bool) {
         self.count();
+        self.record.ask(is_head);
+        if is_exact {
+            self.record.note_whole();
+        }
         self.begun_at = self.record.sent_bytes();
     }
 
@@ -368,10 +384,21 @@ impl ResponseSplice {
         self.splice.response_room_bytes() >= ROOM_BYTES_MIN
     }
 
-    /// Whether the server's end of stream has come behind the response. It is kept from the client.
+    /// Whether the server's end of stream has been seen, which is kept from the client; or it has sent what nobody has asked for. What is before
+    /// that may be under way yet.
     #[must_use]
     pub fn has_server_ended(&self) -> bool {
         self.record.has_end()
+    }
+
+    /// Whether the client has acknowledged all before the server's end of stream, or before what nobody has asked for.
+    #[must_use]
+    pub fn is_server_over(&self) -> bool {
+        let Progress {
+            sent_bytes,
+            acked_bytes,
+        } = self.progress();
+        self.record.is_over() && (sent_bytes == acked_bytes || self.record.has_spilt())
     }
 
     /// Sees to `cx` being woken when the server has ended its stream and the client has acknowledged all before, or when interfaces or routes
@@ -386,20 +413,23 @@ impl ResponseSplice {
     /// Gives both connections back to their sockets. What the client has not acknowledged yet comes again, to the
     /// server's socket; that takes a retransmission time-out.
     ///
+    /// Whoever has done that knows of each request that went to the server: the kernel compares its count with that of
+    /// [`ResponseSplice::catch_up`] in the same step.
+    ///
     /// # Errors
-    /// The kernel's, or the server has not acknowledged a request that the kernel has forwarded, which is waited for some 10 ms:
-    /// neither connection can be used any more.
-    pub fn disarm(&mut self) -> io::Result<()> {
+    /// [`DisarmError`].
+    pub fn disarm(&mut self) -> Result<(), DisarmError> {
         self.count();
         let was_body = std::mem::take(&mut self.is_body);
-        match self.splice.disarm()? {
+        match self.splice.disarm(self.judged)? {
             Answer::Done => Ok(()),
+            Answer::Behind => Err(DisarmError::Behind),
             // The kernel has given them back by itself.
             Answer::NoPlace if was_body => {
                 self.splice.note_back();
                 Ok(())
             }
-            answer => Err(io::Error::other(format!("the packet engine: {answer:?}"))),
+            answer => Err(DisarmError::Lost(io::Error::other(format!("{answer:?}")))),
         }
     }
 

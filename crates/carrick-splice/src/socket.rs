@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fmt, io};
-pub(crate) use tcp_info::{fared, path_of, segment_bytes, unacked_bytes};
+pub(crate) use tcp_info::{fared, path_of, rtt_min_and_received, segment_bytes, unacked_bytes};
 
 /// How many splices the maps have room for, unless the caller says otherwise. One costs about half a kilobyte of kernel
 /// memory for as long as the engine is loaded.
@@ -129,12 +129,8 @@ pub(crate) struct SocketEngine {
 impl SocketEngine {
     fn load(splices_max: u32, pacing: Option<&Pacing>) -> Result<SocketEngine, Unavailable> {
         kernel::judge_running().map_err(Unavailable::new)?;
-        // libbpf tells on stderr what errors say as well.
-        let printed = libbpf_rs::set_print(None);
-        let loaded = SocketEngine::load_maps(splices_max, pacing)
-            .map_err(|error| Unavailable::explain(&error));
-        libbpf_rs::set_print(printed);
-        loaded
+        crate::refusal::listen();
+        SocketEngine::load_maps(splices_max, pacing).map_err(|error| Unavailable::explain(&error))
     }
 
     fn load_maps(splices_max: u32, pacing: Option<&Pacing>) -> libbpf_rs::Result<SocketEngine> {

@@ -1,12 +1,15 @@
 //! Small things that a program that splices asks of its TCP sockets.
 
 mod delivery;
+mod unread;
 
 pub use delivery::{Delivery, delivery};
+pub use unread::{UnreadLimit, UnreadWindow};
 
 use socket2::SockRef;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -37,6 +40,12 @@ pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
 /// What `ioctl` says.
 pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
+}
+
+/// Whether the peer has acknowledged all that was sent; not, if that cannot be told. One system call (`SIOCOUTQ`).
+#[must_use]
+pub fn is_all_acknowledged(stream: &TcpStream) -> bool {
+    crate::socket::unacked_bytes(stream).is_ok_and(|bytes| bytes == 0)
 }
 
 /// Whether a connection is gone both ways: it was reset, or both ends have ended. One system call (`poll`).
@@ -117,6 +126,50 @@ pub fn limit_segments(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
         bytes => bytes.max(SEGMENT_LIMIT_MIN) as i32,
     };
     set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)
+}
+
+/// Bytes that may wait in the kernel without having been sent (`TCP_NOTSENT_LOWAT`); what has been sent and not been acknowledged is not
+/// limited by it. Connections inherit it from a listening socket.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    set(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        bytes.min(i32::MAX as u32) as i32,
+    )
+}
+
+/// `net.core.rmem_max`, as it was when it was asked for first.
+fn socket_receive_buffer_max() -> i64 {
+    static MAX: OnceLock<i64> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    })
+}
+
+/// What a connection holds of the kernel's memory, both ways (`SO_MEMINFO`); 0: that cannot be known.
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(crate) fn held_bytes(socket: RawFd) -> u64 {
+    // `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_WMEM_QUEUED` (linux/sock_diag.h).
+    const SO_MEMINFO: i32 = 55;
+    const UNREAD: usize = 0;
+    const QUEUED: usize = 5;
+    let mut info = [0_u32; 9];
+    let mut size = std::mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes, all of which are in `info`; a descriptor that is no socket's is refused.
+    let result = unsafe {
+        let place = info.as_mut_ptr().cast();
+        libc::getsockopt(socket, libc::SOL_SOCKET, SO_MEMINFO, place, &raw mut size)
+    };
+    if result == 0 {
+        u64::from(info[UNREAD]) + u64::from(info[QUEUED])
+    } else {
+        0
+    }
 }
 
 /// Sets an option that is an int.

@@ -5,13 +5,16 @@ mod joining;
 use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::kernel::Kernel;
 use crate::local_copy::Sink;
+use crate::stalls::{self, Stall};
+use crate::tcp::UnreadLimit;
 use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
 use crate::{
     Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, Reason, Side, Splicer,
 };
+use joining::Leaving;
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -64,6 +67,8 @@ pub struct Order<'a> {
     pub label: u64,
     /// How it is paced.
     pub pace: PaceHandle,
+    /// What may wait at the sender's connection.
+    pub unread: UnreadLimit,
 }
 
 impl Order<'_> {
@@ -83,6 +88,7 @@ impl Order<'_> {
             expected: None,
             label: 0,
             pace: PaceHandle::default(),
+            unread: UnreadLimit::default(),
         }
     }
 }
@@ -106,9 +112,12 @@ pub struct Transfer<'a> {
     /// The connections are to go into the kernel's hands as soon as nothing is held.
     wants_kernel: bool,
     kernel: Option<Box<Kernel>>,
+    /// It is to give the connections back.
+    leaving: Option<Leaving>,
     watch: Watch,
     input: InputWatch,
     errors: ErrorWatch<'a>,
+    stall: Option<Box<Stall>>,
 }
 
 impl<'a> Transfer<'a> {
@@ -132,6 +141,7 @@ impl<'a> Transfer<'a> {
         let mut flow = Flow::new(&splicer, choice, order.end, order.expected, &sink);
         flow.set_pass_end(order.pass_end && order.end == End::EndOfStream);
         flow.set_pace(order.pace);
+        flow.set_unread(order.unread);
         // The first burst takes the prefix along; the rest is for the kernel.
         flow.set_burst_by_burst(choice == Choice::Socket);
         let mut input = InputWatch::default();
@@ -152,9 +162,11 @@ impl<'a> Transfer<'a> {
             label: order.label,
             wants_kernel: choice == Choice::Socket,
             kernel: None,
+            leaving: None,
             watch: Watch::default(),
             input,
             errors: ErrorWatch::default(),
+            stall: None,
         }
     }
 
@@ -173,14 +185,19 @@ impl<'a> Transfer<'a> {
     /// A [`Fault`] when one of the connections fails.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
         loop {
+            match ready!(self.poll_come_back(cx)) {
+                Some(Step::Ended(ended)) => return Poll::Ready(Ok(ended)),
+                Some(Step::Fault(fault)) => return self.sender_failed(fault),
+                _ => {}
+            }
             if self.receiver_fault.is_some() {
                 return self.poll_copy_only(cx);
             }
             if !self.input.is_deaf() {
                 match self.input.poll(cx, self.to) {
                     Poll::Ready(Ok(())) => {
-                        self.pause();
-                        return Poll::Ready(Ok(Ended::Input));
+                        self.leaving = Some(Leaving::Pause(Ended::Input));
+                        continue;
                     }
                     Poll::Ready(Err(source)) => {
                         self.receiver_failed(Fault {
@@ -200,13 +217,18 @@ impl<'a> Transfer<'a> {
                 },
                 step => step,
             };
+            if self.leaving.is_some() {
+                continue;
+            }
+            self.note_stall(cx, &step);
+            if Stall::is_ended(&self.stall) {
+                self.leaving = Some(Leaving::Pause(Ended::Stalled));
+                continue;
+            }
             match step {
                 Step::Ended(ended) => return Poll::Ready(Ok(ended)),
                 Step::Fault(fault) if fault.side == Side::To => self.receiver_failed(fault),
-                Step::Fault(fault) => {
-                    self.splicer.counters().faults_from.add(1);
-                    return Poll::Ready(Err(fault));
-                }
+                Step::Fault(fault) => return self.sender_failed(fault),
                 Step::Yield => return Poll::Pending,
                 Step::Held if self.poll_receiver(cx) => {}
                 Step::Held => return Poll::Pending,
@@ -222,9 +244,8 @@ impl<'a> Transfer<'a> {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Alarm::Quiet) => self.flow.look_anyway(),
                         Poll::Ready(Alarm::Ended(ended)) => {
-                            self.pause();
                             self.count_slow_end(ended);
-                            return Poll::Ready(Ok(ended));
+                            self.leaving = Some(Leaving::Pause(ended));
                         }
                     }
                 }
@@ -249,6 +270,20 @@ impl<'a> Transfer<'a> {
         self.after_flow(cx, step)
     }
 
+    fn note_stall(&mut self, cx: &Context<'_>, step: &Step) {
+        let waits = matches!(step, Step::Blocked(Side::To));
+        let moved_bytes = self.flow.moved_bytes();
+        let sockets = || Some(stalls::descriptors(self.from, self.to));
+        Stall::note(
+            &mut self.stall,
+            &self.splicer,
+            waits,
+            moved_bytes,
+            sockets,
+            cx,
+        );
+    }
+
     /// Watches the receiver while nothing is written to it. True if it has failed.
     fn poll_receiver(&mut self, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(source) = self.errors.poll(cx, &Leg::from(self.to)) else {
@@ -262,23 +297,14 @@ impl<'a> Transfer<'a> {
         true
     }
 
-    /// The owner gets its turn, and may well do something with the connections.
-    fn pause(&mut self) {
-        if self.kernel.is_some() {
-            // If it does not come back whole, both connections are reset when they are closed.
-            let _ = self.leave_kernel();
-            self.wants_kernel = true;
-            self.flow.set_burst_by_burst(true);
-        }
+    fn sender_failed(&self, fault: Fault) -> Poll<Result<Ended, Fault>> {
+        self.splicer.counters().faults_from.add(1);
+        Poll::Ready(Err(fault))
     }
 
-    /// The receiver is gone. What is held goes to the local copy, and what comes, as far as the order allows.
+    /// The receiver is gone.
     fn receiver_failed(&mut self, fault: Fault) {
-        // The transfer has failed anyway.
-        let _ = self.leave_kernel();
-        self.flow.abandon_receiver(&self.splicer, &mut self.sink);
-        self.receiver_fault = Some(fault);
-        self.watch.disarm();
+        self.leaving = Some(Leaving::ReceiverFailed(fault));
     }
 
     fn poll_copy_only(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
@@ -370,13 +396,18 @@ impl<'a> Transfer<'a> {
         self.flow.engine()
     }
 
+    /// Whether bytes behind the body were taken with it; [`unsplice`](Transfer::unsplice) hands them over.
+    #[must_use]
+    pub fn has_surplus(&self) -> bool {
+        self.flow.has_surplus()
+    }
+
     /// Takes the connections back: what was taken from the sender and not written comes back, in order.
     ///
     /// With the socket engine this waits for what is on its way inside the kernel, usually for microseconds.
-    #[must_use]
-    pub fn unsplice(mut self) -> HandOver {
+    pub async fn unsplice(mut self) -> HandOver {
         // If it does not come back whole, both connections are reset when they are closed.
-        let _ = self.leave_kernel();
+        let _ = poll_fn(|cx| self.poll_leave_kernel(cx)).await;
         let hand_over = self.flow.hand_over(&self.splicer, self.prefix.len());
         HandOver {
             copied_bytes: self.sink.copied_bytes(),

@@ -1,5 +1,6 @@
 //! Why an engine of the kernel's cannot be used.
 
+use crate::refusal;
 use libbpf_rs::ErrorKind;
 
 /// Why the engine cannot be used here.
@@ -14,6 +15,13 @@ impl Unavailable {
 
     /// Because its programs could not be loaded.
     pub(crate) fn explain(error: &libbpf_rs::Error) -> Unavailable {
+        if let Some(refusal) = refusal::take().filter(|refusal| !refusal.log.is_empty()) {
+            let (program, why) = (&refusal.program, refusal.tail(1));
+            return Unavailable(format!(
+                "the kernel refuses its program {program}: {}",
+                why.trim()
+            ));
+        }
         Unavailable(match error.kind() {
             ErrorKind::PermissionDenied if is_the_verifiers(error) => {
                 format!("the kernel refuses its program: {error:#}")

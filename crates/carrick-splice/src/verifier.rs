@@ -3,8 +3,9 @@
 //! Loading takes time in proportion, and the kernel refuses whatever needs more than a million steps. The numbers that are
 //! known are in `docs/internals/verifier.md`.
 
+use crate::refusal;
 use libbpf_rs::{AsRawLibbpf, ErrorKind, ObjectBuilder, OpenObject, libbpf_sys};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 
 /// The compiled programs, by the name of their file in `bpf/`.
@@ -15,6 +16,9 @@ const LOG_STATS: u32 = 4;
 
 /// Long enough for them; they are three lines.
 const LOG_BYTES: usize = 64 << 10;
+
+/// So many lines of what the verifier says of a program that it refuses: how it came to the place, and what is wrong there.
+const LAST_WORDS: usize = 25;
 
 /// What one program cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,32 +64,74 @@ pub fn programs() -> io::Result<Vec<String>> {
 /// # Errors
 /// The kernel refuses a program, or tells its statistics in a way that is not understood.
 pub fn costs() -> io::Result<Vec<Cost>> {
-    let mut costs = Vec::new();
+    verdicts()?.into_iter().map(|(_, cost)| cost).collect()
+}
+
+/// Likewise, of each program by itself: those that the kernel takes, and those that it refuses, with the verifier's last words.
+///
+/// # Errors
+/// An object cannot be read.
+pub fn verdicts() -> io::Result<Vec<(String, io::Result<Cost>)>> {
+    let mut verdicts = Vec::new();
     for (file, bytes) in OBJECTS {
-        let mut object = open(file, bytes)?;
-        let mut logs: Vec<Vec<u8>> = Vec::new();
-        for mut program in object.progs_mut() {
-            program.set_log_level(LOG_STATS);
-            let mut log = vec![0_u8; LOG_BYTES];
-            set_log(&program, &mut log)?;
-            // Its bytes stay where they are when the vector is moved.
-            logs.push(log);
-        }
-        let loaded = object.load().map_err(|error| named(file, "load", &error))?;
-        for (program, log) in loaded.progs().zip(&logs) {
-            let name = program.name().to_string_lossy().into_owned();
-            let log = CStr::from_bytes_until_nul(log)
-                .map_err(io::Error::other)?
-                .to_string_lossy();
-            let cost = read(name, program.insn_cnt(), &log).ok_or_else(|| {
-                io::Error::other(format!(
-                    "the verifier's statistics are not understood: {log:?}"
-                ))
-            })?;
-            costs.push(cost);
+        let names: Vec<_> = open(file, bytes)?
+            .progs()
+            .map(|program| program.name().to_owned())
+            .collect();
+        for name in names {
+            let cost = load(file, bytes, &name);
+            verdicts.push((name.to_string_lossy().into_owned(), cost));
         }
     }
-    Ok(costs)
+    Ok(verdicts)
+}
+
+/// Loads one program.
+fn load(file: &str, bytes: &[u8], name: &OsStr) -> io::Result<Cost> {
+    let mut object = open(file, bytes)?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    for mut program in object.progs_mut() {
+        let is_it = program.name() == name;
+        program.set_autoload(is_it);
+        if is_it {
+            program.set_log_level(LOG_STATS);
+            set_log(&program, &mut log)?;
+        }
+    }
+    refusal::listen();
+    let loaded = object.load().map_err(|error| {
+        let error = named(file, "load", &error);
+        io::Error::new(
+            error.kind(),
+            format!("{error}{}", why_not(file, bytes, name)),
+        )
+    })?;
+    let log = CStr::from_bytes_until_nul(&log)
+        .map_err(io::Error::other)?
+        .to_string_lossy();
+    let program = loaded.progs().find(|program| program.name() == name);
+    let instructions = program.map_or(0, |program| program.insn_cnt());
+    read(name.to_string_lossy().into_owned(), instructions, &log).ok_or_else(|| {
+        io::Error::other(format!(
+            "the verifier's statistics are not understood: {log:?}"
+        ))
+    })
+}
+
+/// The verifier's last words about a program that it refuses.
+fn why_not(file: &str, bytes: &[u8], name: &OsStr) -> String {
+    refusal::listen();
+    // Only if no other log is asked for does libbpf make room for all of it.
+    if let Ok(mut object) = open(file, bytes) {
+        for mut program in object.progs_mut() {
+            let is_it = program.name() == name;
+            program.set_autoload(is_it);
+        }
+        let _ = object.load();
+    }
+    refusal::take().map_or_else(String::new, |refusal| {
+        format!("\n{}", refusal.tail(LAST_WORDS))
+    })
 }
 
 fn open(file: &str, bytes: &[u8]) -> io::Result<OpenObject> {

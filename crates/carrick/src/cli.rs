@@ -22,7 +22,8 @@ pub const WRONG: u8 = 2;
     version,
     arg_required_else_help = true,
     long_about = "A web proxy for Linux that joins client and server connections inside the kernel.\n\n\
-        It does three jobs: forward proxy (HTTP and CONNECT), layer-7 switch, and TCP tunnel (by SNI, if wanted). \
+        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (by SNI, if wanted), a splitter of TCP connections, \
+        or an end of a link between two of its kind. \
         Without a configuration file it is a forward proxy on 127.0.0.1:3128, with metrics on 127.0.0.1:3129.",
     after_help = EXAMPLES,
 )]
@@ -49,6 +50,8 @@ pub enum Command {
             SIGTERM and SIGINT: stop listening, finish what is under way (up to `timeouts.drain`), end.\n\
             SIGHUP: read the configuration again; if it is wrong, say why and go on with the old one.\n\
             SIGUSR1: reopen the access log.\n\n\
+            Messages go to standard error. The environment variable CARRICK_LOG chooses which: error, warn, info (the default), debug, trace, \
+            or by part of the program, such as carrick=debug,info.\n\n\
             Once it listens it becomes the user of [process], if root started it and the configuration names one, and gives up \
             every capability that it does not need any more.",
         after_help = "Examples:\n  \
@@ -59,16 +62,27 @@ pub enum Command {
     /// Check a configuration file, and show everything that is wrong with it.
     #[command(
         long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and what would be right.\n\n\
-            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not, but fail the check. \
-            Notes are only worth knowing.",
-        after_help = "Exit codes: 0 no errors and no warnings, 2 otherwise.\n\n\
+            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not, and fail the check \
+            only with --strict. Notes are only worth knowing.",
+        after_help = "Exit codes: 0 carrick can run with it, 2 it cannot; with --strict also 2 for warnings.\n\n\
             Examples:\n  \
-            carrick check -c carrick.toml\n  \
-            carrick check -c carrick.toml && systemctl reload carrick"
+            carrick check -c carrick.toml && systemctl reload carrick\n  \
+            carrick check --strict -c carrick.toml   before a change is accepted"
     )]
     Check(CheckArgs),
     /// Show what this machine can do: engines, kernel features, limits.
     Doctor(PinsArgs),
+    /// Have a running carrick read its configuration again, and say whether it does.
+    #[command(
+        long_about = "Have a running carrick read its configuration again, and say whether it does.\n\n\
+            The file is checked first: what is wrong with it is shown, and the running carrick hears nothing of it. Otherwise carrick gets \
+            SIGHUP, and admin is asked what came of that. Without admin the outcome stands in its log.",
+        after_help = "Exit codes: 0 it goes by the file now, 1 it goes on as before, 2 the file is wrong.\n\n\
+            Examples:\n  \
+            carrick reload -c /etc/carrick/carrick.toml\n  \
+            carrick reload -c /etc/carrick/carrick.toml --pid $MAINPID"
+    )]
+    Reload(ReloadArgs),
     /// Remove what a carrick that was killed has left in the kernel.
     #[command(
         long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
@@ -155,6 +169,17 @@ pub struct PinsArgs {
     /// The configuration file, for `pins` in it, and what its splitter asks of this machine; without it: /sys/fs/bpf/carrick.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// `carrick reload`
+#[derive(Debug, Clone, Args)]
+pub struct ReloadArgs {
+    /// The configuration file that it runs with.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Its process; without it: the one whose admin answers.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
 }
 
 /// Where to ask.
@@ -330,6 +355,9 @@ pub struct CheckArgs {
     /// The configuration file, in TOML; without it: the built-in configuration.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Fail for warnings, too.
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// `carrick generate`
@@ -368,6 +396,7 @@ pub fn main() -> ExitCode {
             Command::Run(arguments) => commands::run::run(&arguments),
             Command::Check(arguments) => commands::check::run(&arguments),
             Command::Doctor(arguments) => commands::doctor::run(&arguments),
+            Command::Reload(arguments) => commands::reload::run(&arguments),
             Command::Clean(arguments) => commands::clean::run(&arguments),
             Command::Cache(command) => commands::cache::run(&command),
             Command::Purge(arguments) => commands::cache::purge(&arguments),

@@ -7,12 +7,13 @@ use crate::learned::Learned;
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::legs::LegService;
 use carrick_splice::probe::Feature;
-use carrick_splice::requests::RequestsError;
-use carrick_splice::{ClassSettings, PaceError, Pacing, PacketService, SocketService};
+use carrick_splice::requests::{RequestsError, TABLES_MAX};
+use carrick_splice::{ClassSettings, Left, PaceError, Pacing, PacketService, SocketService};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How many engines of the kernel's there are.
 const COUNT: usize = 2;
@@ -178,10 +179,21 @@ impl Engines {
                 Ok(None) => {}
                 // One that has no routes for it, and none before.
                 Err(RequestsError::Place(_)) if !in_kernel::is_wanted(listener) => {}
-                Err(error) => tracing::warn!(
-                    "requests to {} are judged by the process: {error}",
-                    listener.address
-                ),
+                Err(error) => {
+                    tracing::warn!(
+                        "requests to {} are judged by the process: {error}",
+                        listener.address
+                    );
+                    // Nor by the table of the plan before.
+                    let _ = tables.remove(place);
+                }
+            }
+        }
+        // Clients of listeners that are gone are up to the process, too.
+        let listeners = u32::try_from(plan.listeners.len()).unwrap_or(u32::MAX);
+        for place in listeners..TABLES_MAX {
+            if let Err(error) = tables.remove(place) {
+                tracing::warn!("an earlier listener's requests: {error}");
             }
         }
         judged_by
@@ -220,12 +232,19 @@ impl Engines {
         }
     }
 
-    /// At the end: takes the programs away, but for tunnels that go on without carrick.
-    pub fn leave(&self) {
-        let left = self.packet.leave();
-        if left > 0 {
+    /// At the end: takes the programs away, but for tunnels that go on without carrick, and for connections whose ends do not arrive within
+    /// `wait`.
+    pub async fn leave(&self, wait: Duration) {
+        let Left { tunnels, ends } = self.packet.leave(wait).await;
+        if tunnels > 0 {
             tracing::info!(
-                "{left} tunnels go on in the kernel; the next carrick looks after them, or `carrick clean` ends them"
+                "{tunnels} tunnels go on in the kernel; the next carrick looks after them, or `carrick clean` ends them"
+            );
+        }
+        if ends > 0 {
+            tracing::info!(
+                "{ends} connections have ended, and their peers have not acknowledged it; the programs of the engine \"packet\" stay for \
+                 them until the next carrick removes them, or `carrick clean`"
             );
         }
     }

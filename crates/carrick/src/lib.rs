@@ -12,6 +12,8 @@ pub mod learned;
 pub mod privileges;
 pub mod proxy;
 pub mod run;
+pub mod service;
+pub mod shortage;
 pub mod telemetry;
 pub mod transparent;
 pub mod upstreams;

@@ -2,6 +2,7 @@
 //!
 //! Capabilities belong to threads. They are given up while there is one thread only, so that all later ones have none.
 mod account;
+pub mod sandbox;
 
 use crate::config::plan::{Account, Plan};
 use rustix::thread::{
@@ -10,6 +11,7 @@ use rustix::thread::{
     no_new_privs, remove_capability_from_bounding_set, set_capabilities,
     set_capabilities_secure_bits, set_keep_capabilities, set_no_new_privs,
 };
+use sandbox::Sandboxed;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,9 @@ const UNPRIVILEGED_PORT_START: u16 = 1024;
 pub const ENGINE: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::PERFMON);
+
+/// Why a file cannot be opened that a reload names.
+pub const OUT_OF_REACH: &str = "since its start carrick reaches no files but those in the folders that its configuration named then ([process] sandbox): others wait for a restart";
 
 /// How long threads of the engine's self-test may take to be gone.
 const ALONE_WAIT: Duration = Duration::from_secs(5);
@@ -50,6 +55,8 @@ pub struct Standing {
     pub capabilities: Vec<String>,
     /// Whether starting another program can give it none (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
+    /// What the kernel keeps it from.
+    pub sandbox: Sandboxed,
 }
 
 impl Standing {
@@ -69,6 +76,7 @@ impl Standing {
                 .collect(),
             capabilities: names(capabilities(None)?.permitted),
             no_new_privileges: no_new_privs()?,
+            sandbox: Sandboxed::off("not set up yet"),
         })
     }
 }
@@ -108,11 +116,15 @@ impl GivenUp {
     /// An error as the log shows it: what was refused for want of something that was given up says so.
     #[must_use]
     pub fn explain(&self, error: &io::Error) -> String {
-        if self.is_something() && error.kind() == io::ErrorKind::PermissionDenied {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            error.to_string()
+        } else if self.is_something() {
             format!(
                 "{error}; carrick gave its privileges up when it started and goes on as {}: what needs them waits for a restart",
                 self.standing
             )
+        } else if self.standing.sandbox.files.in_force {
+            format!("{error}; {OUT_OF_REACH}")
         } else {
             error.to_string()
         }

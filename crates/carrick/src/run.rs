@@ -2,36 +2,50 @@
 //!
 //! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
 //! log and threads. What can fail fails before a client is let in.
+mod banner;
+mod descriptors;
+
 use crate::cache::Cache;
-use crate::cache::disk::{Disk, open_files_max};
+use crate::cache::disk::{Disk, misfit};
 use crate::config;
-use crate::config::plan::{Limits, Mode, PacePlan, Plan};
+use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
+use crate::config::problem::{Problem, Severity};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
-use crate::control::{SignalOrder, Signals};
+use crate::control::{NotReloaded, SignalOrder, Signals};
 use crate::engines::{Engines, Told};
-use crate::privileges::{self, GivenUp};
+use crate::privileges::{self, GivenUp, OUT_OF_REACH, sandbox, sandbox::Sandboxed};
+use crate::service::{ServiceManager, Watch};
 use crate::telemetry::access_log::LogThread;
-use crate::telemetry::metrics::WorkerMetrics;
+use crate::telemetry::metrics::{Liveness, WorkerMetrics};
 use crate::transparent::{self, Rules};
 use crate::upstreams::UpstreamState;
 use crate::worker::admission::Admission;
+use crate::worker::followers::Followers;
 use crate::worker::live::Live;
 use crate::worker::{self, Bound, Orders, WorkerParts};
 use carrick_splice::probe::{Feature, probe_but_socket};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept. Where there are few, it is half of them.
-const DESCRIPTORS_RESERVED: u64 = 128;
-
 /// How long the end waits for workers after a second signal.
 const CUT_OFF_WAIT: Duration = worker::CUT_OFF_MAX.saturating_add(Duration::from_millis(500));
+
+/// How long the end waits for peers to acknowledge the ends of connections that the kernel has relayed. One lost packet is sent again
+/// within this time, and two.
+const ENDS_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a reload waits for workers that do not answer. They follow when they can.
+const FOLLOW_MAX: Duration = Duration::from_secs(10);
+
+/// How often the service manager is told how far a drain is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a run could not start or ended.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +88,7 @@ struct Opened {
 
 impl Opened {
     /// Opens it, and gives up the privileges. No thread may run yet.
-    fn open(plan: &Plan) -> io::Result<Self> {
+    fn open(plan: &Plan, source: Option<&Path>) -> io::Result<Self> {
         transparent::check_privileges(plan)?;
         let descriptors = raise_descriptor_limit();
         let mut engines = Engines::new()
@@ -90,9 +104,16 @@ impl Opened {
             engines.learned.set_line(rules.line());
         }
         engines.handshakes.attach(plan)?;
-        let given_up = privileges::give_up(plan)?;
+        // While there is still the right to do it.
+        if let Err(error) = engines.packet.seal() {
+            tracing::warn!(
+                "engine packet: the interfaces by which packets are forwarded could not be fixed: {error}"
+            );
+        }
+        let mut given_up = privileges::give_up(plan)?;
         // As who it will be used.
         let disk = open_disk(plan)?;
+        given_up.standing.sandbox = sandbox::enter(plan, source)?;
         Ok(Self {
             descriptors,
             engines,
@@ -112,6 +133,9 @@ fn named(error: io::Error, what: &str) -> io::Error {
 
 fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
     let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
+    if let Some(why) = disk.and_then(misfit) {
+        tracing::info!("{why}; make `size` smaller, or use a larger file system");
+    }
     disk.map(|plan| {
         Disk::open(plan).map_err(|why| io::Error::other(format!("`disk` of [cache]: {why}")))
     })
@@ -124,17 +148,22 @@ fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
 /// See [`RunError`]; nothing is left running.
 pub fn run(source: Option<PathBuf>) -> Result<(), RunError> {
     let loaded = config::load(source.as_deref()).map_err(RunError::Configuration)?;
-    warn_of(&loaded.problems);
-    let plan = Arc::new(loaded.plan);
+    log_problems(&loaded.problems);
+    let mut plan = loaded.plan;
+    fit_pipes(&mut plan, raise_descriptor_limit());
+    let plan = Arc::new(plan);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let manager = ServiceManager::of_environment();
     runtime.block_on(async {
         // Before anything else, so that no signal finds the program without an answer.
         let mut signals = Signals::catch()?;
-        let mut program = Program::start(source, plan)?;
-        program.serve(&mut signals).await;
-        program.end(&mut signals).await;
+        let mut program = Program::start(source, plan)
+            .inspect_err(|error| manager.status(&format!("Not started: {error}")))?;
+        let mut watch = manager.watch(program.threads());
+        program.serve(&mut signals, &manager, &mut watch).await;
+        program.end(&mut signals, &manager, &mut watch).await;
         Ok(())
     })
 }
@@ -150,7 +179,7 @@ impl Program {
             rules,
             given_up,
             disk,
-        } = Opened::open(&plan)?;
+        } = Opened::open(&plan, source.as_deref())?;
         // From here on everything is as it will be at a reload.
         engines.start_waking();
         engines.warn_of_foreign_programs();
@@ -158,7 +187,8 @@ impl Program {
         engines.warn_of_pins();
         let mut told = Told::default();
         told.tell(&plan, &kernel_features, "");
-        if given_up.is_something() {
+        tell_of_sandbox(&plan, &given_up.standing.sandbox);
+        if given_up.is_something() || given_up.standing.sandbox.files.in_force {
             tell_reload_trouble(source.as_deref(), &given_up);
         }
         let mut features = probe_but_socket();
@@ -186,12 +216,13 @@ impl Program {
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;
-        let banner = banner(&plan, &features, listeners.first(), &given_up);
+        let banner = banner::banner(&plan, &features, listeners.first(), &given_up);
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
             generation: 0,
             judged_by: engines.install_routes(&plan),
+            followers: Followers::new(0),
             plan: Arc::clone(&plan),
             upstreams,
         });
@@ -244,18 +275,59 @@ impl Program {
         })
     }
 
+    /// The threads without which carrick does not do its work.
+    fn threads(&self) -> Vec<(String, Arc<Liveness>)> {
+        let workers = (0..).zip(&self.state.workers);
+        let workers =
+            workers.map(|(number, metrics)| (format!("worker {number}"), &metrics.liveness));
+        let control = (
+            "the control thread".to_owned(),
+            &self.state.metrics.liveness,
+        );
+        let all = workers.chain([control]);
+        all.map(|(name, liveness)| (name, Arc::clone(liveness)))
+            .collect()
+    }
+
     /// Obeys signals until one asks for the end.
-    async fn serve(&mut self, signals: &mut Signals) {
+    async fn serve(&mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
+        manager.ready("Serving");
         loop {
-            match signals.next().await {
+            let order = tokio::select! {
+                order = signals.next() => order,
+                () = watch.due() => {
+                    watch.tell(manager);
+                    continue;
+                }
+            };
+            match order {
                 SignalOrder::Drain => return,
                 SignalOrder::ReopenLogs => self.log.reopen(),
                 SignalOrder::Reload => {
-                    let result = self.reload();
+                    manager.reloading();
+                    let result = match self.reload() {
+                        Ok(()) => {
+                            let followed = self.followed(manager, watch).await;
+                            followed.map_err(NotReloaded::InPart)
+                        }
+                        Err(why) => Err(NotReloaded::Refused(why)),
+                    };
                     match &result {
-                        Ok(()) => tracing::info!("configuration reloaded"),
-                        Err(why) => tracing::error!("the configuration stays as it was: {why}"),
+                        Ok(()) => {
+                            tracing::info!("configuration reloaded");
+                            manager.ready("Serving");
+                        }
+                        Err(error) => {
+                            tracing::error!("{error}");
+                            manager.ready(&match error {
+                                NotReloaded::Refused(why) => format!(
+                                    "Serving with the configuration as it was before the last reload: {why}"
+                                ),
+                                NotReloaded::InPart(_) => format!("Serving, but {error}"),
+                            });
+                        }
                     }
+                    // Last: whoever waits for this finds the service manager told.
                     self.state.reloaded(result);
                 }
             }
@@ -263,9 +335,18 @@ impl Program {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        let loaded =
-            config::load(self.source.as_deref()).map_err(|problems| problems.to_string())?;
-        warn_of(&loaded.problems);
+        let loaded = config::load(self.source.as_deref()).map_err(|rejected| {
+            let why = rejected.to_string();
+            // Of files that cannot be read, the problems have the kernel's words only.
+            let is_out_of_reach = self.given_up.standing.sandbox.files.in_force
+                && why.contains(&rustix::io::Errno::ACCESS.to_string());
+            if is_out_of_reach {
+                format!("{why}; {OUT_OF_REACH}")
+            } else {
+                why
+            }
+        })?;
+        log_problems(&loaded.problems);
         let before = self.orders.borrow().live.clone();
         let mut plan = loaded.plan;
         if plan.workers != before.plan.workers {
@@ -275,13 +356,21 @@ impl Program {
             );
             plan.workers = before.plan.workers;
         }
+        fit_pipes(&mut plan, descriptor_limit());
         let at_start = |limits: &Limits| (limits.pipes, limits.splices, limits.dns_cache);
         if at_start(&plan.limits) != at_start(&before.plan.limits) {
             tracing::warn!(
                 "[limits] pipes, splices and dns_cache reach the workers only with a restart"
             );
         }
-        let process = |plan: &Plan| (plan.account.clone(), plan.pins.clone(), plan.packet);
+        let process = |plan: &Plan| {
+            (
+                plan.account.clone(),
+                plan.pins.clone(),
+                plan.packet,
+                plan.sandbox,
+            )
+        };
         if process(&plan) != process(&before.plan) {
             tracing::warn!(
                 "[process] changes only with a restart; carrick goes on as {}",
@@ -290,6 +379,7 @@ impl Program {
             plan.account.clone_from(&before.plan.account);
             plan.pins.clone_from(&before.plan.pins);
             plan.packet = before.plan.packet;
+            plan.sandbox = before.plan.sandbox;
         }
         if plan.keep_store(&before.plan) {
             tracing::warn!(
@@ -347,6 +437,7 @@ impl Program {
         let live = Arc::new(Live {
             generation,
             judged_by: self.engines.install_routes(&plan),
+            followers: Followers::new(plan.workers),
             plan,
             upstreams,
         });
@@ -354,11 +445,35 @@ impl Program {
         Ok(())
     }
 
+    /// Waits until the workers have taken up the plan in force.
+    async fn followed(&self, manager: &ServiceManager, watch: &mut Watch) -> Result<(), String> {
+        let live = Arc::clone(&self.orders.borrow().live);
+        let mut all = pin!(tokio::time::timeout(FOLLOW_MAX, live.followers.all()));
+        loop {
+            tokio::select! {
+                _ = &mut all => return live.followers.outcome(),
+                () = watch.due() => watch.tell(manager),
+            }
+        }
+    }
+
+    /// How far a drain is.
+    fn progress(&self) -> String {
+        let open = self.state.sum(|worker| {
+            let accepted = worker.connections_accepted.get();
+            accepted.saturating_sub(worker.connections_closed.get())
+        });
+        format!("Draining: {open} connections of clients are left")
+    }
+
     /// Drains the workers; a second signal ends at once.
-    async fn end(mut self, signals: &mut Signals) {
-        tracing::info!("draining: finishing what is under way");
+    async fn end(mut self, signals: &mut Signals, manager: &ServiceManager, watch: &mut Watch) {
+        let drain = self.orders.borrow().live.plan.timeouts.drain;
         self.state.set_draining();
         self.orders.send_modify(|orders| orders.draining = true);
+        // Whoever hears of it may start the next carrick, or ask admin.
+        tracing::info!("draining: finishing what is under way");
+        manager.stopping(drain, &self.progress());
         let workers = std::mem::take(&mut self.workers);
         let (done, finished) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
@@ -370,14 +485,19 @@ impl Program {
             let _ = done.send(());
         });
         tokio::pin!(finished);
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        let mut ends_wait = ENDS_WAIT;
         loop {
             tokio::select! {
                 _ = &mut finished => break,
+                () = watch.due() => watch.tell(manager),
+                _ = ticks.tick() => manager.status(&self.progress()),
                 order = signals.next() => match order {
                     SignalOrder::Drain => {
                         tracing::warn!("second signal: ending at once");
                         self.orders.send_modify(|orders| orders.cut_off = true);
                         let _ = tokio::time::timeout(CUT_OFF_WAIT, &mut finished).await;
+                        ends_wait = Duration::ZERO;
                         break;
                     }
                     SignalOrder::ReopenLogs => self.log.reopen(),
@@ -385,6 +505,7 @@ impl Program {
                 },
             }
         }
+        manager.status("Ending");
         // Connections that stand need the rules to their end.
         drop(self.rules.take());
         let cache = self.state.cache.as_ref();
@@ -392,7 +513,7 @@ impl Program {
             disk.end();
         }
         self.control.shutdown();
-        self.engines.leave();
+        self.engines.leave(ends_wait).await;
         self.log.stop();
         tracing::info!("ended");
     }
@@ -408,9 +529,22 @@ fn tell_reload_trouble(source: Option<&Path>, given_up: &GivenUp) {
     }
 }
 
-fn warn_of(problems: &[config::problem::Problem]) {
+/// Says what of the sandbox is missing.
+fn tell_of_sandbox(plan: &Plan, sandboxed: &Sandboxed) {
+    let is_whole = sandboxed.files.in_force && sandboxed.calls.in_force;
+    if plan.sandbox == Sandbox::Auto && !is_whole {
+        tracing::warn!("sandbox: {}", sandboxed.summary());
+    }
+}
+
+/// As severe as `carrick check` says it.
+fn log_problems(problems: &[Problem]) {
     for problem in problems {
-        tracing::warn!("{problem}");
+        match problem.severity {
+            Severity::Note => tracing::info!("{problem}"),
+            Severity::Warning => tracing::warn!("{problem}"),
+            Severity::Error => tracing::error!("{problem}"),
+        }
     }
 }
 
@@ -434,41 +568,6 @@ fn start_worker(
         })
 }
 
-/// Raises the soft limit on descriptors to the hard limit; the limit then in force.
-fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        // A failure leaves the lower limit, which is what is then read.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit.maximum,
-                maximum: limit.maximum,
-            },
-        );
-    }
-    descriptor_limit()
-}
-
-fn descriptor_limit() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-/// Sets the limits on clients. An idle client costs one descriptor, a busy one two; when they run out, accepting waits.
-fn set_limits(admission: &Admission, plan: &Plan, descriptors: u64) {
-    let asked = plan.limits.connections;
-    let has_disk = (plan.cache.as_ref()).is_some_and(|cache| cache.disk.is_some());
-    let files = if has_disk { open_files_max() } else { 0 };
-    let reserved = (DESCRIPTORS_RESERVED + files).min(descriptors / 2);
-    let possible = usize::try_from(descriptors - reserved).unwrap_or(usize::MAX);
-    if asked > possible {
-        tracing::info!(
-            "[limits] connections = {asked}, but {descriptors} descriptors a process allow {possible} clients, half of that when each has an upstream connection; raise the limit (`LimitNOFILE=`, `ulimit -n`)"
-        );
-    }
-    admission.set_limits(asked.min(possible), plan.limits.connections_per_client);
-}
-
 fn engine_status(feature: &Feature) -> EngineStatus {
     EngineStatus {
         name: feature.name,
@@ -478,75 +577,4 @@ fn engine_status(feature: &Feature) -> EngineStatus {
             Err(because) => because.clone(),
         },
     }
-}
-
-/// What is listened on, who it is, which engines are usable, and what to try.
-fn banner(plan: &Plan, features: &[Feature], bound: Option<&Bound>, given_up: &GivenUp) -> String {
-    let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
-    for line in config::summary::lines(plan) {
-        text += &format!("  {line}\n");
-    }
-    for (asked, socket) in bound
-        .into_iter()
-        .flatten()
-        .filter(|(asked, _)| asked.port() == 0)
-    {
-        if let Ok(address) = socket.local_addr() {
-            text += &format!("  {asked} is {address}\n");
-        }
-    }
-    text += &format!("  runs as {}\n", given_up.standing);
-    text += "engines\n";
-    for feature in features {
-        text += &match &feature.usable {
-            Ok(detail) => format!("  {:<18} usable: {detail}\n", feature.name),
-            Err(because) => format!("  {:<18} not usable: {because}\n", feature.name),
-        };
-    }
-    text += "try\n";
-    for command in commands_to_try(plan) {
-        text += &format!("  {command}\n");
-    }
-    text
-}
-
-fn commands_to_try(plan: &Plan) -> Vec<String> {
-    let mut commands = Vec::new();
-    if let Some(forward) = plan
-        .listeners
-        .iter()
-        // Nobody is to connect to a transparent one.
-        .filter(|listener| listener.interception.is_none())
-        .find(|listener| matches!(listener.mode, Mode::Forward(_)))
-    {
-        let proxy = reachable(forward.address);
-        commands.push(format!("curl -x http://{proxy} http://example.org/"));
-        commands.push(format!("curl -x http://{proxy} https://example.org/"));
-    } else if let Some(switch) = plan
-        .listeners
-        .iter()
-        .filter(|listener| listener.interception.is_none())
-        .find(|listener| matches!(listener.mode, Mode::Switch(_)))
-    {
-        commands.push(format!("curl -i http://{}/", reachable(switch.address)));
-    }
-    if let Some(admin) = plan.admin {
-        commands.push(format!("curl http://{}/status", reachable(admin)));
-    }
-    commands.push("carrick doctor".to_owned());
-    commands.truncate(3);
-    commands
-}
-
-/// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let mut address = address;
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() {
-            [127, 0, 0, 1].into()
-        } else {
-            std::net::Ipv6Addr::LOCALHOST.into()
-        });
-    }
-    address
 }

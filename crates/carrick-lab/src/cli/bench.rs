@@ -103,7 +103,7 @@ pub fn run(arguments: Bench) -> Result<ExitCode> {
 
 fn show(results: &Results, out: &std::path::Path) -> Result<ExitCode> {
     let table = report::write_all(results, out)?;
-    writeln!(std::io::stdout(), "{table}").context("cannot print the table")?;
+    writeln!(super::output(), "{table}").context("cannot print the table")?;
     Ok(if results.has_faults() {
         ExitCode::FAILURE
     } else {
@@ -112,7 +112,7 @@ fn show(results: &Results, out: &std::path::Path) -> Result<ExitCode> {
 }
 
 fn list() -> Result<ExitCode> {
-    let mut output = std::io::stdout().lock();
+    let mut output = super::output();
     writeln!(output, "works (those in brackets only when named):").context("cannot print")?;
     for work in WORKS {
         let name = if work.by_default {

@@ -126,7 +126,7 @@ pub fn list(arguments: &List) -> Result<ExitCode> {
     let experiments = arguments.source.experiments(Some("all"))?;
     let folder = scratch()?;
     let mut tools = arguments.source.tools(folder.path())?;
-    let mut output = std::io::stdout().lock();
+    let mut output = super::output();
     for experiment in &experiments {
         let text = describe(experiment, &mut tools)?;
         write!(output, "{text}").context("cannot print")?;
@@ -268,7 +268,7 @@ fn announce(sessions: &[Session], options: &Options, progress: &Progress) {
 pub fn report(arguments: &Report) -> Result<ExitCode> {
     let results: Vec<ExperimentResults> = report::load(&arguments.directory)?;
     let file = report::write(&arguments.directory, &results)?;
-    writeln!(std::io::stdout(), "{}", file.display()).context("cannot print")?;
+    writeln!(super::output(), "{}", file.display()).context("cannot print")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -48,5 +48,5 @@ pub async fn run(options: Fetch) -> Result<()> {
     };
     let fetched = client::run(place, wish).await?;
     let text = serde_json::to_string(&fetched).context("no JSON")?;
-    writeln!(std::io::stdout(), "{text}").context("cannot report")
+    writeln!(super::output(), "{text}").context("cannot report")
 }

@@ -55,14 +55,14 @@ pub async fn run(options: Hold) -> Result<()> {
         patience,
     )
     .await?;
-    writeln!(std::io::stdout(), "held {}", held.len()).context("cannot report")?;
+    writeln!(super::output(), "held {}", held.len()).context("cannot report")?;
     // The benchmark writes a line when it wants to know how many are left, and closes the pipe to end this.
     for line in std::io::stdin().lines() {
         line.context("cannot read standard input")?;
         // Lets the runtime learn what happened to the sockets while this thread waited for the line.
         tokio::time::sleep(Duration::from_millis(1)).await;
         writeln!(
-            std::io::stdout(),
+            super::output(),
             "open {}",
             hold::count_open(&held, &exchange)
         )

@@ -102,7 +102,7 @@ fn print(mut samples: Vec<LoadOutcome>, arguments: &Load) -> Result<()> {
             }
         }
     };
-    writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot print the outcome")
+    writeln!(super::output(), "{}", text.trim_end()).context("cannot print the outcome")
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String> {

@@ -6,6 +6,7 @@ pub mod fetch;
 pub mod hold;
 pub mod load;
 pub mod origin;
+mod output;
 pub mod talk;
 pub mod testbed;
 pub mod torture;
@@ -21,6 +22,8 @@ use clap::Subcommand;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+
+use output::{is_unread, output};
 
 use crate::origin::echo;
 use crate::testbed::cores;
@@ -96,6 +99,9 @@ pub fn main(lab: Lab) -> ExitCode {
         Lab::TalkClient(arguments) => talk::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
+        if is_unread(&error) {
+            return ExitCode::SUCCESS;
+        }
         // With standard error gone there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "carrick lab: {error:#}");
         ExitCode::FAILURE

@@ -59,12 +59,12 @@ pub fn run(arguments: &Origin) -> Result<ExitCode> {
     })?;
     let summary = running.stop()?;
     let text = serde_json::to_string_pretty(&summary).context("cannot write the summary")?;
-    writeln!(std::io::stdout(), "{text}").context("cannot write the summary to standard output")?;
+    writeln!(super::output(), "{text}").context("cannot write the summary to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn say_ready(running: &Running) -> Result<()> {
-    let mut output = std::io::stdout().lock();
+    let mut output = super::output();
     for address in running.addresses() {
         writeln!(output, "ready {address}").context("cannot write to standard output")?;
     }

@@ -54,5 +54,5 @@ pub fn run(options: &TalkClient) -> Result<()> {
         Duration::from_millis(options.milliseconds),
     )?;
     let text = serde_json::to_string(&measured).context("no JSON")?;
-    writeln!(std::io::stdout(), "{text}").context("cannot report")
+    writeln!(super::output(), "{text}").context("cannot report")
 }

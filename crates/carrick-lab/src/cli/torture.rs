@@ -104,7 +104,7 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
     } else {
         table::markdown(&results)
     };
-    writeln!(std::io::stdout(), "{text}").context("cannot print the results")?;
+    writeln!(super::output(), "{text}").context("cannot print the results")?;
     let has_faults = results.rows.iter().any(crate::torture::run::Row::is_fault);
     Ok(if has_faults {
         ExitCode::FAILURE
@@ -144,7 +144,7 @@ fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
     } else {
         http::report::markdown(&results)
     };
-    writeln!(std::io::stdout(), "{text}").context("cannot print the results")?;
+    writeln!(super::output(), "{text}").context("cannot print the results")?;
     let is_good = results.runs.iter().all(http::run::Run::is_good);
     Ok(if is_good {
         ExitCode::SUCCESS
@@ -183,7 +183,7 @@ fn choose_cases(names: &[String]) -> Result<Vec<Case>> {
 }
 
 fn list() -> Result<ExitCode> {
-    let mut output = std::io::stdout().lock();
+    let mut output = super::output();
     writeln!(output, "cases:").context("cannot print")?;
     for case in Case::ALL {
         writeln!(output, "  {:<18} {}", case.name(), case.about()).context("cannot print")?;

@@ -44,7 +44,7 @@ pub struct Wan {
 pub fn run(arguments: &Wan) -> Result<ExitCode> {
     let spec = read(&arguments.config)?;
     if arguments.check {
-        let mut output = std::io::stdout();
+        let mut output = super::output();
         writeln!(
             output,
             "{} is right; rules: {}",
@@ -83,7 +83,7 @@ async fn emulate(arguments: &Wan, spec: WanSpec) -> Result<WanCounts> {
         .name("wan".into())
         .spawn(move || {
             let ready = || {
-                let mut output = std::io::stdout();
+                let mut output = super::output();
                 writeln!(output, "ready")
                     .and_then(|()| output.flush())
                     .context("cannot say that the emulator is ready")
@@ -128,7 +128,7 @@ fn replace(handle: &Handle, path: &Path) {
 fn write(counts: &WanCounts, file: Option<&Path>) -> Result<()> {
     let json = serde_json::to_string(counts).context("cannot write the counts as JSON")?;
     let Some(path) = file else {
-        return writeln!(std::io::stdout(), "{json}").context("cannot print the counts");
+        return writeln!(super::output(), "{json}").context("cannot print the counts");
     };
     let beside = path.with_added_extension("new");
     fs::write(&beside, json + "\n")

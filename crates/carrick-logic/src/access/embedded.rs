@@ -23,19 +23,22 @@ impl EmbeddedAddresses {
             [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Self::one(last),
             // NAT64, local use (RFC 8215): the operator may have chosen any prefix length from 48 on, and the octets
             // around the address are ignored by translators, so nothing here says which layout it is.
+            [0x64, 0xff9b, 1, 0, 0, 0, _, _] => Self::one(last),
             [0x64, 0xff9b, 1, _, _, _, _, _] => Self([
                 pick([6, 7, 9, 10]),
                 pick([7, 9, 10, 11]),
                 pick([9, 10, 11, 12]),
                 last,
             ])
-            .without_this_network(),
+            .without_hostless(),
             // 6to4 (RFC 3056 section 2).
             [0x2002, _, _, _, _, _, _, _] => Self::one(pick([2, 3, 4, 5])),
             // Teredo: the client's address, every bit inverted (RFC 4380 section 4).
             [0x2001, 0, _, _, _, _, _, _] => {
                 Self::one(last.map(|address| Ipv4Addr::from(!u32::from(address))))
             }
+            // ISATAP, below any prefix (RFC 5214 section 6.1).
+            [_, _, _, _, 0 | 0x200, 0x5efe, _, _] => Self::one(last),
             _ => Self::default(),
         }
     }
@@ -49,13 +52,11 @@ impl EmbeddedAddresses {
         Self([address, None, None, None])
     }
 
-    /// Leaves out readings in `0.0.0.0/8`, where no translator sends anything: the zeros of one layout are read as such
-    /// addresses in the others, and would deny the whole prefix to those who deny `0.0.0.0/8`.
-    fn without_this_network(self) -> Self {
-        Self(
-            self.0
-                .map(|reading| reading.filter(|address| address.octets()[0] != 0)),
-        )
+    /// Leaves out readings in `0.0.0.0/8` and `224.0.0.0/4`, where translators send no TCP: the bytes of one layout are read
+    /// as such addresses in the others, and would deny much of the prefix to those who deny these networks.
+    fn without_hostless(self) -> Self {
+        let has_hosts = |address: &Ipv4Addr| address.octets()[0] != 0 && !address.is_multicast();
+        Self(self.0.map(|reading| reading.filter(has_hosts)))
     }
 }
 

@@ -1,5 +1,5 @@
 //! How a stored response is sent: as 304, whole, or in ranges; and with which fields.
-use super::fields::{Fields, write_line};
+use super::fields::write_line;
 use super::message::Request;
 use super::ranges::{Ranges, if_range_holds, resolve};
 use super::validation::{Stored, client_has_it};
@@ -80,19 +80,22 @@ pub fn belongs_in_304(name: &[u8]) -> bool {
 /// (`Content-Length`, `Content-Range`, and `Content-Type` of several ranges) is for the caller to write; so are
 /// `Connection`, `Via` and `Cache-Status`.
 ///
-/// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare.
+/// A 304 has `Last-Modified` only without an entity tag, where it is all that the client can compare. The `Content-Range` of what is stored
+/// whole means nothing (RFC 9110 section 14.4), and stays with the whole.
 pub fn write_answer_fields(
     out: &mut Vec<u8>,
-    stored: Fields<'_>,
+    stored: &Stored<'_>,
     answer: &Answer,
     age_s: Option<u32>,
 ) {
-    let has_tag = stored.has(b"etag");
-    for (name, value) in stored {
+    let has_tag = stored.fields.has(b"etag");
+    let is_part = stored.meta.part().is_some();
+    for (name, value) in stored.fields {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         let is_sent = match answer {
             Answer::NotModified => belongs_in_304(name) || (is(b"last-modified") && !has_tag),
-            Answer::Whole | Answer::Range(_) => !is(b"content-range"),
+            Answer::Whole => !is_part || !is(b"content-range"),
+            Answer::Range(_) => !is(b"content-range"),
             Answer::Ranges(_) => !is(b"content-range") && !is(b"content-type"),
             Answer::Unsatisfiable => {
                 !is(b"content-range") && !is(b"content-type") && !is(b"content-encoding")

@@ -52,7 +52,7 @@ pub fn freshen(
         return Freshened::Unchanged;
     }
     for (name, value) in merged {
-        if is_storable(name, merged, &directives) {
+        if is_storable(name, stored.meta.status, merged, &directives) {
             write_line(out, name, value);
         }
     }
@@ -105,10 +105,10 @@ fn merge(
     let is_dated = response.fields.has(b"date");
     let updates = |name: &[u8]| {
         let is = |other: &&[u8]| name.eq_ignore_ascii_case(other);
-        let is_cookie = is(&b"set-cookie".as_slice()) || is(&b"set-cookie2".as_slice());
+        let is_cookie = is(&b"set-cookie".as_slice());
         !OF_THE_BODY.iter().any(is)
             && (policy.share_set_cookie || !is_cookie)
-            && is_storable(name, response.fields, &response.directives)
+            && is_storable(name, response.status, response.fields, &response.directives)
     };
     for (name, value) in stored {
         let is_new = |(new, _): (&[u8], &[u8])| new.eq_ignore_ascii_case(name);

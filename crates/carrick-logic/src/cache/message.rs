@@ -127,7 +127,7 @@ pub struct Response<'a> {
     pub content_range: Option<ContentRange>,
     /// `Content-Length`, if it is a number.
     pub content_length: Option<u64>,
-    /// `Set-Cookie` or `Set-Cookie2` is there.
+    /// `Set-Cookie` is there.
     pub has_set_cookie: bool,
     /// `Vary` has the member `*`.
     pub varies_on_everything: bool,
@@ -199,7 +199,6 @@ impl<'a> Response<'a> {
                         UnixTime::parse_http_date(value, now).map_or(Expires::Invalid, Expires::At);
                 }
                 10 if is(b"set-cookie") => response.has_set_cookie = true,
-                11 if is(b"set-cookie2") => response.has_set_cookie = true,
                 13 if is(b"cache-control") => has_cache_control = true,
                 13 if is(b"last-modified") && response.last_modified.is_none() => {
                     response.last_modified = UnixTime::parse_http_date(value, now);

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Fields that replace `Cache-Control` and `Expires` for this cache (RFC 9213 section 2.2), lower-case, the first
-    /// counts. Empty by default: `cdn-cache-control` is for a cache that works for the origin.
+    /// counts. Empty by default: `cdn-cache-control` is for a cache that works for the origin (section 3.1), which only a configuration knows.
     pub targeted: Vec<Vec<u8>>,
     /// Heuristic lifetime in percent of the time since `Last-Modified` (RFC 9111 section 4.2.2). Default 10.
     pub heuristic_percent: u32,

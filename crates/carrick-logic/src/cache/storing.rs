@@ -192,15 +192,8 @@ fn is_understood(status: u16) -> bool {
 }
 
 fn withholds_cookies(response: &Response<'_>) -> bool {
-    let is_withheld = |wanted: &[u8]| {
-        response
-            .directives
-            .withheld
-            .iter()
-            .any(|name| name == wanted)
-    };
-    (!response.fields.has(b"set-cookie") || is_withheld(b"set-cookie"))
-        && (!response.fields.has(b"set-cookie2") || is_withheld(b"set-cookie2"))
+    let withheld = &response.directives.withheld;
+    withheld.iter().any(|name| name == b"set-cookie")
 }
 
 /// Fields that no cache stores (section 3.1), and those that are made anew for each answer.
@@ -222,11 +215,15 @@ const NEVER_STORED: [&[u8]; 12] = [
 /// Appends those of a response's field lines that are stored, `name: value` with CR LF each, without an empty line at
 /// the end.
 ///
-/// Left out are the fields of the connection, what `no-cache="…"` and `private="…"` name, and `Age` and
-/// `Content-Length`, which whoever sends the stored response writes himself. [`Fields::of_text`] reads them again.
-pub fn write_stored_fields(out: &mut Vec<u8>, fields: Fields<'_>, directives: &ResponseDirectives) {
-    for (name, value) in fields {
-        if is_storable(name, fields, directives) {
+/// Left out are the fields of the connection (but the `Upgrade` of a 426), what `no-cache="…"` and `private="…"` name, and `Age`,
+/// `Content-Length`, and `Content-Range` of a part, which whoever sends the stored response writes himself. [`Fields::of_text`] reads them again.
+pub fn write_stored_fields(out: &mut Vec<u8>, response: &Response<'_>) {
+    let is_of_part =
+        |name: &[u8]| response.status == 206 && name.eq_ignore_ascii_case(b"content-range");
+    for (name, value) in response.fields {
+        if is_storable(name, response.status, response.fields, &response.directives)
+            && !is_of_part(name)
+        {
             write_line(out, name, value);
         }
     }
@@ -234,10 +231,15 @@ pub fn write_stored_fields(out: &mut Vec<u8>, fields: Fields<'_>, directives: &R
 
 pub(super) fn is_storable(
     name: &[u8],
+    status: u16,
     fields: Fields<'_>,
     directives: &ResponseDirectives,
 ) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    // RFC 9110 section 15.5.22: it says what the client is to ask for, whoever sends it.
+    if status == 426 && is(b"upgrade") {
+        return true;
+    }
     let withheld = directives.withheld.iter().any(|other| is(other));
     let of_connection = || {
         fields

@@ -44,7 +44,7 @@ fn play(
         Storing::No(_) => None,
     };
     let mut text = Vec::new();
-    write_stored_fields(&mut text, response.fields, &response.directives);
+    write_stored_fields(&mut text, &response);
     let found = match &stored {
         None => Found::Nothing,
         Some((variant, meta)) => match select([(variant, meta)].into_iter(), second.fields) {

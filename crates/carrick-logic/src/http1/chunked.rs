@@ -1,6 +1,10 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), followed strictly while it is passed on.
+//! The chunked transfer coding (RFC 9112 section 7.1), followed strictly while it is passed on; that of responses is tidied.
+mod tidy;
+
+pub use tidy::Followed;
+
 use super::trailers::Trailers;
-use super::{Refusal, syntax};
+use super::{Form, OddNames, Refusal, syntax};
 
 /// What the next bytes of a chunked body are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub fn write_chunk_size(out: &mut Vec<u8>, bytes: u64) {
 /// Larger chunks than any that is sent; sums of sizes stay far from overflowing.
 const CHUNK_BYTES_MAX: u64 = 1 << 60;
 
-/// Leading zeros included.
+/// Leading zeros included, but for [`Form::Lenient`]: there the line's length is their limit.
 const SIZE_DIGITS_MAX: u8 = 16;
 
 /// Extensions included; they have no known use but to waste the next hop's time.
@@ -48,6 +52,9 @@ pub struct Chunked {
     chunk_bytes: u64,
     line_bytes: u16,
     size_digits: u8,
+    form: Form,
+    /// The size line so far is one that only [`Form::Lenient`] has.
+    is_untidy: bool,
     trailers: Trailers,
 }
 
@@ -82,12 +89,35 @@ impl Chunked {
     /// At the start of a body. Limits: chunk size at most 2^60, a size line at most 256 bytes, trailers at most 8 KB.
     #[must_use]
     pub fn new() -> Self {
+        Self::of_form(Form::Strict)
+    }
+
+    /// The same for a response whose body goes on as [`tidy`](Self::tidy) leaves it, or without its framing: sizes may have any number of
+    /// leading zeros that their lines have room for, and white space before the lines' ends.
+    #[must_use]
+    pub fn lenient() -> Self {
+        Self::of_form(Form::Lenient)
+    }
+
+    fn of_form(form: Form) -> Self {
         Self {
             state: State::Size,
             chunk_bytes: 0,
             line_bytes: 0,
             size_digits: 0,
+            form,
+            is_untidy: false,
             trailers: Trailers::default(),
+        }
+    }
+
+    /// At the start of a request's body. [`tidy`](Self::tidy) takes out the trailers that are a proxy's to write, and, unless such names pass or
+    /// are refused, those whose names are odd.
+    #[must_use]
+    pub fn of_request(odd_names: OddNames) -> Self {
+        Self {
+            trailers: Trailers::of_request(odd_names),
+            ..Self::new()
         }
     }
 
@@ -117,13 +147,18 @@ impl Chunked {
             _ => {}
         }
         for (index, &byte) in bytes.iter().enumerate() {
+            let before = self.state;
             if let Err(refusal) = self.step(byte) {
                 self.state = State::Refused;
                 return Err(refusal);
             }
-            match self.state {
-                State::Data => return Ok(Piece::Framing(index + 1)),
-                State::Over => return Ok(Piece::End(index + 1)),
+            match before {
+                // A size line has ended, or begins.
+                State::SizeLineFeed | State::DataLineFeed => return Ok(Piece::Framing(index + 1)),
+                _ if self.state == State::Over => return Ok(Piece::End(index + 1)),
+                State::Trailers if !self.trailers.is_in_line() => {
+                    return Ok(Piece::Framing(index + 1));
+                }
                 _ => {}
             }
         }
@@ -159,6 +194,7 @@ impl Chunked {
                 self.chunk_bytes = 0;
                 self.size_digits = 0;
                 self.line_bytes = 0;
+                self.is_untidy = false;
                 State::Size
             }
             State::DataCarriageReturn | State::DataLineFeed => {
@@ -176,6 +212,8 @@ impl Chunked {
             }
             in_size_line => {
                 self.line_bytes += 1;
+                // RFC 9112 section 7.1.1 has it for bad senders, which carrick is not.
+                self.is_untidy |= self.form == Form::Lenient && matches!(byte, b' ' | b'\t');
                 if self.line_bytes > SIZE_LINE_BYTES_MAX {
                     return Err(Refusal::bad(
                         "chunk_line_too_long",
@@ -220,7 +258,7 @@ impl Chunked {
             State::ExtensionName { .. } if syntax::is_token_byte(byte) => {
                 State::ExtensionName { begun: true }
             }
-            State::ExtensionName { begun: true } => after_extension(byte, true, false)?,
+            State::ExtensionName { begun: true } => self.after_extension(byte, true, false)?,
             State::ExtensionValue { begun: false } if is_white_space => state,
             State::ExtensionValue { begun: false } if byte == b'"' => {
                 State::Quoted { escaped: false }
@@ -228,7 +266,7 @@ impl Chunked {
             State::ExtensionValue { .. } if syntax::is_token_byte(byte) => {
                 State::ExtensionValue { begun: true }
             }
-            State::ExtensionValue { begun: true } => after_extension(byte, false, false)?,
+            State::ExtensionValue { begun: true } => self.after_extension(byte, false, false)?,
             State::Quoted { .. } if !syntax::is_text_byte(byte) => return Err(BAD_EXTENSION),
             State::Quoted { escaped: true } => State::Quoted { escaped: false },
             State::Quoted { escaped: false } => match byte {
@@ -240,7 +278,7 @@ impl Chunked {
                 _ => state,
             },
             State::AfterExtension { name, white_space } => {
-                after_extension(byte, name, white_space)?
+                self.after_extension(byte, name, white_space)?
             }
             State::SizeLineFeed if byte == b'\n' => self.after_size_line(),
             State::SizeLineFeed => {
@@ -258,6 +296,11 @@ impl Chunked {
             b'0'..=b'9' => digit - b'0',
             _ => (digit | 0x20) - b'a' + 10,
         };
+        if self.form == Form::Lenient && self.chunk_bytes == 0 && self.size_digits > 0 {
+            // So far there were zeros only, which are not counted.
+            self.is_untidy = true;
+            self.size_digits = 0;
+        }
         self.size_digits += 1;
         self.chunk_bytes = self.chunk_bytes << 4 | u64::from(value);
         // 2^60 has 16 digits: within 16 digits the number cannot overflow 64 bits.
@@ -277,24 +320,33 @@ impl Chunked {
             State::Data
         }
     }
+
+    /// What follows a chunk's size with white space, or an extension's name or value. White space must lead to `;` or `=`.
+    fn after_extension(
+        &mut self,
+        byte: u8,
+        name: bool,
+        white_space: bool,
+    ) -> Result<State, Refusal> {
+        match byte {
+            b' ' | b'\t' => Ok(State::AfterExtension {
+                name,
+                white_space: true,
+            }),
+            b';' => Ok(State::ExtensionName { begun: false }),
+            b'=' if name => Ok(State::ExtensionValue { begun: false }),
+            b'\r' if !white_space => Ok(State::SizeLineFeed),
+            b'\r' if self.form == Form::Lenient => {
+                self.is_untidy = true;
+                Ok(State::SizeLineFeed)
+            }
+            _ => Err(BAD_EXTENSION),
+        }
+    }
 }
 
 const BAD_EXTENSION: Refusal =
     Refusal::bad("bad_chunk_extension", "a chunk's extension is malformed");
-
-/// What follows a chunk's size with white space, or an extension's name or value. White space must lead to `;` or `=`.
-fn after_extension(byte: u8, name: bool, white_space: bool) -> Result<State, Refusal> {
-    match byte {
-        b' ' | b'\t' => Ok(State::AfterExtension {
-            name,
-            white_space: true,
-        }),
-        b';' => Ok(State::ExtensionName { begun: false }),
-        b'=' if name => Ok(State::ExtensionValue { begun: false }),
-        b'\r' if !white_space => Ok(State::SizeLineFeed),
-        _ => Err(BAD_EXTENSION),
-    }
-}
 
 impl Default for Chunked {
     fn default() -> Self {

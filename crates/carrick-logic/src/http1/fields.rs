@@ -1,5 +1,5 @@
 //! Field lines: `httparse` reads them, and what it refuses is named; the names that carrick acts on are recognised.
-use super::{Field, FieldName, Refusal, Span, syntax};
+use super::{Field, FieldName, Form, Refusal, Span, syntax};
 use std::ops::Range;
 
 /// The most that [`HeadLimits::fields_max`](super::HeadLimits::fields_max) is taken for: `httparse` fills an array on the stack.
@@ -18,6 +18,45 @@ pub(super) fn parse(
         17..=48 => fill::<48>(bytes, block, fields),
         _ => fill_many(bytes, block, fields),
     }
+}
+
+/// Parses the field lines in `block` as [`parse`] does, and those that it refuses: lines that end with LF alone, and names with white space
+/// before the colon. RFC 9112 section 5.1 has a proxy remove that from a response; here it is not part of the name.
+pub(super) fn parse_leniently(
+    bytes: &[u8],
+    block: Range<usize>,
+    (lines, has_bare_lf): (usize, bool),
+    fields: &mut Vec<Field>,
+) -> Result<(), Refusal> {
+    // `httparse` would not say where it took LF for a line end.
+    if !has_bare_lf && parse(bytes, block.clone(), lines, fields).is_ok() {
+        return Ok(());
+    }
+    read_lines(bytes, block, fields)
+}
+
+#[cold]
+fn read_lines(bytes: &[u8], block: Range<usize>, fields: &mut Vec<Field>) -> Result<(), Refusal> {
+    let text = bytes.get(block).unwrap_or_default();
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Ok(());
+        }
+        if let Some(mistake) = mistake_in_line(line, Form::Lenient) {
+            return Err(mistake);
+        }
+        let colon = memchr::memchr(b':', line).ok_or(MALFORMED)?;
+        let name = syntax::trim(line.get(..colon).unwrap_or_default());
+        let value = syntax::trim(line.get(colon + 1..).unwrap_or_default());
+        fields.push(Field {
+            name: span_within(bytes, name),
+            value: span_within(bytes, value),
+            known: recognise(name),
+        });
+    }
+    Ok(())
 }
 
 /// Apart, so that the rare large array does not make the common call's stack frame large.
@@ -63,8 +102,10 @@ pub(super) fn recognise(name: &[u8]) -> FieldName {
         2 => &[(b"te", F::Te)],
         3 => &[(b"via", F::Via)],
         4 => &[(b"host", F::Host), (b"date", F::Date)],
+        5 => &[(b"proxy", F::Proxy)],
         6 => &[(b"cookie", F::Cookie), (b"expect", F::Expect)],
         7 => &[(b"upgrade", F::Upgrade), (b"trailer", F::Trailer)],
+        8 => &[(b"cdn-loop", F::CdnLoop)],
         9 => &[(b"forwarded", F::Forwarded)],
         10 => &[
             (b"connection", F::Connection),
@@ -88,7 +129,73 @@ pub(super) fn recognise(name: &[u8]) -> FieldName {
     candidates
         .iter()
         .find(|(known, _)| name[0] | 0x20 == known[0] && name.eq_ignore_ascii_case(known))
-        .map_or(F::Other, |&(_, field)| field)
+        .map_or_else(|| recognise_other(name), |&(_, field)| field)
+}
+
+fn recognise_other(name: &[u8]) -> FieldName {
+    if !syntax::is_plain_name(name) {
+        FieldName::Odd
+    } else if tells_of_client(name) {
+        FieldName::XOther
+    } else {
+        FieldName::Other
+    }
+}
+
+/// All that begins so tells of the client.
+const OF_CLIENT_PREFIX: &[u8] = b"x-forwarded";
+
+/// Further names by which proxies tell whom a request is from, and what was asked for. Servers and frameworks believe them.
+const OF_CLIENT: [&[u8]; 27] = [
+    b"cf-connecting-ip",
+    b"cf-connecting-ipv6",
+    b"client-ip",
+    b"fastly-client-ip",
+    b"forwarded",
+    b"front-end-https",
+    b"true-client-ip",
+    b"x-appengine-user-ip",
+    b"x-azure-clientip",
+    b"x-azure-socketip",
+    b"x-client-ip",
+    b"x-cluster-client-ip",
+    b"x-envoy-external-address",
+    b"x-host",
+    b"x-original-for",
+    b"x-original-forwarded-for",
+    b"x-original-host",
+    b"x-original-proto",
+    b"x-originating-ip",
+    b"x-proxyuser-ip",
+    b"x-real-ip",
+    b"x-real-port",
+    b"x-remote-addr",
+    b"x-remote-ip",
+    b"x-scheme",
+    b"x-url-scheme",
+    b"x-client-port",
+];
+
+/// Whether a field with this name tells of the client, also if only a gateway takes it for one that does.
+pub(super) fn tells_of_client(name: &[u8]) -> bool {
+    let may_be = matches!(name[0] | 0x20, b'x' | b'c' | b'f' | b't');
+    may_be
+        && (name
+            .get(..OF_CLIENT_PREFIX.len())
+            .is_some_and(|begin| syntax::may_pass_for(begin, OF_CLIENT_PREFIX))
+            || OF_CLIENT
+                .iter()
+                .any(|other| syntax::may_pass_for(name, other)))
+}
+
+/// Whether a request's field with this name is a proxy's to write or to take out: in a trailer, behind all that a proxy looks at, it is no word
+/// of anybody's.
+pub(super) fn belongs_to_proxies(name: &[u8]) -> bool {
+    let written: [&[u8]; 3] = [b"via", b"cdn-loop", b"proxy"];
+    tells_of_client(name)
+        || written
+            .iter()
+            .any(|other| syntax::may_pass_for(name, other))
 }
 
 /// The value of the first field with this name.
@@ -110,11 +217,11 @@ fn name_the_mistake(text: &[u8]) -> Refusal {
     text.split_inclusive(|&byte| byte == b'\n')
         .map(|line| line.strip_suffix(b"\r\n").unwrap_or(line))
         .take_while(|line| !line.is_empty())
-        .find_map(mistake_in_line)
+        .find_map(|line| mistake_in_line(line, Form::Strict))
         .unwrap_or(MALFORMED)
 }
 
-fn mistake_in_line(line: &[u8]) -> Option<Refusal> {
+fn mistake_in_line(line: &[u8], form: Form) -> Option<Refusal> {
     if matches!(line, [b' ' | b'\t', ..]) {
         return Some(Refusal::bad(
             "line_folding",
@@ -128,6 +235,11 @@ fn mistake_in_line(line: &[u8]) -> Option<Refusal> {
         ));
     };
     let (name, value) = line.split_at(colon);
+    let name = match form {
+        Form::Strict => name,
+        // The line does not begin with white space.
+        Form::Lenient => syntax::trim(name),
+    };
     if name.is_empty() {
         return Some(Refusal::bad(
             "empty_field_name",

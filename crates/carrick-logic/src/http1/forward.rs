@@ -1,5 +1,7 @@
 //! How a request's head changes on its way through (RFC 9110 section 7.6): hop-by-hop fields go, `Via` and `Forwarded` come.
+use super::hops::Mark;
 use super::lines::{self, LineWriter};
+use super::stated::{self, Element, Node, StatedIn};
 use super::{BodyLength, Field, FieldName, Method, RequestHead, Span, Target, Version, syntax};
 use std::net::IpAddr;
 
@@ -12,16 +14,17 @@ pub enum TargetForm {
     Absolute,
 }
 
-/// Whether the client's address is told to the upstream.
+/// Whether the client's address is told to the upstream. Fields that tell of the client and are in the head are believed:
+/// [`RequestHead::forget_claims`] removes those that are not to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
-    /// What the client sent is passed on as it is, nothing is added.
+    /// What the head has goes on as it is, nothing is added.
     Unchanged,
-    /// `X-Forwarded-For` (appended), `X-Forwarded-Proto`, `X-Forwarded-Host`.
+    /// `X-Forwarded-For` gets one more element; `X-Forwarded-Proto` and `X-Forwarded-Host` come where they are not yet.
     XForwarded,
-    /// `Forwarded` (RFC 7239, appended).
+    /// `Forwarded` (RFC 7239) gets one more element.
     Standard,
-    /// All of these fields are removed.
+    /// All fields that tell of the client are removed.
     Remove,
 }
 
@@ -34,10 +37,14 @@ pub struct RequestRewrite<'a> {
     pub default_host: &'a str,
     /// Name in `Via`; empty: no `Via`.
     pub via: &'a str,
-    /// The client's address, for `forwarded`.
+    /// What the request is known by, should it come back: in a comment of `Via`, or in `CDN-Loop` where there is no `Via`.
+    pub mark: Option<Mark>,
+    /// The address of whoever sent the request, for `forwarded`.
     pub client: IpAddr,
     /// What is told about the client.
     pub forwarded: Forwarded,
+    /// Where the sender, if it is a trusted proxy, tells of the client: what is only there is put into the form of `forwarded`, too.
+    pub stated_in: StatedIn,
     /// Whether `Proxy-Authorization` is passed on (to a parent that asks for it); else it is removed.
     pub pass_proxy_authorization: bool,
     /// Whether an `Upgrade` that the client asked for is passed on.
@@ -84,23 +91,34 @@ pub fn write_request(
         lines.put(&[b"Connection: Upgrade\r\n"]);
     }
     match how.forwarded {
-        Forwarded::XForwarded => write_x_forwarded(&mut lines, bytes, head, how.client),
-        Forwarded::Standard => write_forwarded(&mut lines, bytes, head, how.client),
+        Forwarded::XForwarded => write_x_forwarded(&mut lines, bytes, head, how),
+        Forwarded::Standard => write_forwarded(&mut lines, bytes, head, how),
         Forwarded::Unchanged | Forwarded::Remove => {}
     }
-    write_via(&mut lines, head.version, how.via);
+    write_via(&mut lines, head.version, how.via, how.mark);
     lines.put(&[how.added]);
     lines.finish();
 }
 
-/// `Via` (RFC 9110 section 7.6.3) as a line of its own, which counts as an element after those before.
-pub(super) fn write_via(lines: &mut LineWriter<'_>, received: Version, name: &str) {
+/// `Via` (RFC 9110 section 7.6.3) as a line of its own, which counts as an element after those before. Without a name there is none, and
+/// the mark goes into `CDN-Loop` (RFC 8586).
+pub(super) fn write_via(
+    lines: &mut LineWriter<'_>,
+    received: Version,
+    name: &str,
+    mark: Option<Mark>,
+) {
     let version: &[u8] = match received {
         Version::Http10 => b"Via: 1.0 ",
         Version::Http11 => b"Via: 1.1 ",
     };
-    if !name.is_empty() {
-        lines.put(&[version, name.as_bytes(), b"\r\n"]);
+    match (name.is_empty(), mark) {
+        (true, None) => {}
+        (true, Some(mark)) => lines.put(&[b"CDN-Loop: ", mark.text(), b"\r\n"]),
+        (false, None) => lines.put(&[version, name.as_bytes(), b"\r\n"]),
+        (false, Some(mark)) => {
+            lines.put(&[version, name.as_bytes(), b" (", mark.text(), b")\r\n"]);
+        }
     }
 }
 
@@ -138,6 +156,7 @@ fn write_field(
         FieldName::Host
         | FieldName::Connection
         | FieldName::KeepAlive
+        | FieldName::Proxy
         | FieldName::ProxyConnection
         | FieldName::Te => false,
         FieldName::TransferEncoding => return lines.put(&[b"Transfer-Encoding: chunked\r\n"]),
@@ -152,15 +171,22 @@ fn write_field(
             }
             None => true,
         },
-        FieldName::XForwardedFor | FieldName::XForwardedHost | FieldName::XForwardedProto => {
+        FieldName::XForwardedFor => {
             matches!(how.forwarded, Forwarded::Unchanged | Forwarded::Standard)
         }
+        // One without a value says nothing, and is written anew.
+        FieldName::XForwardedHost | FieldName::XForwardedProto => match how.forwarded {
+            Forwarded::Remove => false,
+            Forwarded::XForwarded => !field.value.is_empty(),
+            Forwarded::Unchanged | Forwarded::Standard => true,
+        },
         FieldName::Forwarded => {
             matches!(how.forwarded, Forwarded::Unchanged | Forwarded::XForwarded)
         }
+        FieldName::XOther => how.forwarded != Forwarded::Remove,
         FieldName::Trailer => head.body == BodyLength::Chunked,
-        FieldName::Cookie | FieldName::Date | FieldName::Via => true,
-        FieldName::ProxyAuthenticate | FieldName::Other => {
+        FieldName::CdnLoop | FieldName::Cookie | FieldName::Date | FieldName::Via => true,
+        FieldName::ProxyAuthenticate | FieldName::Odd | FieldName::Other => {
             !how.omits(field.name.of(bytes))
                 && (!head.connection_names_fields
                     || !lines::is_for_this_hop(bytes, &head.fields, field))
@@ -171,28 +197,66 @@ fn write_field(
     }
 }
 
-/// The client's address goes last in `X-Forwarded-For`; the other two say what this proxy saw, whatever the client claims.
-fn write_x_forwarded(lines: &mut LineWriter<'_>, bytes: &[u8], head: &RequestHead, client: IpAddr) {
+/// The sender's address goes last in `X-Forwarded-For`. What a proxy before this one said only in `Forwarded` is put into these fields.
+fn write_x_forwarded(
+    lines: &mut LineWriter<'_>,
+    bytes: &[u8],
+    head: &RequestHead,
+    how: &RequestRewrite<'_>,
+) {
+    let translated = Translated::of(bytes, head, how.stated_in, FieldName::XForwardedFor);
     lines.put(&[b"X-Forwarded-For: "]);
     write_elements(lines, bytes, head, FieldName::XForwardedFor);
-    lines.put_text(format_args!(
-        "{}\r\nX-Forwarded-Proto: http\r\n",
-        client.to_canonical()
-    ));
-    let host = head.host_and_port.of(bytes);
-    if !host.is_empty() {
+    for element in translated.iter() {
+        match element.node {
+            Node::Address(address) => lines.put_text(format_args!("{}, ", address.ip())),
+            Node::Hidden | Node::Malformed => lines.put(&[b"unknown, "]),
+        }
+    }
+    lines.put_text(format_args!("{}\r\n", how.client.to_canonical()));
+    let last = translated.last();
+    if !has(head, FieldName::XForwardedProto) {
+        let proto = last.and_then(|last| last.proto.as_deref());
+        let proto = proto.filter(|proto| syntax::is_token(proto));
+        lines.put(&[b"X-Forwarded-Proto: ", proto.unwrap_or(b"http"), b"\r\n"]);
+    }
+    let host = last.and_then(|last| last.host.as_deref());
+    let host = host.filter(|host| syntax::is_host_and_port(host));
+    let host = host.unwrap_or(head.host_and_port.of(bytes));
+    if !host.is_empty() && !has(head, FieldName::XForwardedHost) {
         lines.put(&[b"X-Forwarded-Host: ", host, b"\r\n"]);
     }
 }
 
-/// `Forwarded` (RFC 7239 section 4). A host with a port or brackets must be quoted, and quoting harms no other.
-fn write_forwarded(lines: &mut LineWriter<'_>, bytes: &[u8], head: &RequestHead, client: IpAddr) {
+/// `Forwarded` (RFC 7239 section 4). A host with a port or brackets must be quoted, and quoting harms no other. What a proxy before this
+/// one said only in `X-Forwarded-For` and the like is put into this field, as section 7.4 has it.
+fn write_forwarded(
+    lines: &mut LineWriter<'_>,
+    bytes: &[u8],
+    head: &RequestHead,
+    how: &RequestRewrite<'_>,
+) {
+    let translated = Translated::of(bytes, head, how.stated_in, FieldName::Forwarded);
     lines.put(&[b"Forwarded: "]);
     write_elements(lines, bytes, head, FieldName::Forwarded);
-    match client.to_canonical() {
-        IpAddr::V4(address) => lines.put_text(format_args!("for={address}")),
-        IpAddr::V6(address) => lines.put_text(format_args!("for=\"[{address}]\"")),
+    for element in translated.iter() {
+        match element.node {
+            Node::Address(address) => write_for(lines, address.ip()),
+            Node::Hidden | Node::Malformed => lines.put(&[b"for=unknown"]),
+        }
+        if let Some(host) = element.host.as_deref()
+            && syntax::is_host_and_port(host)
+        {
+            lines.put(&[b";host=\"", host, b"\""]);
+        }
+        if let Some(proto) = element.proto.as_deref()
+            && syntax::is_token(proto)
+        {
+            lines.put(&[b";proto=", proto]);
+        }
+        lines.put(&[b", "]);
     }
+    write_for(lines, how.client.to_canonical());
     let host = head.host_and_port.of(bytes);
     if !host.is_empty() {
         lines.put(&[b";host=\"", host, b"\""]);
@@ -200,7 +264,64 @@ fn write_forwarded(lines: &mut LineWriter<'_>, bytes: &[u8], head: &RequestHead,
     lines.put(&[b";proto=http\r\n"]);
 }
 
-/// What the client sent in fields of this name, as the beginning of a list. A value with an open quote would swallow what
+fn write_for(lines: &mut LineWriter<'_>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => lines.put_text(format_args!("for={address}")),
+        IpAddr::V6(address) => lines.put_text(format_args!("for=\"[{address}]\"")),
+    }
+}
+
+fn has(head: &RequestHead, known: FieldName) -> bool {
+    head.fields
+        .iter()
+        .any(|field| field.known == known && !field.value.is_empty())
+}
+
+/// What was said in the other form, where nothing was said in the one that is written.
+struct Translated(Vec<Element>);
+
+impl Translated {
+    fn of(bytes: &[u8], head: &RequestHead, stated_in: StatedIn, wanted: FieldName) -> Self {
+        let other = match stated_in {
+            StatedIn::XForwardedFor => FieldName::XForwardedFor,
+            StatedIn::Forwarded => FieldName::Forwarded,
+        };
+        if other == wanted || has(head, wanted) || !has(head, other) {
+            return Self(Vec::new());
+        }
+        let values = |known| {
+            let meant = head.fields.iter().filter(move |field| field.known == known);
+            meant.map(|field| field.value.of(bytes))
+        };
+        if other == FieldName::Forwarded {
+            return Self(values(other).flat_map(stated::elements).flatten().collect());
+        }
+        let mut elements: Vec<Element> = values(other)
+            .flat_map(stated::nodes)
+            .map(Element::of)
+            .collect();
+        // The proxy before this one has said these, of the connection that it had its request by.
+        let last_word = |known| {
+            let last = values(known).next_back()?;
+            syntax::elements(last).last().map(<[u8]>::to_vec)
+        };
+        if let Some(last) = elements.last_mut() {
+            last.host = last_word(FieldName::XForwardedHost);
+            last.proto = last_word(FieldName::XForwardedProto);
+        }
+        Self(elements)
+    }
+
+    fn iter(&self) -> std::slice::Iter<'_, Element> {
+        self.0.iter()
+    }
+
+    fn last(&self) -> Option<&Element> {
+        self.0.last()
+    }
+}
+
+/// What is in fields of this name, as the beginning of a list. A value with an open quote would swallow what
 /// comes after it, and is left out.
 fn write_elements(lines: &mut LineWriter<'_>, bytes: &[u8], head: &RequestHead, known: FieldName) {
     let values = head

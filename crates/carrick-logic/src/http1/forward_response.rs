@@ -14,7 +14,8 @@ pub struct ResponseRewrite<'a> {
     pub keep_alive: bool,
     /// Whether the client gets the body chunked although the upstream sent it until close (HTTP/1.1 clients only).
     pub add_chunked: bool,
-    /// Whether `Connection: upgrade` and `Upgrade` are kept (101, or 426).
+    /// Whether `Connection: upgrade` and `Upgrade` of a 101 are kept. Those of a 426 always are: RFC 9110 section 15.5.22 has the client told
+    /// what it is to ask for.
     pub pass_upgrade: bool,
 }
 
@@ -38,13 +39,16 @@ pub fn write_response(
             lines.keep(field);
         }
     }
+    if let Some(length) = head.repeated_length.filter(|_| has_length(head)) {
+        lines.put_text(format_args!("Content-Length: {length}\r\n"));
+    }
     let is_http11 = how.client_version == Version::Http11;
     let adds_chunked = how.add_chunked && head.body == ResponseBody::UntilClose;
     if is_http11 && (adds_chunked || has_length(head) && head.is_chunked) {
         lines.put(&[b"Transfer-Encoding: chunked\r\n"]);
     }
     write_connection(&mut lines, head, how);
-    write_via(&mut lines, head.version, how.via);
+    write_via(&mut lines, head.version, how.via, None);
     lines.finish();
 }
 
@@ -75,26 +79,41 @@ fn is_kept(bytes: &[u8], head: &ResponseHead, how: &ResponseRewrite<'_>, field: 
         | FieldName::ProxyConnection
         | FieldName::Te
         | FieldName::TransferEncoding => false,
-        FieldName::ContentLength => has_length(head),
-        FieldName::Upgrade => how.pass_upgrade && matches!(head.status, 101 | 426),
+        FieldName::ContentLength => has_length(head) && head.repeated_length.is_none(),
+        FieldName::Upgrade => passes_upgrade(head, how),
         // RFC 9110 section 11.7.1: it is for the next client only, which is ours when the parent's 407 is passed on.
         FieldName::ProxyAuthenticate => head.status == 407,
         FieldName::Trailer => {
             has_length(head) && head.is_chunked && how.client_version == Version::Http11
         }
-        FieldName::Other => {
+        FieldName::Other | FieldName::Odd | FieldName::Proxy | FieldName::XOther => {
             !head.connection_names_fields || !lines::is_for_this_hop(bytes, &head.fields, field)
         }
         _ => true,
     }
 }
 
+/// Whether the client is told of other protocols.
+fn passes_upgrade(head: &ResponseHead, how: &ResponseRewrite<'_>) -> bool {
+    match head.status {
+        101 => how.pass_upgrade,
+        426 => head
+            .fields
+            .iter()
+            .any(|field| field.known == FieldName::Upgrade),
+        _ => false,
+    }
+}
+
 /// Interim responses and tunnels say nothing of the connection.
 fn write_connection(lines: &mut LineWriter<'_>, head: &ResponseHead, how: &ResponseRewrite<'_>) {
-    let passes_upgrade = how.pass_upgrade && matches!(head.status, 101 | 426);
+    let passes_upgrade = passes_upgrade(head, how);
     let is_final = head.body != ResponseBody::Tunnel && !head.is_interim();
     let keep_alive = how.keep_alive && !head.ends_at_close(how.client_version, how.add_chunked);
     let line: &[u8] = match (is_final, keep_alive, passes_upgrade) {
+        (true, true, true) if how.client_version == Version::Http10 => {
+            b"Connection: keep-alive, Upgrade\r\n"
+        }
         (false, _, true) | (true, true, true) => b"Connection: Upgrade\r\n",
         (false, _, false) => return,
         (true, false, true) => b"Connection: close, Upgrade\r\n",

@@ -1,10 +1,12 @@
 //! What the fields say of the message itself: body length (RFC 9112 section 6), connection (section 9), host, expectations.
-use super::{Field, FieldName, Refusal, Span, syntax};
+use super::{Field, FieldName, Form, Refusal, Span, syntax};
 
 /// The fields that decide where a message ends and what becomes of its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Framing {
     pub(super) content_length: Option<u64>,
+    /// `Content-Length` was given more than once, always with the same number ([`Form::Lenient`]).
+    pub(super) repeats_length: bool,
     /// `Transfer-Encoding: chunked`, and nothing else.
     pub(super) chunked: bool,
     pub(super) connection: ConnectionOptions,
@@ -37,13 +39,13 @@ pub(super) enum Expect {
 
 impl Framing {
     /// Collects the facts from all field lines, and refuses what could be read in two ways.
-    pub(super) fn read(bytes: &[u8], fields: &[Field]) -> Result<Self, Refusal> {
+    pub(super) fn read(bytes: &[u8], fields: &[Field], form: Form) -> Result<Self, Refusal> {
         let mut framing = Self::default();
         let mut upgrade_is_safe = true;
         for field in fields {
             let value = || field.value.of(bytes);
             match field.known {
-                FieldName::ContentLength => framing.add_content_length(value())?,
+                FieldName::ContentLength => framing.add_content_lengths(value(), form)?,
                 FieldName::TransferEncoding => framing.add_transfer_encoding(value())?,
                 FieldName::Connection => framing.connection.add(value())?,
                 FieldName::ProxyConnection => framing.proxy_connection.add(value())?,
@@ -53,13 +55,14 @@ impl Framing {
                     framing.upgrade |= !value().is_empty();
                     upgrade_is_safe &= syntax::elements(value()).all(is_safe_upgrade);
                 }
-                FieldName::Other => refuse_lookalike(field.name.of(bytes))?,
+                FieldName::Odd => refuse_lookalike(field.name.of(bytes))?,
                 _ => {}
             }
         }
         framing.upgrade &= upgrade_is_safe;
         if framing.chunked && framing.content_length.is_some() {
-            // RFC 9112 section 6.3 lets a server prefer Transfer-Encoding; it is the classic smuggling attempt.
+            // RFC 9112 section 6.3 lets Transfer-Encoding win, and says that it ought to be handled as an error: it is the classic
+            // smuggling attempt, in a response no less than in a request.
             return Err(Refusal::bad(
                 "both_lengths",
                 "Content-Length and Transfer-Encoding exclude each other",
@@ -68,21 +71,43 @@ impl Framing {
         Ok(framing)
     }
 
-    fn add_content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        if self.content_length.is_some() {
-            return Err(Refusal::bad(
+    /// RFC 9110 section 8.6 allows `5, 5` to be taken for 5, and so for repeated fields. Whoever does not write the length anew refuses
+    /// it: a next hop may see it otherwise.
+    fn add_content_lengths(&mut self, value: &[u8], form: Form) -> Result<(), Refusal> {
+        match form {
+            Form::Strict => self.add_content_length(value, form),
+            Form::Lenient => value
+                .split(|&byte| byte == b',')
+                .try_for_each(|length| self.add_content_length(syntax::trim(length), form)),
+        }
+    }
+
+    fn add_content_length(&mut self, value: &[u8], form: Form) -> Result<(), Refusal> {
+        // A next hop may take `010` for 8.
+        let is_padded = matches!(value, [b'0', _, ..]);
+        let length = || {
+            syntax::decimal(value)
+                .filter(|_| !is_padded)
+                .ok_or(BAD_LENGTH)
+        };
+        let Some(before) = self.content_length else {
+            self.content_length = Some(length()?);
+            return Ok(());
+        };
+        match form {
+            Form::Strict => Err(Refusal::bad(
                 "repeated_content_length",
                 "Content-Length is given more than once",
-            ));
+            )),
+            Form::Lenient if length()? == before => {
+                self.repeats_length = true;
+                Ok(())
+            }
+            Form::Lenient => Err(Refusal::bad(
+                "repeated_content_length",
+                "Content-Length is given more than once, with different numbers",
+            )),
         }
-        // RFC 9110 section 8.6 allows `5, 5` to be taken for 5; a next hop may see it otherwise. So, too, for `010`.
-        let is_padded = matches!(value, [b'0', _, ..]);
-        let length = syntax::decimal(value).filter(|_| !is_padded);
-        self.content_length = Some(length.ok_or(Refusal::bad(
-            "bad_content_length",
-            "Content-Length is not one decimal number of at most 18 digits",
-        ))?);
-        Ok(())
     }
 
     fn add_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
@@ -110,6 +135,11 @@ impl Framing {
         Ok(())
     }
 }
+
+const BAD_LENGTH: Refusal = Refusal::bad(
+    "bad_content_length",
+    "Content-Length is not one decimal number of at most 18 digits",
+);
 
 /// Which rule a value other than `chunked` breaks (RFC 9112 section 6.1).
 #[cold]
@@ -144,19 +174,20 @@ fn is_chunked_last_and_once(value: &[u8]) -> bool {
     count == 1 && syntax::elements(value).last().is_some_and(is_chunked)
 }
 
-/// Gateways to CGI and WSGI read `_` as `-`, and would see framing that nobody before them saw.
+/// Gateways to CGI and WSGI read `_`, and some of them other bytes, as `-`, and would see framing that nobody before them saw.
 fn refuse_lookalike(name: &[u8]) -> Result<(), Refusal> {
-    match name.len() {
-        14 if name.eq_ignore_ascii_case(b"content_length") => Err(LOOKALIKE),
-        17 if name.eq_ignore_ascii_case(b"transfer_encoding") => Err(LOOKALIKE),
-        _ => Ok(()),
+    let framing: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
+    if framing
+        .iter()
+        .any(|meant| syntax::may_pass_for(name, meant))
+    {
+        return Err(Refusal::bad(
+            "lookalike_field",
+            "a framing field is written with `_`, or another byte, in place of `-`",
+        ));
     }
+    Ok(())
 }
-
-const LOOKALIKE: Refusal = Refusal::bad(
-    "lookalike_field",
-    "a framing field is written with `_` in place of `-`",
-);
 
 fn expectation(before: Expect, value: &[u8]) -> Expect {
     match before {

@@ -4,12 +4,13 @@ use std::ops::Range;
 
 /// Fields that stay although `Connection` names them. RFC 9110 section 7.6.1 forbids senders to name what is for all
 /// recipients, and clients have done it to make a proxy strip what the upstream relies on.
-const NOT_FOR_THIS_HOP_ONLY: [&[u8]; 34] = [
+const NOT_FOR_THIS_HOP_ONLY: [&[u8]; 35] = [
     b"accept",
     b"accept-encoding",
     b"age",
     b"authorization",
     b"cache-control",
+    b"cdn-loop",
     b"content-encoding",
     b"content-length",
     b"content-range",

@@ -6,22 +6,29 @@ mod fields;
 mod forward;
 mod forward_response;
 mod framing;
+mod hops;
 mod lines;
 mod request;
 mod request_line;
 mod response;
 mod scan;
 mod span;
+mod stated;
 pub(crate) mod syntax;
 mod trailers;
+mod user_information;
 
-pub use chunked::{Chunked, LAST_CHUNK, Piece, write_chunk_size};
+pub use chunked::{Chunked, Followed, LAST_CHUNK, Piece, write_chunk_size};
 pub use error_response::{ErrorResponse, reason_phrase, write_error_response};
 pub use forward::{Forwarded, RequestRewrite, TargetForm, write_request};
 pub use forward_response::{ResponseRewrite, add_field, write_response};
-pub use request::{BodyLength, Method, RequestHead, Target, Version};
+pub use hops::{Circle, HOPS_MAX, Mark};
+pub use request::{BodyLength, Method, OddNames, RequestHead, Target, Version};
 pub use response::{ResponseBody, ResponseHead};
 pub use span::{Field, FieldName, Span};
+pub use stated::{StatedIn, TRUSTED_HOPS_MAX};
+pub use syntax::is_plain_name;
+pub use user_information::without_user_information;
 
 /// The limits on a message head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +37,15 @@ pub struct HeadLimits {
     pub head_bytes_max: usize,
     /// Most field lines.
     pub fields_max: usize,
+}
+
+/// What a message may look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Only as RFC 9112 has senders write it, and in one reading. Every request, and what goes on as it came.
+    Strict,
+    /// Deviations that have one reading and are put into the usual form before they go on: responses only.
+    Lenient,
 }
 
 /// How far the parser came with the bytes that it was given.

@@ -1,7 +1,9 @@
 //! A request's head.
 use super::framing::{Expect, Framing};
 use super::scan::{self, Scan};
-use super::{Field, FieldName, HeadLimits, Progress, Refusal, Span, fields, request_line, syntax};
+use super::{
+    Field, FieldName, Form, HeadLimits, Progress, Refusal, Span, fields, request_line, syntax,
+};
 
 /// Methods that carrick treats differently (RFC 9110 section 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,19 @@ pub enum BodyLength {
     Bytes(u64),
     /// Chunked transfer coding, alone.
     Chunked,
+}
+
+/// What becomes of request fields whose names have other bytes than letters, digits and hyphens. Gateways to CGI, WSGI and the like
+/// read `_`, and some of them other bytes, as `-`: `X_Forwarded_For` would be the field that a proxy has just replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OddNames {
+    /// The request goes on without them.
+    #[default]
+    Drop,
+    /// The request is refused.
+    Refuse,
+    /// They are fields as others, but those that may pass for one that tells of the client, or for framing.
+    Pass,
 }
 
 /// A parsed request head; made once per connection and filled again for each request.
@@ -167,7 +182,7 @@ impl RequestHead {
                 return Ok(Progress::Partial);
             }
             let method_bytes = request_line::method_bytes(window)?;
-            match (self.scan.first_line(window)?, method_bytes) {
+            match (self.scan.first_line(window, Form::Strict)?, method_bytes) {
                 (Some(line_bytes), Some(method_bytes)) => {
                     self.read_first_line(&window[..line_bytes], method_bytes)?
                 }
@@ -181,7 +196,7 @@ impl RequestHead {
                 _ => return Ok(Progress::Partial),
             }
         }
-        match self.scan.fields(window, limits.fields_max)? {
+        match self.scan.fields(window, limits.fields_max, Form::Strict)? {
             Some(head_bytes) => self
                 .read_fields(bytes, head_bytes)
                 .map(|()| Progress::Complete),
@@ -214,7 +229,7 @@ impl RequestHead {
         let block = self.head_bytes..head_bytes;
         self.head_bytes = head_bytes;
         fields::parse(bytes, block, self.scan.field_lines(), &mut self.fields)?;
-        let framing = Framing::read(bytes, &self.fields)?;
+        let framing = Framing::read(bytes, &self.fields, Form::Strict)?;
         self.read_host(bytes, framing.host)?;
         self.body = self.body_length(&framing)?;
         let is_http11 = self.version == Version::Http11;
@@ -293,6 +308,41 @@ impl RequestHead {
             .take(Self::EMPTY_LINES_MAX)
             .take_while(|&line| line == b"\r\n");
         2 * lines.count()
+    }
+
+    /// Does with fields whose names are not plain as `policy` says; those that are dropped are gone for routes, the cache and
+    /// the next hop alike. To be called once after [`parse`](Self::parse).
+    ///
+    /// # Errors
+    /// There is one, and `policy` refuses it.
+    pub fn judge_names(&mut self, policy: OddNames) -> Result<(), Refusal> {
+        let is_odd = |field: &Field| field.known == FieldName::Odd;
+        match policy {
+            OddNames::Pass => {}
+            OddNames::Drop => self.fields.retain(|field| !is_odd(field)),
+            OddNames::Refuse if self.fields.iter().any(is_odd) => {
+                return Err(Refusal::bad(
+                    "odd_field_name",
+                    "a field's name has another byte than letters, digits and hyphens; gateways may take it for another field",
+                ));
+            }
+            OddNames::Refuse => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets all fields that tell of the client, also those that only a gateway takes for such: whoever sent them is not believed, and they
+    /// are gone for routes, the cache and the next hop alike. To be called after [`judge_names`](Self::judge_names).
+    pub fn forget_claims(&mut self, bytes: &[u8]) {
+        self.fields.retain(|field| match field.known {
+            FieldName::Forwarded
+            | FieldName::XForwardedFor
+            | FieldName::XForwardedHost
+            | FieldName::XForwardedProto
+            | FieldName::XOther => false,
+            FieldName::Odd => !fields::tells_of_client(field.name.of(bytes)),
+            _ => true,
+        });
     }
 
     /// The value of the first field with this name (lower-case), if any.

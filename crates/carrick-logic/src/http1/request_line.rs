@@ -189,13 +189,16 @@ fn with_path(line: &[u8], path_and_query: Span, target: Target) -> RequestLine {
 
 /// `CONNECT host:port` (RFC 9112 section 3.2.3).
 fn authority_form(line: &[u8], whole: Span) -> Result<RequestLine, Refusal> {
-    let authority = authority(line, whole)
-        .ok()
-        .filter(|authority| authority.port.is_some())
-        .ok_or(Refusal::bad(
-            "bad_connect_target",
-            "the target of CONNECT is `host:port`, with a port from 1 to 65535",
-        ))?;
+    let authority = match authority(line, whole) {
+        Ok(authority) if authority.port.is_some() => authority,
+        Err(USER_INFORMATION) => return Err(USER_INFORMATION),
+        _ => {
+            return Err(Refusal::bad(
+                "bad_connect_target",
+                "the target of CONNECT is `host:port`, with a port from 1 to 65535",
+            ));
+        }
+    };
     Ok(without_path(
         Target::Authority { authority: whole },
         Some(authority),
@@ -242,11 +245,20 @@ const BAD_HOST: Refusal = Refusal::bad(
     "the host is neither a host name nor an address, with or without `:port`",
 );
 
+/// RFC 9110 section 4.2.4: what stands there is most often made to look like another host.
+const USER_INFORMATION: Refusal = Refusal::bad(
+    "user_information",
+    "a user name or password stands before the host (`user:password@host`); write the host alone, and credentials into Authorization (RFC 9110 section 4.2.4)",
+);
+
 /// Parses `host[:port]` as targets and `Host` have it (RFC 9110 section 7.2). There is no user information, no list, and no
 /// escape: what one parser takes for the host, another must not take for something else.
 pub(super) fn authority(bytes: &[u8], whole: Span) -> Result<Authority, Refusal> {
     let text = whole.of(bytes);
     let start = whole.start as usize;
+    if memchr::memchr(b'@', text).is_some() {
+        return Err(USER_INFORMATION);
+    }
     let (host, after_host) = if let [b'[', inside @ ..] = text {
         let end = memchr::memchr(b']', inside).ok_or(BAD_HOST)?;
         let address = std::str::from_utf8(&inside[..end]).map_err(|_| BAD_HOST)?;

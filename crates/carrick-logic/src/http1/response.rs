@@ -1,7 +1,7 @@
 //! A response's head.
 use super::framing::Framing;
 use super::scan::{self, Scan};
-use super::{Field, HeadLimits, Method, Progress, Refusal, Span, Version, fields, syntax};
+use super::{Field, Form, HeadLimits, Method, Progress, Refusal, Span, Version, fields, syntax};
 
 /// How long a response's body is (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct ResponseHead {
     pub(super) is_chunked: bool,
     /// `Connection` names fields that are for this hop only.
     pub(super) connection_names_fields: bool,
+    /// What `Content-Length` says where it says it more than once.
+    pub(super) repeated_length: Option<u64>,
     scan: Scan,
 }
 
@@ -56,12 +58,16 @@ impl ResponseHead {
             keep_alive: false,
             is_chunked: false,
             connection_names_fields: false,
+            repeated_length: None,
             scan: Scan::default(),
         }
     }
 
     /// Parses the head at the start of `bytes`, the answer to a request with `method`. The contract on `bytes` and on calling
     /// again is that of [`RequestHead::parse`](super::RequestHead::parse).
+    ///
+    /// For heads that go on as [`write_response`](super::write_response) writes them: lines may end with LF alone, white space may stand before a
+    /// colon, and `Content-Length` may say the same number more than once. Nobody behind carrick sees these.
     ///
     /// # Errors
     /// A [`Refusal`] when the head must not be passed on: the client gets 502 (`status` says so), the upstream's connection is closed.
@@ -71,11 +77,35 @@ impl ResponseHead {
         method: Method,
         limits: &HeadLimits,
     ) -> Result<Progress, Refusal> {
+        self.parse_as(bytes, method, limits, Form::Lenient)
+    }
+
+    /// Parses a head that goes on, or has gone on, as it came: [`parse`](Self::parse) without its leniency, which would be carrick's word on what
+    /// another reads otherwise.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn parse_strictly(
+        &mut self,
+        bytes: &[u8],
+        method: Method,
+        limits: &HeadLimits,
+    ) -> Result<Progress, Refusal> {
+        self.parse_as(bytes, method, limits, Form::Strict)
+    }
+
+    fn parse_as(
+        &mut self,
+        bytes: &[u8],
+        method: Method,
+        limits: &HeadLimits,
+        form: Form,
+    ) -> Result<Progress, Refusal> {
         if self.scan.is_new_for(bytes) {
             self.restart();
         }
         let result = self
-            .advance(bytes, method, limits)
+            .advance(bytes, method, limits, form)
             .map_err(Refusal::from_upstream);
         if result != Ok(Progress::Partial) {
             self.scan = Scan::default();
@@ -94,19 +124,23 @@ impl ResponseHead {
         bytes: &[u8],
         method: Method,
         limits: &HeadLimits,
+        form: Form,
     ) -> Result<Progress, Refusal> {
         let (window, full) = scan::window(bytes, limits);
         if !self.scan.has_first_line() {
             check_beginning(window)?;
-            match self.scan.first_line(window)? {
-                Some(line_bytes) => self.read_first_line(&window[..line_bytes])?,
+            match self.scan.first_line(window, form)? {
+                Some(line_bytes) => {
+                    self.read_first_line(&window[..line_bytes])?;
+                    self.head_bytes = self.scan.line_start();
+                }
                 None if full => return Err(TOO_LONG),
                 None => return Ok(Progress::Partial),
             }
         }
-        match self.scan.fields(window, limits.fields_max)? {
+        match self.scan.fields(window, limits.fields_max, form)? {
             Some(head_bytes) => self
-                .read_fields(bytes, head_bytes, method)
+                .read_fields(bytes, head_bytes, method, form)
                 .map(|()| Progress::Complete),
             None if full => Err(TOO_LONG),
             None => Ok(Progress::Partial),
@@ -143,7 +177,6 @@ impl ResponseHead {
         } else {
             Version::Http11
         };
-        self.head_bytes = line.len() + 2;
         Ok(())
     }
 
@@ -152,12 +185,21 @@ impl ResponseHead {
         bytes: &[u8],
         head_bytes: usize,
         method: Method,
+        form: Form,
     ) -> Result<(), Refusal> {
-        // Until here `head_bytes` was the length of the status line.
+        // Until here `head_bytes` was the length of the status line, with its end.
         let block = self.head_bytes..head_bytes;
         self.head_bytes = head_bytes;
-        fields::parse(bytes, block, self.scan.field_lines(), &mut self.fields)?;
-        let framing = Framing::read(bytes, &self.fields)?;
+        let lines = self.scan.field_lines();
+        match form {
+            Form::Strict => fields::parse(bytes, block, lines, &mut self.fields)?,
+            Form::Lenient => {
+                let lines = (lines, self.scan.has_bare_lf());
+                fields::parse_leniently(bytes, block, lines, &mut self.fields)?;
+            }
+        }
+        let framing = Framing::read(bytes, &self.fields, form)?;
+        self.repeated_length = framing.content_length.filter(|_| framing.repeats_length);
         self.is_chunked = framing.chunked;
         self.connection_names_fields = framing.connection.names_fields;
         self.body = self.body_length(&framing, method)?;

@@ -1,5 +1,5 @@
 //! Finding the end of a head, each byte looked at once however many reads it comes in.
-use super::{HeadLimits, Refusal};
+use super::{Form, HeadLimits, Refusal};
 
 /// The most that [`HeadLimits::head_bytes_max`] is taken for; keeps every [`Span`](super::Span) in range.
 const HEAD_BYTES_CAP: usize = 16 * 1024 * 1024;
@@ -9,13 +9,14 @@ const BARE_LF: Refusal = Refusal::bad(
     "a line of the head ends with LF alone; lines end with CR LF",
 );
 
-/// How far the search for the head's end came. Lines end with CR LF and nothing else: RFC 9112 section 2.2 allows
-/// a bare LF to be taken for a line end, but then two parsers can see different fields.
+/// How far the search for the head's end came. Lines end with CR LF: RFC 9112 section 2.2 allows a bare LF to be taken
+/// for a line end, but then two parsers can see different fields. Only a head of [`Form::Lenient`] may have some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Scan {
     looked_at: usize,
     line_start: usize,
     field_lines: usize,
+    has_bare_lf: bool,
 }
 
 impl Scan {
@@ -34,8 +35,22 @@ impl Scan {
         self.field_lines
     }
 
-    /// Length of the first line without its CR LF, if it is all there.
-    pub(super) fn first_line(&mut self, window: &[u8]) -> Result<Option<usize>, Refusal> {
+    /// Offset of the line that is searched for its end.
+    pub(super) fn line_start(&self) -> usize {
+        self.line_start
+    }
+
+    /// Whether one of the lines ended with LF alone.
+    pub(super) fn has_bare_lf(&self) -> bool {
+        self.has_bare_lf
+    }
+
+    /// Length of the first line without its line end, if it is all there.
+    pub(super) fn first_line(
+        &mut self,
+        window: &[u8],
+        form: Form,
+    ) -> Result<Option<usize>, Refusal> {
         let unseen = window.get(self.looked_at..).unwrap_or_default();
         let Some(found) = memchr::memchr(b'\n', unseen) else {
             self.looked_at = window.len();
@@ -46,7 +61,10 @@ impl Scan {
         self.line_start = line_feed + 1;
         match line_feed.checked_sub(1) {
             Some(end) if window[end] == b'\r' => Ok(Some(end)),
-            _ => Err(BARE_LF),
+            _ => {
+                self.note_bare_lf(form)?;
+                Ok(Some(line_feed))
+            }
         }
     }
 
@@ -55,14 +73,18 @@ impl Scan {
         &mut self,
         window: &[u8],
         fields_max: usize,
+        form: Form,
     ) -> Result<Option<usize>, Refusal> {
         let unseen = window.get(self.looked_at..).unwrap_or_default();
         for found in memchr::memchr_iter(b'\n', unseen) {
             let line_feed = self.looked_at + found;
-            if window[line_feed - 1] != b'\r' {
-                return Err(BARE_LF);
-            }
-            if line_feed - 1 == self.line_start {
+            let line_end = if window[line_feed - 1] == b'\r' {
+                line_feed - 1
+            } else {
+                self.note_bare_lf(form)?;
+                line_feed
+            };
+            if line_end == self.line_start {
                 return Ok(Some(line_feed + 1));
             }
             self.line_start = line_feed + 1;
@@ -77,6 +99,14 @@ impl Scan {
         }
         self.looked_at = window.len();
         Ok(None)
+    }
+
+    fn note_bare_lf(&mut self, form: Form) -> Result<(), Refusal> {
+        self.has_bare_lf = true;
+        match form {
+            Form::Strict => Err(BARE_LF),
+            Form::Lenient => Ok(()),
+        }
     }
 }
 

@@ -54,6 +54,7 @@ pub struct Field {
     reason = "each is the field of that name in RFC 9110, 9112, 7239 or RFC 6265"
 )]
 pub enum FieldName {
+    CdnLoop,
     Connection,
     ContentLength,
     Cookie,
@@ -63,6 +64,10 @@ pub enum FieldName {
     Host,
     KeepAlive,
     MaxForwards,
+    /// Has a byte that is neither letter, digit nor hyphen.
+    Odd,
+    /// CGI makes the variable `HTTP_PROXY` of it, which programs take for their own configuration (CVE-2016-5385).
+    Proxy,
     ProxyAuthenticate,
     ProxyAuthorization,
     ProxyConnection,
@@ -74,5 +79,7 @@ pub enum FieldName {
     XForwardedFor,
     XForwardedHost,
     XForwardedProto,
+    /// Another one that tells of the client, such as `X-Real-IP`.
+    XOther,
     Other,
 }

@@ -7,6 +7,10 @@ const TOKEN_BYTES: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
 /// that resolves, and parsers disagree on them.
 const HOST_NAME_BYTES: [bool; 256] = table(b"-._");
 
+/// Bytes of field names that gateways do not change: CGI has letters, digits and `_` in place of `-`, and some gateways put
+/// `_` in place of every other byte, too (RFC 3875 section 4.1.18).
+const PLAIN_NAME_BYTES: [bool; 256] = table(b"-");
+
 /// Letters, digits, and `extra`.
 const fn table(extra: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
@@ -33,8 +37,40 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte))
 }
 
+/// Whether a field's name has letters, digits and hyphens only.
+#[must_use]
+pub fn is_plain_name(name: &[u8]) -> bool {
+    name.iter()
+        .fold(true, |plain, &byte| plain & PLAIN_NAME_BYTES[byte as usize])
+}
+
+/// Whether a gateway may take a field with the name `written` for one with the name `meant` (lower-case): `X_Real.IP` for
+/// `x-real-ip`.
+pub(super) fn may_pass_for(written: &[u8], meant: &[u8]) -> bool {
+    written.len() == meant.len()
+        && written
+            .iter()
+            .zip(meant)
+            .all(|(&byte, &other)| folded(byte) == other)
+}
+
+/// A byte of a field's name as gateways see it: in small letters, `-` for all that is neither letter nor digit.
+pub(super) fn folded(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte.to_ascii_lowercase()
+    } else {
+        b'-'
+    }
+}
+
 pub(super) fn is_host_name(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| HOST_NAME_BYTES[byte as usize])
+}
+
+/// Whether `text` could be a host with or without port, and is nothing else: it goes into a quoted string.
+pub(super) fn is_host_and_port(text: &[u8]) -> bool {
+    let is_meant = |&byte: &u8| HOST_NAME_BYTES[byte as usize] || b":[]".contains(&byte);
+    !text.is_empty() && text.iter().all(is_meant)
 }
 
 /// Whether all of `text` may stand in a request target: visible ASCII. No early exit, so that it is vectorised.

@@ -1,12 +1,12 @@
 //! Trailer fields after a chunked body (RFC 9112 section 7.1.2), checked byte by byte.
-use super::{Refusal, syntax};
+use super::{OddNames, Refusal, fields, syntax};
 
 /// Most bytes of a trailer section, its empty line included.
 const TRAILERS_BYTES_MAX: u16 = 8 * 1024;
 
 /// Fields that have no place in a trailer: they decide on framing, routing, authentication, or how the content is to be taken
 /// (RFC 9110 section 6.5.1). A next hop that merges trailers into the head would take them for the sender's word.
-const FORBIDDEN: [&[u8]; 30] = [
+const FORBIDDEN: [&[u8]; 26] = [
     b"authorization",
     b"cache-control",
     b"connection",
@@ -16,7 +16,6 @@ const FORBIDDEN: [&[u8]; 30] = [
     b"content-type",
     b"cookie",
     b"expect",
-    b"forwarded",
     b"host",
     b"if-match",
     b"if-modified-since",
@@ -34,18 +33,24 @@ const FORBIDDEN: [&[u8]; 30] = [
     b"transfer-encoding",
     b"upgrade",
     b"www-authenticate",
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
 ];
 
-/// Where in a trailer section a connection stands. Of a name only this is kept: which of [`FORBIDDEN`] it can still become.
+/// No name that is looked for is longer.
+const NAME_BYTES_KEPT: usize = 32;
+
+/// Where in a trailer section a connection stands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trailers {
     state: State,
     total_bytes: u16,
+    /// The beginning of the present name.
+    name: [u8; NAME_BYTES_KEPT],
     name_bytes: u16,
-    candidates: u32,
+    is_odd: bool,
+    /// The present line does not go on.
+    is_dropped: bool,
+    /// What becomes of odd names in a request; `None`: this is a response.
+    odd_names: Option<OddNames>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +64,14 @@ enum State {
 }
 
 impl Trailers {
+    /// Those of a request.
+    pub(super) fn of_request(odd_names: OddNames) -> Self {
+        Self {
+            odd_names: Some(odd_names),
+            ..Self::default()
+        }
+    }
+
     /// Moves past one byte; says whether it was the section's last.
     pub(super) fn step(&mut self, byte: u8) -> Result<bool, Refusal> {
         self.total_bytes += 1;
@@ -92,30 +105,58 @@ impl Trailers {
         Ok(false)
     }
 
+    /// Whether a line has begun and not ended.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.state != State::LineStart
+    }
+
+    /// Whether a line has just ended that does not go on.
+    pub(super) fn drops_line(&self) -> bool {
+        self.is_dropped && !self.is_in_line()
+    }
+
     fn add_name_byte(&mut self, byte: u8) {
         if self.state == State::LineStart {
             self.name_bytes = 0;
-            self.candidates = u32::MAX;
+            self.is_odd = false;
+            self.is_dropped = false;
         }
-        let position = usize::from(self.name_bytes);
-        for (index, name) in FORBIDDEN.iter().enumerate() {
-            if name.get(position) != Some(&byte.to_ascii_lowercase()) {
-                self.candidates &= !(1 << index);
-            }
+        if let Some(place) = self.name.get_mut(usize::from(self.name_bytes)) {
+            *place = byte;
         }
+        self.is_odd |= !syntax::is_plain_name(&[byte]);
         self.name_bytes += 1;
     }
 
-    fn check_name(&self) -> Result<(), Refusal> {
-        let is_forbidden = FORBIDDEN.iter().enumerate().any(|(index, name)| {
-            self.candidates & 1 << index != 0 && name.len() == usize::from(self.name_bytes)
-        });
-        if is_forbidden {
+    /// Refuses the present line, or drops it, if its name asks for that.
+    fn check_name(&mut self) -> Result<(), Refusal> {
+        match self.odd_names {
+            Some(OddNames::Refuse) if self.is_odd => {
+                return Err(Refusal::bad(
+                    "odd_field_name",
+                    "a trailer field's name has another byte than letters, digits and hyphens; gateways may take it for another field",
+                ));
+            }
+            Some(OddNames::Drop) if self.is_odd => {
+                self.is_dropped = true;
+                return Ok(());
+            }
+            // Of servers no gateway makes variables.
+            None if self.is_odd => return Ok(()),
+            _ => {}
+        }
+        let name = self.name.get(..usize::from(self.name_bytes));
+        let name = name.unwrap_or(&self.name);
+        let is_forbidden = FORBIDDEN
+            .iter()
+            .any(|meant| syntax::may_pass_for(name, meant));
+        if is_forbidden || self.odd_names.is_none() && fields::tells_of_client(name) {
             return Err(Refusal::bad(
                 "forbidden_trailer",
                 "a trailer field has no place after the content",
             ));
         }
+        self.is_dropped = self.odd_names.is_some() && fields::belongs_to_proxies(name);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::flow::{Flow, Step};
 use crate::kernel::{Gate, Kernel};
 use crate::socket::joint::Refusal;
 use crate::{Choice, Fault, Leg, Reason, Side, sys};
-use std::task::Context;
+use std::task::{Context, Poll, ready};
 
 impl<'a> Exchange<'a> {
     /// From where, to where.
@@ -113,12 +113,7 @@ impl<'a> Exchange<'a> {
             Some(kernel) if kernel.needs_help() && kernel.is_idle([&a, &b]) => {
                 chatter.came_back(taken);
                 self.splicer.counters().reason(Reason::Bulk).add(1);
-                self.leave_kernel();
-                if self.failed.is_none() {
-                    for a_to_b in [true, false] {
-                        self.go_without_kernel(a_to_b);
-                    }
-                }
+                self.leaves_kernel = true;
                 return true;
             }
             _ => {}
@@ -155,7 +150,7 @@ impl<'a> Exchange<'a> {
         } else {
             &mut self.b_to_a
         };
-        kernel.count(side, flow, self.splicer.counters());
+        kernel.watch_window(side, flow, &from, self.splicer.counters());
         match kernel.gate(cx, side, [&from, &to], flow) {
             Gate::Open => None,
             Gate::Quiet => Some(Step::Blocked(Side::From)),
@@ -220,18 +215,32 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
-    pub(super) fn leave_kernel(&mut self) {
-        let Some(mut kernel) = self.kernel.take() else {
-            return;
-        };
-        let Some([a, b]) = self.ends(true) else {
-            return;
-        };
-        let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
-        if let Err(fault) = kernel.leave([&a, &b], flows, &self.splicer) {
-            self.fail(true, fault);
+    /// Has the process do what the kernel did, if that was decided. Ready when it is so.
+    pub(super) fn poll_come_back(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.leaves_kernel {
+            return Poll::Ready(());
         }
+        ready!(self.poll_leave_kernel(cx));
+        self.leaves_kernel = false;
+        if self.failed.is_none() {
+            for a_to_b in [true, false] {
+                self.go_without_kernel(a_to_b);
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
+    pub(super) fn poll_leave_kernel(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ends = self.ends(true);
+        if let (Some(kernel), Some([a, b])) = (self.kernel.as_mut(), ends) {
+            let flows = &mut [&mut self.a_to_b, &mut self.b_to_a];
+            if let Err(fault) = ready!(kernel.poll_leave(cx, [&a, &b], flows, &self.splicer)) {
+                self.fail(true, fault);
+            }
+        }
+        self.kernel = None;
+        Poll::Ready(())
     }
 
     /// Counts what the kernel did, at the end.

@@ -21,6 +21,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(256);
 
+/// The kernel gives the packets back when both local sockets have nothing to receive or to send, which is a matter of microseconds: so often
+/// it is asked, [`LOOK_FIRST`] apart but for the first times.
+const DISARM_LOOKS_MAX: u32 = 32;
+const DISARM_LOOKS_AT_ONCE: u32 = 8;
+
 /// The hooks see packets of both connections, both ways, once bytes have moved and were acknowledged. Where they have not after so long,
 /// they never will.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
@@ -54,6 +59,8 @@ pub(super) struct Placed {
     moved_bytes: u64,
     /// What had moved when the kernel was told of the connections.
     placed_bytes: u64,
+    /// How often the kernel was asked to give them back and had to wait for a local socket.
+    disarm_looks: u32,
     /// When, after more had moved, the hooks had not seen the packets of both connections for the first time.
     unseen_since: Option<Instant>,
 }
@@ -64,7 +71,7 @@ impl Exchange<'_> {
     }
 
     /// Takes note of what the kernel has done with the packets. Ready if all is over.
-    pub(super) fn poll_packets(&mut self, cx: &Context<'_>) -> Poll<ExchangeEnd> {
+    pub(super) fn poll_packets(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         self.weigh_packets();
         // If they are wanted from the beginning, before the first byte is relayed: its packets show the kernel where both connections are.
         if let (Packets::Wanted, Some([a, b])) = (&self.packets, self.ends(true)) {
@@ -77,14 +84,15 @@ impl Exchange<'_> {
             return Poll::Pending;
         }
         placed.splice.listen(cx);
-        let (state, is_astray) = (placed.splice.state(), placed.splice.is_astray());
+        let state = placed.splice.state();
+        let is_to_come_back = placed.splice.is_astray() || placed.disarm_looks > 0;
         self.note_forwarded(&state);
         self.note_fares(Some(&state));
         match state.holder {
             Holder::Process | Holder::Kernel => {
-                if is_astray {
-                    // The local sockets find the way; what they send shows it to the kernel.
-                    self.disarm();
+                if is_to_come_back {
+                    // The local sockets find the way; what they send shows it to the kernel. Until then it is polled for.
+                    let _ = self.poll_disarm(cx);
                 }
                 Poll::Pending
             }
@@ -250,6 +258,7 @@ impl Exchange<'_> {
                     look: None,
                     moved_bytes,
                     placed_bytes: moved_bytes,
+                    disarm_looks: 0,
                     unseen_since: None,
                 }));
             }
@@ -302,15 +311,26 @@ impl Exchange<'_> {
         is_empty && has_passed_all && self.failed.is_none() && placed.splice.leave()
     }
 
-    /// Takes the packets back: the connections go on where their peers are.
-    pub(super) fn disarm(&mut self) {
+    /// Takes the packets back: the connections go on where their peers are. Ready when they have come back, or nobody can go on with them.
+    pub(super) fn poll_disarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Packets::Placed(placed) = &mut self.packets else {
-            return;
+            return Poll::Ready(());
         };
         if !placed.splice.is_armed() {
-            return;
+            return Poll::Ready(());
         }
-        let answer = placed.splice.disarm();
+        if let Some((timer, _)) = &mut placed.look
+            && placed.disarm_looks > 0
+            && timer.as_mut().poll(cx).is_pending()
+        {
+            return Poll::Pending;
+        }
+        // Requests are judged on other splices only.
+        let answer = placed.splice.disarm(0);
+        if matches!(answer, Ok(Answer::Busy)) && placed.disarm_looks < DISARM_LOOKS_MAX {
+            return placed.disarm_later(cx);
+        }
+        (placed.disarm_looks, placed.look) = (0, None);
         let state = placed.splice.state();
         self.note_forwarded(&state);
         self.note_fares(Some(&state));
@@ -342,6 +362,7 @@ impl Exchange<'_> {
                 self.close_silently();
             }
         }
+        Poll::Ready(())
     }
 }
 
@@ -366,6 +387,22 @@ impl Placed {
             Some((timer, _)) => timer.as_mut().poll(cx).is_ready(),
             None => moved_bytes == 0,
         }
+    }
+
+    /// Asks the kernel for the packets again in a while.
+    fn disarm_later(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.disarm_looks += 1;
+        self.look = None;
+        if self.disarm_looks <= DISARM_LOOKS_AT_ONCE {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut timer = Box::pin(sleep_until(Instant::now() + LOOK_FIRST));
+        if timer.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        self.look = Some((timer, LOOK_FIRST));
+        Poll::Pending
     }
 
     /// Looks again in a while, but for that: not before bytes have moved. True if it is polled again at once.

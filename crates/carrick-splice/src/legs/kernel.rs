@@ -76,10 +76,8 @@ pub(super) enum Request<'a> {
 
 impl Kernel {
     pub(super) fn load() -> Kernel {
-        // libbpf tells on stderr what errors say as well.
-        let printed = libbpf_rs::set_print(None);
+        crate::refusal::listen();
         let loaded = attach();
-        libbpf_rs::set_print(printed);
         let (option, handshake) = match loaded {
             Ok((option, handshake)) => (Ok(option), handshake),
             Err(because) => (Err(because.clone()), Err(because)),

@@ -2,6 +2,7 @@
 //! look at local sockets and change a splice in one step, as no other call can.
 
 use super::skeleton::types::{packet_answer, packet_command};
+use super::state::{self, Addresses};
 use crate::Reason;
 use libbpf_rs::libbpf_sys::bpf_test_run_opts;
 use std::io;
@@ -35,12 +36,19 @@ pub(super) enum Command {
         /// How what is forwarded is paced.
         pace: u64,
     },
-    /// Give the connections back; by force even if their local sockets are not at rest.
-    Disarm { is_forced: bool },
+    /// Give the connections back; by force even if their local sockets are not at rest, or more requests were forwarded than this process
+    /// knows of.
+    Disarm {
+        is_forced: bool,
+        /// So many it knows of.
+        judged: u32,
+    },
     /// The local socket of this side may send its end of stream.
     MayEnd { side: u32 },
     /// Is a local socket there yet?
     Look,
+    /// The place is free again, and its connections are let go.
+    Forget,
 }
 
 /// By which routes the kernel judges requests that it may forward.
@@ -63,7 +71,8 @@ pub(crate) enum Answer {
     NoPlace,
     /// A local socket is not established.
     NoSocket,
-    /// A local socket has something to receive or to send, or the server has not acknowledged a request that was forwarded.
+    /// A local socket has something to receive or to send, or the server has not acknowledged a request that was forwarded. Of a look: a
+    /// peer has not acknowledged all that a local socket has sent, its end included.
     Busy,
     /// No packet of a connection has passed the hooks both ways yet.
     Unseen,
@@ -79,6 +88,14 @@ pub(crate) enum Answer {
     Signed,
     /// It has ended.
     Ended,
+    /// It is done, and a connection keeps the numbers of an earlier splice.
+    Continued,
+    /// A connection, or an interface, is not this process's.
+    NotOurs,
+    /// More requests were forwarded than this process knows of.
+    Behind,
+    /// A connection's packets have IP options, or TCP options that were not agreed on.
+    Options,
 }
 
 impl Answer {
@@ -94,6 +111,10 @@ impl Answer {
             packet_answer::PACKET_SEGMENTS => Answer::Segments,
             packet_answer::PACKET_SIGNED => Answer::Signed,
             packet_answer::PACKET_ENDED_BEFORE => Answer::Ended,
+            packet_answer::PACKET_CONTINUED => Answer::Continued,
+            packet_answer::PACKET_NOT_OURS => Answer::NotOurs,
+            packet_answer::PACKET_BEHIND => Answer::Behind,
+            packet_answer::PACKET_OPTIONS => Answer::Options,
             _ => Answer::NoPlace,
         }
     }
@@ -107,9 +128,15 @@ impl Answer {
             Answer::Segments => Reason::PacketSegments,
             Answer::Signed => Reason::PacketSigned,
             Answer::Unseen => Reason::PacketUnseen,
-            Answer::Done | Answer::NoPlace | Answer::NoSocket | Answer::Busy | Answer::Ended => {
-                Reason::PacketRefused
-            }
+            Answer::Done
+            | Answer::NoPlace
+            | Answer::NoSocket
+            | Answer::Busy
+            | Answer::Ended
+            | Answer::Continued
+            | Answer::NotOurs
+            | Answer::Behind
+            | Answer::Options => Reason::PacketRefused,
         }
     }
 }
@@ -118,9 +145,10 @@ impl Answer {
 pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::Result<Answer> {
     let (number, argument) = match command {
         Command::Arm { .. } => (packet_command::PACKET_ARM, 0),
-        Command::Disarm { is_forced } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
+        Command::Disarm { is_forced, .. } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
         Command::MayEnd { side } => (packet_command::PACKET_MAY_END, side),
         Command::Look => (packet_command::PACKET_LOOK, 0),
+        Command::Forget => (packet_command::PACKET_FORGET, 0),
         Command::ArmResponses { record, .. } => (packet_command::PACKET_ARM_RESPONSES, record),
         Command::ArmBody { record, .. } => (packet_command::PACKET_ARM_BODY, record),
         Command::GoBy { interface, .. } => (packet_command::PACKET_GO_BY, interface),
@@ -160,10 +188,25 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         .flat_map(|handle| [(handle & u64::from(u32::MAX)) as u32, (handle >> 32) as u32]);
     let mut packet = Vec::with_capacity(96);
     packet.extend_from_slice(&ETHERNET_HEADER);
+    let judged = match command {
+        Command::Disarm { judged, .. } => judged,
+        _ => 0,
+    };
     let words = [number.0, place, argument].into_iter();
-    for word in words.chain(further).chain(pace) {
+    for word in words.chain(further).chain(pace).chain([judged]) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
+    run(program, &packet).map(Answer::of)
+}
+
+/// Gives two connections a place, by the program `carrick_place`.
+pub(super) fn place(
+    program: BorrowedFd<'_>,
+    place: u32,
+    legs: [Addresses; 2],
+) -> io::Result<Answer> {
+    let mut packet = ETHERNET_HEADER.to_vec();
+    packet.extend_from_slice(&state::placing(place, legs));
     run(program, &packet).map(Answer::of)
 }
 

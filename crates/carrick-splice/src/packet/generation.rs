@@ -22,6 +22,7 @@ use std::fs;
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,11 @@ const SPLICES: &str = "splices";
 const COMMAND: &str = "command";
 const PULSE: &str = "pulse";
 const OBJECTS: [&str; 4] = [FLOWS, SPLICES, COMMAND, PULSE];
+/// Those where only programs write.
+const READ_ONLY: [&str; 2] = [FLOWS, SPLICES];
+
+/// linux/bpf.h: `BPF_F_RDONLY`.
+const FOR_READING: u32 = 1 << 3;
 
 /// Each has programs on each interface, which takes 64; each program is one more look-up for every packet.
 pub(super) const GENERATIONS_MAX: usize = 16;
@@ -217,10 +223,17 @@ pub(super) fn keep(
     folder: &Path,
     [flows, splices, command, pulse]: [BorrowedFd<'_>; 4],
 ) -> Result<(), HookError> {
+    let failed = |call, path: &Path, error: io::Error| {
+        HookError::new(call, path.display().to_string(), &error)
+    };
     for (name, object) in OBJECTS.into_iter().zip([flows, splices, command, pulse]) {
         let path = folder.join(name);
-        tcx::pin(object, &path)
-            .map_err(|error| HookError::new("BPF_OBJ_PIN", path.display().to_string(), &error))?;
+        tcx::pin(object, &path).map_err(|error| failed("BPF_OBJ_PIN", &path, error))?;
+        // By its name nobody gets more of a map than the process has.
+        if READ_ONLY.contains(&name) {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o400))
+                .map_err(|error| failed("chmod(2)", &path, error))?;
+        }
     }
     Ok(())
 }
@@ -250,6 +263,7 @@ impl Generation {
         let pulse = open_map(
             &folder.join(PULSE),
             (MapType::Array, 4, size_of::<packet_pulse>()),
+            0,
         );
         Ok(Generation {
             pins,
@@ -279,8 +293,10 @@ impl Generation {
     /// Its maps; why not, if they are not what they are called.
     pub(super) fn table(&self) -> Result<Table, String> {
         let path = |name| self.folder().join(name);
-        let flows = open_map(&path(FLOWS), (MapType::Hash, size_of::<flow>(), 4))?;
-        let splices = open_map(&path(SPLICES), (MapType::Array, 4, state::BYTES))?;
+        let flows = (MapType::Hash, size_of::<flow>(), 4);
+        let flows = open_map(&path(FLOWS), flows, FOR_READING)?;
+        let splices = (MapType::Array, 4, state::BYTES);
+        let splices = open_map(&path(SPLICES), splices, FOR_READING)?;
         let command = quietly(|| Program::fd_from_pinned_path(path(COMMAND)))
             .map_err(|error| format!("{}: {error}", path(COMMAND).display()))?;
         let places_max = splices.max_entries();
@@ -364,12 +380,13 @@ pub(super) fn remove_objects(folder: &Path) -> Result<(), HookError> {
     outcome.and_then(|()| removed(folder, "rmdir(2)", fs::remove_dir(folder)))
 }
 
-/// Opens a map of this type, with keys and values of so many bytes.
+/// Opens a map of this type, with keys and values of so many bytes, as the flags say (`BPF_F_RDONLY`, or nothing).
 fn open_map(
     path: &Path,
     (kind, key_bytes, value_bytes): (MapType, usize, usize),
+    flags: u32,
 ) -> Result<MapHandle, String> {
-    let map = quietly(|| MapHandle::from_pinned_path(path))
+    let map = quietly(|| MapHandle::from_pinned_path_with_file_flags(path, flags))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let is_it = map.map_type() == kind
         && map.key_size() as usize == key_bytes

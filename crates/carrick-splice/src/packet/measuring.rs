@@ -106,7 +106,17 @@ impl PacketService {
         self.engine().map_or(0, |engine| engine.table.spliced())
     }
 
-    /// Takes the places of so many splices, for connections that there are not: two flows each.
+    /// An engine that also takes connections that there are not, for a [`crowd`](PacketService::crowd). Not for others' traffic.
+    #[must_use]
+    pub fn for_measuring() -> PacketService {
+        PacketService {
+            connections: super::Connections::Nobodys,
+            ..PacketService::default()
+        }
+    }
+
+    /// Takes the places of so many splices, for connections that there are not: two flows each. The engine is one
+    /// [`for_measuring`](PacketService::for_measuring).
     ///
     /// # Errors
     /// There are not so many places, it is not loaded, or the kernel does not take them.

@@ -96,9 +96,19 @@ impl Record {
         self.word(offset_of!(packet_response, acked_ns))
     }
 
-    /// Whether the server's end of stream has come.
+    /// Whether the server's end of stream has been seen, or what nobody has asked for.
     pub(crate) fn has_end(&self) -> bool {
         self.half_word(offset_of!(packet_response, has_end)) != 0
+    }
+
+    /// Whether the client has all that it is to get of this server.
+    pub(crate) fn is_over(&self) -> bool {
+        self.half_word(offset_of!(packet_response, has_end)) & ALL != 0
+    }
+
+    /// Whether more than the response has gone to the client, before its head, which did not.
+    pub(crate) fn has_spilt(&self) -> bool {
+        self.sent_bytes() > self.word(offset_of!(packet_response, whole_end))
     }
 
     /// Whether what the server sends is forwarded.
@@ -127,6 +137,16 @@ impl Record {
     pub(crate) fn passed(&self) -> (u64, Option<u16>) {
         let status = status_of(self.half_word(offset_of!(packet_response, passed_status)));
         (self.word(offset_of!(packet_response, passed_end)), status)
+    }
+
+    /// The process' next request has this method: what it says of lengths holds for its response.
+    pub(crate) fn ask(&self, is_head: bool) {
+        let method = METHODS
+            .iter()
+            .position(|method| (*method == "HEAD") == is_head);
+        let asked = offset_of!(packet_response, asked_method);
+        let asked = self.records.half_word(self.number, asked);
+        asked.store(method.unwrap_or(0) as u32, Release);
     }
 
     /// From now on the kernel tells of requests under this name.
@@ -177,6 +197,28 @@ impl Record {
         self.settle(FIRST_BYTES);
     }
 
+    /// As if something of the latest response had been forwarded and acknowledged.
+    #[cfg(test)]
+    pub(super) fn note_response_for_tests(&self) {
+        for field in [
+            offset_of!(packet_response, sent_bytes),
+            offset_of!(packet_response, acked_bytes),
+        ] {
+            let field = self.records.word(self.number, field);
+            field.store(self.head_at() + 1, Release);
+        }
+        self.note_whole();
+    }
+
+    /// As if a request had been sent, and nothing of its response had come.
+    #[cfg(test)]
+    pub(super) fn note_request_for_tests(&self) {
+        let head = offset_of!(packet_response, head_at);
+        let head = self.records.word(self.number, head);
+        head.store(self.sent_bytes(), Release);
+        self.note_whole();
+    }
+
     /// What another splice has left is of no meaning, and a request has been read that is not passed on yet. Only while no program knows
     /// the record.
     pub(crate) fn clear(&self) {
@@ -186,6 +228,9 @@ impl Record {
             offset_of!(packet_response, has_end),
             offset_of!(packet_response, has_begun),
             offset_of!(packet_response, is_back),
+            offset_of!(packet_response, is_adrift),
+            offset_of!(packet_response, interim_bytes),
+            offset_of!(packet_response, asked_method),
         ] {
             let field = self.records.half_word(self.number, field);
             field.store(0, Release);
@@ -198,6 +243,14 @@ impl Record {
         let acked = offset_of!(packet_response, acked_bytes);
         let acked = self.records.word(self.number, acked);
         acked.store(self.sent_bytes(), Release);
+        self.note_whole();
+    }
+
+    /// All responses that were forwarded are known to be whole: the next one begins behind them.
+    pub(crate) fn note_whole(&self) {
+        let whole = offset_of!(packet_response, whole_end);
+        let whole = self.records.word(self.number, whole);
+        whole.store(self.sent_bytes(), Release);
     }
 
     fn word(&self, field: usize) -> u64 {
@@ -231,6 +284,8 @@ pub struct ToldResponse {
     pub status: Option<u16>,
     /// Whether another request has followed: then nothing is added to it any more.
     pub is_over: bool,
+    /// Whether it is known that it is not what its head says, yet: more is to come, or more has come; or its head is an interim one.
+    pub is_partial: bool,
 }
 
 impl ResponseWatch {
@@ -239,16 +294,24 @@ impl ResponseWatch {
     pub fn told(&self) -> ToldResponse {
         let told_end = self.word(offset_of!(packet_response, told_end));
         if told_end == LATEST {
+            // In this order: an end that is known is known before the last byte.
+            let end = self.word(offset_of!(packet_response, sent_bytes));
+            let whole_end = self.word(offset_of!(packet_response, whole_end));
+            let status = self.latest_status();
+            let is_interim = status.is_some_and(|status| status < 200);
+            let has_end = whole_end > self.word(offset_of!(packet_response, head_at));
             return ToldResponse {
-                end: self.word(offset_of!(packet_response, sent_bytes)),
-                status: self.latest_status(),
+                end,
+                status,
                 is_over: false,
+                is_partial: is_interim || end < whole_end || has_end && end > whole_end,
             };
         }
         ToldResponse {
             end: told_end,
             status: status_of(self.half_word(offset_of!(packet_response, told_status))),
             is_over: true,
+            is_partial: false,
         }
     }
 
@@ -291,6 +354,9 @@ impl Drop for Record {
         self.records.free().push(self.number);
     }
 }
+
+/// bpf/packet.h: `RESPONSE_ALL`.
+const ALL: u32 = 4;
 
 /// `PACKET_LATEST`.
 const LATEST: u64 = u64::MAX;

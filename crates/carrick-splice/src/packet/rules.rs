@@ -212,6 +212,7 @@ struct Programs {
 impl Programs {
     fn load() -> Result<Programs, RulesError> {
         let printed = libbpf_rs::set_print(None);
+        crate::refusal::listen();
         let loaded = Programs::open_and_load().map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         Ok(loaded?)

@@ -9,15 +9,12 @@ use crate::tenant::Tenant;
 use crate::{PaceHandle, Reason};
 use std::cell::Cell;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Context;
 use std::time::Duration;
 use tokio::net::TcpStream;
-
-/// How often, and at what distances, the connections are asked for at the end, if their local sockets are not at rest.
-const DISARM_LOOKS_MAX: u32 = 200;
-const DISARM_LOOK: Duration = Duration::from_micros(50);
 
 /// The number of `lo`, in each network namespace (`LOOPBACK_IFINDEX` of the kernel).
 const LOOPBACK: u32 = 1;
@@ -64,7 +61,10 @@ impl PacketSplice {
             addresses: legs,
         };
         splice.tenant().arrive(label);
-        let filled = engine.table.fill(place, legs);
+        let shown = sockets
+            .into_iter()
+            .try_for_each(|socket| engine.table.show(socket.as_fd()));
+        let filled = shown.and_then(|()| engine.table.fill(place, legs));
         splice.was_armed = filled.map_err(|_| Reason::PacketRefused)?;
         engine.tenants[place as usize].is_woken.store(false, SeqCst);
         Ok(splice)
@@ -219,20 +219,16 @@ impl PacketSplice {
         self.ask(Command::MayEnd { side }).map(drop)
     }
 
-    /// Gives the packets back to the local sockets, which go on where the peers are. By force even if these have something
-    /// to receive or to send: then only a reset can follow.
-    pub(crate) fn disarm(&mut self) -> io::Result<Answer> {
+    /// Gives the packets back to the local sockets, which go on where the peers are, if these have nothing to receive or to send
+    /// ([`Answer::Busy`]) and the kernel has forwarded no more requests than `judged` ([`Answer::Behind`]).
+    pub(crate) fn disarm(&mut self, judged: u32) -> io::Result<Answer> {
         if !self.is_armed {
             return Ok(Answer::Done);
         }
-        let mut answer = Answer::Busy;
-        for _ in 0..DISARM_LOOKS_MAX {
-            answer = self.ask(Command::Disarm { is_forced: false })?;
-            if answer != Answer::Busy {
-                break;
-            }
-            std::thread::sleep(DISARM_LOOK);
-        }
+        let answer = self.ask(Command::Disarm {
+            is_forced: false,
+            judged,
+        })?;
         if answer == Answer::Done {
             self.is_armed = false;
         }
@@ -282,7 +278,10 @@ impl Drop for PacketSplice {
         let mut is_alone = false;
         if self.is_armed {
             // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
-            let answer = self.ask(Command::Disarm { is_forced: true });
+            let answer = self.ask(Command::Disarm {
+                is_forced: true,
+                judged: 0,
+            });
             // If both are gone, nobody speaks for them any more, and the peers are told so when they send something.
             is_alone = matches!(answer, Ok(Answer::NoSocket))
                 && self.state().holder == Holder::Kernel

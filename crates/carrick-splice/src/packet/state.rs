@@ -55,40 +55,11 @@ pub(super) fn key((own, peer): Addresses) -> Vec<u8> {
     bytes
 }
 
-/// A new splice of two connections, which belong to the local sockets.
-pub(super) fn new(legs: [Addresses; 2]) -> Vec<u8> {
-    let mut bytes = vec![0; size_of::<packet_splice>()];
-    put(
-        &mut bytes,
-        offset_of!(packet_splice, state),
-        &packet_state::PACKET_PROCESS.0.to_ne_bytes(),
-    );
-    for (side, addresses) in legs.into_iter().enumerate() {
-        let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
-        put(
-            &mut bytes,
-            leg + offset_of!(packet_leg, flow),
-            &key(addresses),
-        );
-        let is_ipv6 = addresses.1.ip().to_canonical().is_ipv6();
-        bytes[leg + offset_of!(packet_leg, is_ipv6)] = u8::from(is_ipv6);
-    }
+/// What the program `carrick_place` is asked: `struct packet_placing`, which has no gaps.
+pub(super) fn placing(place: u32, legs: [Addresses; 2]) -> Vec<u8> {
+    let mut bytes = place.to_ne_bytes().to_vec();
+    bytes.extend(legs.into_iter().flat_map(key));
     bytes
-}
-
-/// Lets a connection of a new splice go on as it stood in an earlier one, if that has given it back to the local socket. Whether it
-/// did.
-pub(super) fn continue_leg(splice: &mut [u8], side: usize, earlier: &[u8], at: u32) -> bool {
-    let place = |side: usize| offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
-    let start = place((at & 1) as usize);
-    let Some(leg) = earlier.get(start..start + size_of::<packet_leg>()) else {
-        return false;
-    };
-    let is_here = state_of(earlier) == packet_state::PACKET_PROCESS;
-    if is_here {
-        put(splice, place(side), leg);
-    }
-    is_here
 }
 
 /// Bytes of a splice.
@@ -181,7 +152,7 @@ fn state_of(splice: &[u8]) -> packet_state {
 /// How a splice is laid out, as far as a process reads those of others: whoever changes the meaning of what is listed here, and not
 /// its place, changes the first number.
 pub(super) const LAYOUT: [usize; 13] = [
-    1,
+    2,
     size_of::<flow>(),
     offset_of!(flow, own),
     offset_of!(flow, peer),
@@ -271,7 +242,12 @@ mod tests {
                 (parse(own), parse(peer)),
                 (parse(other_own), parse(other_peer)),
             ];
-            let splice = new(legs);
+            let mut splice = vec![0; BYTES];
+            for (side, addresses) in legs.into_iter().enumerate() {
+                let leg = offset_of!(packet_splice, legs) + side * size_of::<packet_leg>();
+                let flow = leg + offset_of!(packet_leg, flow);
+                put(&mut splice, flow, &key(addresses));
+            }
             assert_eq!(addresses(&splice), legs);
             assert!(!is_spliced(&splice));
         }

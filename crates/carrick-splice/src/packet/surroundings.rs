@@ -2,6 +2,8 @@
 
 use super::hooks::doctor::{Obstacle, obstacles};
 use super::hooks::{Changes, HookError, Hooks, Reason, Unsupported};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,17 +25,37 @@ pub(super) struct Surroundings {
     generation: AtomicU32,
     /// What keeps `auto` from using the engine here.
     obstacle: Mutex<Option<Obstacle>>,
+    /// Those that the programs take for their own.
+    known: MapHandle,
 }
 
 impl Surroundings {
     /// `changes` was opened before the hooks were.
-    pub(super) fn new(hooks: Hooks, changes: Option<Changes>) -> Surroundings {
-        Surroundings {
+    pub(super) fn new(hooks: Hooks, changes: Option<Changes>, known: MapHandle) -> Surroundings {
+        let surroundings = Surroundings {
+            known,
             hooks: Mutex::new(hooks),
             changes,
             generation: AtomicU32::new(0),
             obstacle: Mutex::new(in_the_way_of_auto()),
+        };
+        surroundings.make_known();
+        surroundings
+    }
+
+    /// Tells the programs on which interfaces they are. Fails once that is sealed.
+    fn make_known(&self) {
+        let hooks = self.hooks();
+        let numbers = hooks.attached().map(|hook| hook.interface().index);
+        for number in numbers {
+            let number: u32 = number;
+            let _ = (self.known).update(&number.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
         }
+    }
+
+    /// From now on nothing changes in what the programs take for their own interfaces.
+    pub(super) fn seal(&self) -> io::Result<()> {
+        self.known.freeze().map_err(io::Error::other)
     }
 
     /// What keeps `auto` from using the engine here, as of the start or the latest change of interfaces.
@@ -70,6 +92,7 @@ impl Surroundings {
         if changed.links || changed.filters {
             // What is wrong with one interface is its own affair; without a list of them, the next change is another try.
             let _ = self.hooks().refresh();
+            self.make_known();
             self.look_for_obstacles();
         }
         let is_another_way = changed.links || changed.routes;

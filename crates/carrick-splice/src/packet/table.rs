@@ -5,7 +5,7 @@ use super::state;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,17 @@ pub(super) struct Table {
     flows: MapHandle,
     splices: MapHandle,
     command: OwnedFd,
+    /// `None`: of another process, where nothing new begins.
+    placing: Option<Placing>,
     places_max: u32,
     places: Mutex<Places>,
+}
+
+/// By which connections get a place: only those of sockets that this process has.
+pub(super) struct Placing {
+    pub(super) program: OwnedFd,
+    /// The sockets that it has shown.
+    pub(super) owned: MapHandle,
 }
 
 struct Places {
@@ -46,12 +55,14 @@ impl Table {
         flows: MapHandle,
         splices: MapHandle,
         command: OwnedFd,
+        placing: Option<Placing>,
         places_max: u32,
     ) -> Table {
         Table {
             flows,
             splices,
             command,
+            placing,
             places_max,
             places: Mutex::new(Places {
                 free: (0..places_max).collect(),
@@ -67,7 +78,7 @@ impl Table {
         command: OwnedFd,
         places_max: u32,
     ) -> Table {
-        let table = Table::new(flows, splices, command, places_max);
+        let table = Table::new(flows, splices, command, None, places_max);
         table.places().free.clear();
         table
     }
@@ -113,6 +124,13 @@ impl Table {
         self.places().over.is_empty()
     }
 
+    /// Of how many splices that are over a peer has not acknowledged all that the local socket has sent, its end included.
+    pub(super) fn unacknowledged(&self) -> usize {
+        let places: Vec<_> = self.places().over.iter().map(|(_, place)| *place).collect();
+        let is_busy = |place: &u32| matches!(self.ask(*place, Command::Look), Ok(Answer::Busy));
+        places.into_iter().filter(is_busy).count()
+    }
+
     /// Whether the packets of a splice are looked at any more.
     pub(super) fn is_known(&self, place: u32) -> bool {
         self.keys(place).next().is_some()
@@ -142,29 +160,30 @@ impl Table {
         })
     }
 
-    /// Writes both connections to their place. A connection that has come back from an earlier splice keeps its offsets: whether
-    /// there is one.
+    /// Shows the kernel a socket, without which its connection gets no place.
+    pub(super) fn show(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let Some(placing) = &self.placing else {
+            return Ok(());
+        };
+        let descriptor = socket.as_raw_fd().to_ne_bytes();
+        placing
+            .owned
+            .update(&descriptor, &1_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(io::Error::other)
+    }
+
+    /// Gives a place to both connections, whose sockets were shown. A connection that has come back from an earlier splice keeps its
+    /// offsets: whether there is one.
     pub(super) fn fill(&self, place: u32, legs: [state::Addresses; 2]) -> io::Result<bool> {
-        let mut splice = state::new(legs);
-        let mut is_continued = false;
-        for (side, addresses) in (0..).zip(legs) {
-            let Some(number) = self.number(&state::key(addresses)) else {
-                continue;
-            };
-            if let Some(earlier) = self.read(number / 2) {
-                is_continued |= state::continue_leg(&mut splice, side, &earlier, number % 2);
-            }
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        let Some(placing) = &self.placing else {
+            return refused("nothing new begins in the maps of another process".to_owned());
+        };
+        match super::command::place(placing.program.as_fd(), place, legs)? {
+            Answer::Done => Ok(false),
+            Answer::Continued => Ok(true),
+            other => refused(format!("no place for the two connections: {other:?}")),
         }
-        self.splices
-            .update(&place.to_ne_bytes(), &splice, MapFlags::ANY)
-            .map_err(io::Error::other)?;
-        for (side, addresses) in (0..).zip(legs) {
-            let number: u32 = 2 * place + side;
-            self.flows
-                .update(&state::key(addresses), &number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(io::Error::other)?;
-        }
-        Ok(is_continued)
     }
 
     /// Twice the place of a connection, and its side.
@@ -232,12 +251,7 @@ impl Table {
     }
 
     fn clear(&self, place: u32) {
-        for key in self.keys(place) {
-            let _ = self.flows.delete(&key);
-        }
         // Cannot fail: the place exists.
-        let _ = self
-            .splices
-            .update(&place.to_ne_bytes(), &vec![0; state::BYTES], MapFlags::ANY);
+        let _ = self.ask(place, Command::Forget);
     }
 }

@@ -3,6 +3,7 @@
 
 mod checksums;
 mod ends;
+mod expired;
 mod forsaken;
 mod headers;
 mod lab;
@@ -10,5 +11,7 @@ mod local;
 mod messages;
 mod model;
 mod offsets;
+mod ownership;
+mod response_lengths;
 mod spliced;
 mod wire;

@@ -218,6 +218,11 @@ impl Joint {
         }
     }
 
+    /// Wakes the process when so many bytes from this side have been handed on. `None`: whatever their number.
+    pub(crate) fn set_look_bytes(&self, side: usize, bytes: Option<u64>) {
+        self.way(side).set_look_bytes(bytes.unwrap_or(0));
+    }
+
     /// Whether the kernel may hand on what comes from this side.
     pub(crate) fn is_redirecting(&self, side: usize) -> bool {
         self.way(side).is_redirecting()

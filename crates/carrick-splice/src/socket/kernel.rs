@@ -1,8 +1,26 @@
 //! Which kernels lose or double bytes in a SOCKMAP, by their release.
 
-/// Says whether the running kernel may be trusted, or why not.
+/// Says whether the running kernel may be trusted, or why not. The self-test cannot tell: what it would take to lose a byte is a race.
 pub(super) fn judge_running() -> Result<(), String> {
-    judge(&rustix::system::uname().release().to_string_lossy())
+    let names = rustix::system::uname();
+    let (release, version) = (
+        names.release().to_string_lossy(),
+        names.version().to_string_lossy(),
+    );
+    let signature = std::fs::read_to_string("/proc/version_signature").ok();
+    judge(upstream_release(&release, &version, signature.as_deref()))
+}
+
+/// The release of the kernel's authors: that of a distribution may keep the number with which a series began. Debian has it in the version
+/// (`#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)`), Ubuntu in a file of its own (`Ubuntu 6.8.0-31.31-generic 6.8.1`).
+pub(super) fn upstream_release<'text>(
+    release: &'text str,
+    version: &'text str,
+    signature: Option<&'text str>,
+) -> &'text str {
+    let ubuntus = signature.and_then(|signature| signature.split_whitespace().nth(2));
+    let debians = version.split_once(" Debian ").map(|(_, rest)| rest);
+    ubuntus.or(debians).unwrap_or(release)
 }
 
 /// The first release of each series with the repairs of net/core/skmsg.c that keep a backlog whole (`sk_psock_backlog`,

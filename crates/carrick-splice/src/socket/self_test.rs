@@ -79,7 +79,9 @@ fn relay(service: &SocketService, near: TcpStream, far: TcpStream) -> io::Result
         match end {
             ExchangeEnd::Closed if counts == (QUESTION_BYTES as u64, ANSWER_BYTES as u64) => {}
             ExchangeEnd::Closed => return Err(io::Error::other(format!("it counted {counts:?}"))),
-            ExchangeEnd::Idle => return Err(io::Error::other("bytes stood still")),
+            ExchangeEnd::Idle | ExchangeEnd::Stalled => {
+                return Err(io::Error::other("bytes stood still"));
+            }
             ExchangeEnd::Fault { fault, .. } => return Err(io::Error::other(fault)),
         }
         Ok(counters.socket_bytes.get() > 0)

@@ -154,6 +154,11 @@ impl Direction<'_> {
         self.write(offset_of!(direction, pace), pace.to_bits());
     }
 
+    /// The process is to be woken when so many bytes have been handed on; 0: whatever their number.
+    pub(super) fn set_look_bytes(&self, bytes: u64) {
+        self.write(offset_of!(direction, look_bytes), bytes);
+    }
+
     /// What is longer, without anything coming the other way, is left to the process.
     pub(super) fn set_run_bytes_max(&self, bytes: u64) {
         self.write(offset_of!(direction, run_bytes_max), bytes);

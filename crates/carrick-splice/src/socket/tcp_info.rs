@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// What the kernel tells: `struct tcp_info`, and zeros where it knows no more.
 pub(crate) type TcpInfo = [u8; 256];
@@ -15,6 +16,7 @@ const CONGESTION_WINDOW: usize = 80;
 const RETRANSMISSIONS: usize = 100;
 const BYTES_ACKED: usize = 120;
 const BYTES_RECEIVED: usize = 128;
+const RTT_MIN_US: usize = 148;
 const DATA_SEGMENTS_SENT: usize = 156;
 
 /// `TCP_CLOSE` (net/tcp_states.h).
@@ -106,6 +108,17 @@ pub(crate) fn fared(socket: &impl AsFd) -> io::Result<Fared> {
         segments: word(&info, DATA_SEGMENTS_SENT),
         retransmissions: word(&info, RETRANSMISSIONS),
     })
+}
+
+/// The shortest round trip of the last minutes (`net.ipv4.tcp_min_rtt_wlen`), `None`: never measured; and bytes that have come.
+pub(crate) fn rtt_min_and_received(socket: &impl AsFd) -> io::Result<(Option<Duration>, u64)> {
+    let info = info(socket)?;
+    // `tcp_min_rtt()` begins with all ones; kernels that do not know it leave zeros.
+    let rtt = match word(&info, RTT_MIN_US) {
+        0 | u32::MAX => None,
+        rtt_us => Some(Duration::from_micros(rtt_us.into())),
+    };
+    Ok((rtt, number(&info, BYTES_RECEIVED)))
 }
 
 /// The smoothed round-trip time in microseconds, and the congestion window in bytes.

@@ -1,6 +1,6 @@
 //! Which kernels are trusted.
 
-use super::kernel::judge;
+use super::kernel::{judge, upstream_release};
 
 #[test]
 fn kernels_that_lose_bytes_are_refused_by_name() {
@@ -35,5 +35,31 @@ fn repaired_kernels_are_trusted() {
         "7.0.1",
     ] {
         assert_eq!(judge(release), Ok(()), "{release}");
+    }
+}
+
+#[test]
+fn distributions_that_keep_the_first_number_of_a_series_are_known() {
+    let debian = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)";
+    let others = "#1 SMP Tue Nov 3 10:00:00 UTC 2026";
+    for (release, version, signature, expected) in [
+        ("6.1.0-50-cloud-amd64", debian, None, Ok(())),
+        ("6.1.0-50-cloud-amd64", others, None, Err(())),
+        ("6.12.95", others, None, Ok(())),
+        (
+            "6.12.0-31-generic",
+            others,
+            Some("Ubuntu 6.12.0-31.31-generic 6.12.36\n"),
+            Ok(()),
+        ),
+        (
+            "6.12.0-31-generic",
+            others,
+            Some("Ubuntu 6.12.0-31.31-generic 6.12.30\n"),
+            Err(()),
+        ),
+    ] {
+        let release = upstream_release(release, version, signature);
+        assert_eq!(judge(release).map_err(drop), expected, "{release}");
     }
 }

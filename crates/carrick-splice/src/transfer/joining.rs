@@ -4,8 +4,20 @@ use super::Transfer;
 use crate::flow::Step;
 use crate::kernel::{Gate, Kernel};
 use crate::socket::joint::Refusal;
-use crate::{Choice, Fault, Reason, Side};
-use std::task::Context;
+use crate::{Choice, Ended, Fault, Reason, Side};
+use std::task::{Context, Poll, ready};
+
+/// Why the kernel is to give the connections back, and so what comes then.
+pub(super) enum Leaving {
+    /// It could not take one of them: everything goes through the process.
+    Refused,
+    /// The transfer has ended so.
+    Ended(Ended),
+    /// The owner gets its turn, and may well do something with the connections.
+    Pause(Ended),
+    /// What is held goes to the local copy, and what comes, as far as the order allows.
+    ReceiverFailed(Fault),
+}
 
 impl Transfer<'_> {
     /// Gives the connections into the kernel's hands, with what waits in the sender's queue. Afterwards there is something new
@@ -41,7 +53,7 @@ impl Transfer<'_> {
     pub(super) fn poll_gate(&mut self, cx: &mut Context<'_>) -> Option<Step> {
         let kernel = self.kernel.as_mut()?;
         kernel.listen(cx);
-        kernel.count(0, &mut self.flow, self.splicer.counters());
+        kernel.watch_window(0, &mut self.flow, self.from, self.splicer.counters());
         match kernel.gate(cx, 0, [self.from, self.to], &self.flow) {
             Gate::Open => {
                 // Looking may have shown the program something. Now it is still: that tells where the agreed end is.
@@ -69,28 +81,65 @@ impl Transfer<'_> {
             }
             Step::Blocked(Side::From) if !kernel.allow(0) => {
                 // One socket could not be taken: the other one comes back.
-                if let Err(fault) = self.leave_kernel() {
-                    return Step::Fault(fault);
-                }
-                self.go_without_kernel(Reason::SocketRefused);
-                cx.waker().wake_by_ref();
-                Step::Yield
+                self.leaving = Some(Leaving::Refused);
+                step
             }
             // Whatever comes next from the sender is none of the kernel's business.
-            Step::Ended(_) => match self.leave_kernel() {
-                Ok(()) => step,
-                Err(fault) => Step::Fault(fault),
-            },
+            Step::Ended(ended) => {
+                self.leaving = Some(Leaving::Ended(ended));
+                step
+            }
             step => step,
         }
     }
 
-    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
-    pub(super) fn leave_kernel(&mut self) -> Result<(), Fault> {
-        let sockets = [self.from, self.to];
-        match self.kernel.take() {
-            Some(mut kernel) => kernel.leave(sockets, &mut [&mut self.flow], &self.splicer),
-            None => Ok(()),
+    /// Takes the connections back from the kernel, if that was begun. Ready when they are there: with how the transfer stands then, if it
+    /// stands still.
+    pub(super) fn poll_come_back(&mut self, cx: &mut Context<'_>) -> Poll<Option<Step>> {
+        if self.leaving.is_none() {
+            return Poll::Ready(None);
         }
+        let had_kernel = self.kernel.is_some();
+        let left = ready!(self.poll_leave_kernel(cx));
+        Poll::Ready(match self.leaving.take() {
+            Some(Leaving::Refused) => match left {
+                Ok(()) => {
+                    self.go_without_kernel(Reason::SocketRefused);
+                    None
+                }
+                Err(fault) => Some(Step::Fault(fault)),
+            },
+            Some(Leaving::Ended(ended)) => Some(match left {
+                Ok(()) => Step::Ended(ended),
+                Err(fault) => Step::Fault(fault),
+            }),
+            // If it does not come back whole, both connections are reset when they are closed.
+            Some(Leaving::Pause(ended)) => {
+                if had_kernel {
+                    self.wants_kernel = true;
+                    self.flow.set_burst_by_burst(true);
+                }
+                Some(Step::Ended(ended))
+            }
+            // The transfer has failed anyway.
+            Some(Leaving::ReceiverFailed(fault)) => {
+                self.flow.abandon_receiver(&self.splicer, &mut self.sink);
+                self.receiver_fault = Some(fault);
+                self.watch.disarm();
+                None
+            }
+            None => None,
+        })
+    }
+
+    /// Takes the connections out of the kernel's hands, with everything that it held for the process.
+    pub(super) fn poll_leave_kernel(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let sockets = [self.from, self.to];
+        let Some(kernel) = self.kernel.as_mut() else {
+            return Poll::Ready(Ok(()));
+        };
+        let left = ready!(kernel.poll_leave(cx, sockets, &mut [&mut self.flow], &self.splicer));
+        self.kernel = None;
+        Poll::Ready(left)
     }
 }

@@ -40,7 +40,7 @@ fn the_byte_after_the_last_one_stays_in_the_socket() {
                 assert_eq!(ended.unwrap(), Ended::Bytes);
                 assert_eq!(transfer.bytes(), length as u64);
                 assert_same(&arrived, &body, "body");
-                let hand_over = transfer.unsplice();
+                let hand_over = transfer.unsplice().await;
                 assert_eq!(
                     (hand_over.bytes, hand_over.unsent.len()),
                     (length as u64, 0)
@@ -270,7 +270,7 @@ fn a_body_that_ends_early_is_not_passed_off_as_whole() {
             let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
             assert_eq!(transfer.run().await.unwrap(), Ended::EndOfStream);
             assert_eq!(transfer.bytes(), 50_000);
-            assert!(!transfer.unsplice().copy_complete);
+            assert!(!transfer.unsplice().await.copy_complete);
             receive(&mut legs.receiver, 50_000).await;
             let waited = tokio::time::timeout(SETTLE, legs.receiver.read_u8()).await;
             assert!(waited.is_err(), "the receiver saw an end: {waited:?}");
@@ -358,7 +358,7 @@ fn a_prefix_goes_first_and_whole_whatever_its_size() {
                     );
                     sent.unwrap();
                     assert_eq!(ended.unwrap(), Ended::Bytes);
-                    assert_eq!(transfer.unsplice().prefix_unsent, 0);
+                    assert_eq!(transfer.unsplice().await.prefix_unsent, 0);
                     assert_same(&arrived, &all, "prefix and body");
                 }
             }

@@ -42,7 +42,7 @@ fn a_sender_that_resets_is_the_senders_fault_and_what_it_sent_arrives() {
             let fault = outcome.expect_err("a reset is not an end");
             assert_eq!(fault.side, Side::From, "{fault:?}");
             assert_eq!(fault.source.kind(), std::io::ErrorKind::ConnectionReset);
-            let hand_over = transfer.unsplice();
+            let hand_over = transfer.unsplice().await;
             assert!(hand_over.unsent.is_empty());
             reset(legs.to);
             let (rest, _) = receive_until_it_breaks(&mut legs.receiver).await;
@@ -96,7 +96,7 @@ fn a_receiver_that_resets_is_the_receivers_fault() {
             assert_eq!(splicer.counters().faults_to.get(), 1);
             assert_same(&arrived, &sent[..cut], &format!("{choice:?}, seed {seed}"));
             assert_eq!(
-                transfer.unsplice().unsent.len(),
+                transfer.unsplice().await.unsent.len(),
                 0,
                 "what a dead receiver did not take is forgotten"
             );
@@ -196,7 +196,7 @@ fn a_prefix_is_delivered_although_the_sender_has_reset() {
             };
             let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
             assert_eq!(transfer.run().await.expect_err("reset").side, Side::From);
-            assert_eq!(transfer.unsplice().prefix_unsent, 0);
+            assert_eq!(transfer.unsplice().await.prefix_unsent, 0);
             assert_eq!(receive(&mut legs.receiver, 4).await, b"head");
         }
     });

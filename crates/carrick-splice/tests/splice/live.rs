@@ -348,10 +348,10 @@ fn nobody_is_told_of_under_another_name() {
     let service = carrick_splice::SocketService::default();
     service.load(2, None).unwrap();
     let done = Arc::new(AtomicBool::new(false));
+    let told = Arc::new(AtomicU64::new(0));
     let looker = {
-        let (service, done) = (service.clone(), Arc::clone(&done));
+        let (service, done, told) = (service.clone(), Arc::clone(&done), Arc::clone(&told));
         std::thread::spawn(move || {
-            let mut told = 0;
             while !done.load(Relaxed) {
                 for splice in service.live().unwrap() {
                     let [there, back] = splice.directions;
@@ -359,10 +359,9 @@ fn nobody_is_told_of_under_another_name() {
                     assert!(sum <= splice.label, "{splice:?}");
                     assert_eq!((back.forwarded_bytes, back.relayed_bytes), (0, 0));
                     assert!(there.backlog_bytes.unwrap_or(0) <= splice.label);
-                    told += 1;
+                    told.fetch_add(1, Relaxed);
                 }
             }
-            told
         })
     };
     on_worker(async {
@@ -371,7 +370,10 @@ fn nobody_is_told_of_under_another_name() {
             Arc::default(),
             service.clone(),
         );
-        for round in 0..600_u64 {
+        for round in 0_u64.. {
+            if round >= 600 && told.load(Relaxed) > 50 {
+                break;
+            }
             let length = if round % 2 == 0 { 1 } else { 50_000 };
             let mut legs = Legs::new().await;
             let mut exchange = splicer.exchange(&legs.from, &legs.to, labelled(length));
@@ -392,8 +394,7 @@ fn nobody_is_told_of_under_another_name() {
         }
     });
     done.store(true, Relaxed);
-    let told = looker.join().unwrap();
-    assert!(told > 50, "only {told} were seen");
+    looker.join().unwrap();
     assert!(service.live().unwrap().is_empty());
 }
 

@@ -169,7 +169,7 @@ fn alone_pools_keep_no_more_than_allowed() {
                         () = tokio::time::sleep(2 * SETTLE) => {}
                     }
                     if choice == Choice::Auto {
-                        drop(transfer.unsplice());
+                        drop(transfer.unsplice().await);
                     }
                     transfer_whole(&splicer, choice, 400_000).await;
                 }
@@ -284,7 +284,7 @@ fn the_state_of_a_splice_is_small() {
         let transfer = splicer.transfer(&legs.from, &legs.to, Order::new(End::EndOfStream));
         let (exchange_bytes, transfer_bytes) = (size_of_val(&exchange), size_of_val(&transfer));
         assert!(
-            exchange_bytes <= 648,
+            exchange_bytes <= 672,
             "an exchange is {exchange_bytes} bytes"
         );
         assert!(

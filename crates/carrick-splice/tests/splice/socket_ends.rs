@@ -47,7 +47,7 @@ async fn talk(stream: TcpStream, bytes: Vec<u8>, seed: u64) -> Vec<u8> {
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
-        ExchangeEnd::Idle => false,
+        ExchangeEnd::Idle | ExchangeEnd::Stalled => false,
         ExchangeEnd::Fault { fault, .. } => {
             fault.call == "shutdown" && fault.source.kind() == std::io::ErrorKind::NotConnected
         }
@@ -103,7 +103,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
                 );
                 let while_running = Duration::from_micros(random.magnitude(6000) as u64);
                 let end = tokio::time::timeout(while_running, exchange.run()).await;
-                let (a_to_b, b_to_a) = exchange.unsplice();
+                let (a_to_b, b_to_a) = exchange.unsplice().await;
                 let carry = |carried: &mut Vec<u8>, hand_over: carrick_splice::HandOver| {
                     let start = carried.len() - hand_over.prefix_unsent;
                     let unsent_prefix = carried[start..].to_vec();

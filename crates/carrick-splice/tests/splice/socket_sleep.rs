@@ -173,7 +173,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             }
             // Something is under way.
             legs.sender.write_all(b"and so on").await.unwrap();
-            let (a_to_b, _, connections) = exchange.unsplice_own();
+            let (a_to_b, _, connections) = exchange.unsplice_own().await;
             let [mut a, mut b] = connections.map(Option::unwrap);
             b.write_all(&a_to_b.unsent).await.unwrap();
             let told = a_to_b.bytes + a_to_b.unsent.len() as u64;

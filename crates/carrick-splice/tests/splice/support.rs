@@ -20,7 +20,7 @@ pub const EXCHANGE_CHOICES: [Choice; 4] =
     [Choice::Copy, Choice::Pipe, Choice::Auto, Choice::Socket];
 
 /// Longer than anything here should ever wait: what waits longer hangs.
-pub const HANG: Duration = Duration::from_secs(30);
+pub const HANG: Duration = Duration::from_secs(120);
 
 /// The size of segments between small buffers.
 const SEGMENT_BYTES: u32 = 536;
@@ -361,4 +361,23 @@ pub fn in_a_process_of_its_own(test: &str) {
         "{test} failed:\n{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Where frames come and go, all kinds of them: an interface of this thread's namespace.
+#[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
+pub fn link_address(socket: &socket2::Socket, device: &str) -> socket2::SockAddr {
+    let index = rustix::net::netdevice::name_to_index(socket, device).unwrap();
+    // SAFETY: the address is a `sockaddr_ll`, all of whose bytes are set, and the length is its own.
+    let address = unsafe {
+        socket2::SockAddr::try_init(|storage, length| {
+            storage.write(std::mem::zeroed());
+            let address = storage.cast::<libc::sockaddr_ll>();
+            (*address).sll_family = libc::AF_PACKET as u16;
+            (*address).sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            (*address).sll_ifindex = index.cast_signed();
+            *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })
+    };
+    address.unwrap().1
 }

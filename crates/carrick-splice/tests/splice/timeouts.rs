@@ -1,4 +1,5 @@
-//! Too slow and too quiet. Times are real and short; nothing here asserts that something is fast.
+//! Too slow and too quiet. Times are real; nothing here asserts that something is fast, and a pause of the machine is no silence
+//! if it is shorter than half a second.
 
 use crate::support::*;
 use carrick_splice::{End, Ended, Order, RateMin};
@@ -9,10 +10,10 @@ use tokio::time::Instant;
 #[test]
 fn a_silent_sender_ends_idle_and_not_before() {
     on_worker(async {
-        for choice in CHOICES {
+        let silent = async |choice| {
             let mut legs = Legs::new().await;
             let splicer = splicer();
-            let idle = Duration::from_millis(100);
+            let idle = Duration::from_millis(800);
             let order = Order {
                 choice,
                 idle,
@@ -22,7 +23,7 @@ fn a_silent_sender_ends_idle_and_not_before() {
             let last = std::cell::Cell::new(Instant::now());
             let talk = async {
                 for _ in 0..5 {
-                    tokio::time::sleep(Duration::from_millis(60)).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                     last.set(Instant::now());
                     legs.sender.write_all(b"still here").await.unwrap();
                 }
@@ -31,7 +32,9 @@ fn a_silent_sender_ends_idle_and_not_before() {
             assert_eq!(ended.unwrap(), Ended::Idle);
             assert!(last.get().elapsed() >= idle, "{:?}", last.get().elapsed());
             assert_eq!(transfer.bytes(), 50);
-        }
+        };
+        let [copy, pipe, auto, socket] = CHOICES.map(silent);
+        tokio::join!(copy, pipe, auto, socket);
     });
 }
 
@@ -53,7 +56,7 @@ fn a_receiver_that_takes_nothing_ends_idle() {
                 _ = legs.sender.write_all(&flood) => panic!("1 MB fits nowhere"),
             };
             assert_eq!(ended.unwrap(), Ended::Idle);
-            let hand_over = transfer.unsplice();
+            let hand_over = transfer.unsplice().await;
             let taken = hand_over.bytes as usize + hand_over.unsent.len();
             assert_same(
                 &hand_over.unsent,
@@ -67,12 +70,15 @@ fn a_receiver_that_takes_nothing_ends_idle() {
 #[test]
 fn a_trickle_is_too_slow_and_a_stream_is_not() {
     on_worker(async {
-        for (bytes_per_second, too_slow) in [(100_000, true), (10, false)] {
+        for (bytes_per_second, grace, too_slow) in [
+            (100_000, Duration::from_millis(100), true),
+            (1, Duration::from_secs(1), false),
+        ] {
             let mut legs = Legs::new().await;
             let splicer = splicer();
             let rate_min = Some(RateMin {
                 bytes_per_second,
-                grace: Duration::from_millis(100),
+                grace,
             });
             let order = Order {
                 rate_min,
@@ -80,8 +86,8 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
             };
             let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
             let talk = async {
-                for _ in 0..40 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                for _ in 0..60 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                     legs.sender.write_all(b"0123456789").await.unwrap();
                 }
                 legs.sender.shutdown().await.unwrap();
@@ -101,10 +107,7 @@ fn a_trickle_is_too_slow_and_a_stream_is_not() {
                 }
             );
             if too_slow {
-                assert!(
-                    started.elapsed() >= Duration::from_millis(100),
-                    "there is a time of grace"
-                );
+                assert!(started.elapsed() >= grace, "there is a time of grace");
                 assert_eq!(splicer.counters().slow_ends.get(), 1);
             }
         }

@@ -71,7 +71,7 @@ async fn abort(seed: u64, choice: Choice, aborted: &mut u64) {
             *aborted += 1;
         }
     }
-    let hand_over = transfer.unsplice();
+    let hand_over = transfer.unsplice().await;
     assert!(hand_over.copy_complete, "{hand_over:?}, {what}");
     assert_eq!(hand_over.copied_bytes, length as u64, "{what}");
     if to_file {
@@ -125,7 +125,7 @@ async fn abort_with_a_limit(seed: u64, choice: Choice) {
         // Whatever is not read any more stays in the sockets.
         () = send => unreachable!("it waits for ever"),
     };
-    let hand_over = transfer.unsplice();
+    let hand_over = transfer.unsplice().await;
     assert_eq!(outcome.expect_err(&what).side, Side::To);
     assert_eq!(hand_over.copied_bytes, copied.len() as u64, "{what}");
     assert_eq!(hand_over.copy_complete, copied.len() == length, "{what}");

@@ -158,7 +158,7 @@ async fn relay_by_hand(
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
-        ExchangeEnd::Idle => false,
+        ExchangeEnd::Idle | ExchangeEnd::Stalled => false,
         ExchangeEnd::Fault { fault, .. } => {
             fault.call == "shutdown" && fault.source.kind() == std::io::ErrorKind::NotConnected
         }
@@ -208,7 +208,7 @@ async fn exchange_and_take_back(seed: u64, engine: Option<Choice>, sum: &mut Sum
                 () = talkers.some_more(&mut random) => None,
             }
         };
-        let (a_to_b, b_to_a) = exchange.unsplice();
+        let (a_to_b, b_to_a) = exchange.unsplice().await;
         if is_broken() {
             break;
         }
@@ -320,7 +320,7 @@ async fn transfer_exact_counts(seed: u64) {
             panic!("{choice:?}, seed {seed}, {length} bytes from {at} on: {fault}: {source}")
         });
         assert_eq!(ended, Ended::Bytes, "{choice:?}, seed {seed}");
-        let hand_over = transfer.unsplice();
+        let hand_over = transfer.unsplice().await;
         assert_eq!(
             (hand_over.bytes, hand_over.unsent.len()),
             (length as u64, 0)

@@ -72,7 +72,7 @@ fn a_transfer_taken_back_at_any_moment_loses_nothing() {
                 }
             }
             let written = transfer.bytes();
-            let hand_over = transfer.unsplice();
+            let hand_over = transfer.unsplice().await;
             // The kernel does not stop in between.
             assert!(
                 hand_over.bytes == written || choice == Choice::Socket && hand_over.bytes > written
@@ -128,7 +128,7 @@ fn an_exact_count_is_kept_when_it_is_taken_back_and_given_again() {
                 };
                 let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
                 let ended = poll_times(transfer.run(), 1 + random.below(20)).await;
-                let hand_over = transfer.unsplice();
+                let hand_over = transfer.unsplice().await;
                 taken += hand_over.bytes as usize + hand_over.unsent.len();
                 let unsent_prefix = carried[carried.len() - hand_over.prefix_unsent..].to_vec();
                 carried = [unsent_prefix, hand_over.unsent].concat();
@@ -193,7 +193,7 @@ fn an_exchange_taken_back_at_any_moment_loses_nothing() {
             };
             let mut exchange = splicer.exchange(&a, &b, order);
             let ended = poll_times(exchange.run(), random.magnitude(40)).await;
-            let (a_to_b, b_to_a) = exchange.unsplice();
+            let (a_to_b, b_to_a) = exchange.unsplice().await;
             if ended.is_none() {
                 let (mut a_read, mut a_write) = a.split();
                 let (mut b_read, mut b_write) = b.split();
@@ -263,7 +263,7 @@ fn a_local_copy_and_the_bytes_handed_back_fit_together() {
                 _ = poll_times(transfer.run(), polls) => {}
                 () = receive_some => {}
             }
-            let hand_over = transfer.unsplice();
+            let hand_over = transfer.unsplice().await;
             assert!(!hand_over.copy_complete);
             assert_eq!(hand_over.copied_bytes, copied.len() as u64);
             assert_same(&copied, &sent[..copied.len()], "copy");

@@ -27,6 +27,14 @@ pub struct Purges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(u64);
 
+impl Moment {
+    /// This one, so many purges later.
+    #[must_use]
+    pub fn after(self, purges: usize) -> Self {
+        Self(self.0 + purges as u64)
+    }
+}
+
 impl Purges {
     /// This moment: to be noted before the origin is asked.
     #[must_use]

@@ -1,4 +1,5 @@
 //! `carrick check`: everything that is wrong with a configuration, and what it would do.
+use crate::cache::disk::misfit;
 use crate::cli::{CheckArgs, FINE, WRONG};
 use crate::config::problem::{self, Problem, Severity};
 use crate::config::{self, summary};
@@ -16,15 +17,17 @@ pub fn run(arguments: &CheckArgs) -> ExitCode {
         Err(rejected) => (None, rejected.problems),
     };
     report(&problems);
-    let is_fine =
-        plan.is_some() && problem::worst(&problems).is_none_or(|worst| worst == Severity::Note);
+    let is_warned = problem::worst(&problems).is_some_and(|worst| worst > Severity::Note);
+    let plan = plan.filter(|_| !(is_warned && arguments.strict));
     // A reader that has gone needs no message.
-    let _ = if is_fine {
-        say_what_it_does(&name, plan.as_ref())
-    } else {
-        writeln!(anstream::stderr().lock(), "{name}: {}", count(&problems))
+    let _ = match &plan {
+        Some(plan) if is_warned => {
+            say_what_it_does(&format!("{name}: no errors, {}", count(&problems)), plan)
+        }
+        Some(plan) => say_what_it_does(&format!("{name}: fine"), plan),
+        None => writeln!(anstream::stderr().lock(), "{name}: {}", count(&problems)),
     };
-    ExitCode::from(if is_fine { FINE } else { WRONG })
+    ExitCode::from(if plan.is_some() { FINE } else { WRONG })
 }
 
 /// Shows problems on standard error, in colours if it is a terminal.
@@ -34,15 +37,16 @@ pub fn report(problems: &[Problem]) {
         .write_all(problem::render(problems, true).as_bytes());
 }
 
-fn say_what_it_does(name: &str, plan: Option<&config::plan::Plan>) -> std::io::Result<()> {
+fn say_what_it_does(verdict: &str, plan: &config::plan::Plan) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
-    writeln!(out, "{name}: fine")?;
-    let account = plan.and_then(summary::account);
-    for line in plan
-        .map(summary::lines)
+    writeln!(out, "{verdict}")?;
+    let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
+    if let Some(why) = disk.and_then(misfit) {
+        writeln!(anstream::stderr().lock(), "note: {why}")?;
+    }
+    for line in summary::lines(plan)
         .into_iter()
-        .flatten()
-        .chain(account)
+        .chain(summary::account(plan))
     {
         writeln!(out, "  {line}")?;
     }

@@ -2,9 +2,12 @@
 mod machine;
 mod splitter;
 
+use super::admin::{ask_at, parsed};
 use super::check::report;
 use super::clean::plan;
 use crate::cli::{FAILED, FINE, PinsArgs, WRONG};
+use crate::config::plan::Plan;
+use crate::privileges::sandbox;
 use carrick_splice::probe::{Feature, InterfaceFact, Obstacle};
 use carrick_splice::{PacketService, Pinned, Unavailable};
 use machine::Fact;
@@ -13,9 +16,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The engine that all others fall back to.
 const LAST_RESORT: &str = "engine copy";
+
+/// How long a carrick that runs may take for its answer.
+const ADMIN_WAIT: Duration = Duration::from_secs(1);
 
 /// Prints the table. Fails if not even copying is possible.
 pub fn run(arguments: &PinsArgs) -> ExitCode {
@@ -28,6 +35,11 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     };
     let mut features = carrick_splice::probe::probe();
     features.extend(crate::transparent::probe());
+    features.extend(
+        sandbox::probe()
+            .into_iter()
+            .map(|(name, usable)| Feature { name, usable }),
+    );
     let facts = machine::facts(Path::new("/proc/sys"));
     let mut text = render(&features, &facts);
     let descriptors = getrlimit(Resource::Nofile).maximum;
@@ -38,6 +50,7 @@ pub fn run(arguments: &PinsArgs) -> ExitCode {
     ));
     let interfaces = carrick_splice::probe::interface_facts();
     text += &render_packet(&interfaces, &carrick_splice::probe::obstacles());
+    text += &render_sandbox(&plan);
     if let Some(pins) = plan.pins {
         text += &render_pinned(&pins, PacketService::pinned(&pins));
     }
@@ -115,6 +128,31 @@ fn render_packet(interfaces: &io::Result<Vec<InterfaceFact>>, obstacles: &[Obsta
         let _ = writeln!(text, "- {obstacle}");
     }
     text
+}
+
+/// What the carrick that runs says of its sandbox.
+fn render_sandbox(plan: &Plan) -> String {
+    let said = plan.admin.and_then(|admin| {
+        let status = ask_at(admin, "GET /status", ADMIN_WAIT).ok()?;
+        let status: serde_json::Value = parsed(&status).ok()?;
+        let part = |name: &str| {
+            let part = &status["process"]["sandbox"][name];
+            let is = if part["in_force"].as_bool()? {
+                "in force"
+            } else {
+                "not in force"
+            };
+            Some(format!("{is} ({})", part["detail"].as_str()?))
+        };
+        Some(format!(
+            "process {}: files {}; system calls {}",
+            status["pid"],
+            part("files")?,
+            part("calls")?
+        ))
+    });
+    let said = said.unwrap_or_else(|| "no carrick answers at its admin".to_owned());
+    format!("\nsandbox of the carrick that runs\n- {said}\n")
 }
 
 /// What outlives its process.

@@ -15,6 +15,8 @@ pub fn run(what: &Generate) -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::from(FINE),
+        // Where nobody reads, nothing is lost.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(FINE),
         Err(error) => {
             let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");
             ExitCode::from(FAILED)

@@ -6,6 +6,7 @@ pub mod clean;
 pub mod doctor;
 pub mod generate;
 pub mod pace;
+pub mod reload;
 pub mod run;
 pub mod status;
 pub mod top;

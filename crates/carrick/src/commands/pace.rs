@@ -1,10 +1,12 @@
 //! `carrick pace`: how a running carrick paces what it relays, asked of its admin, and changing it.
 use super::admin::{Failed, ask, encoded, finish, parsed};
 use crate::cli::PaceArgs;
-use crate::config::values::show_size;
+use crate::config::keys::PACE_CLASS;
+use crate::config::values::{show_size, show_time};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Shows classes and workers, shows one class, or changes it.
 #[must_use]
@@ -110,22 +112,65 @@ fn one(page: &Value, name: &str) -> Result<String, Failed> {
     }
 }
 
+/// What admin says of a class besides its settings.
+const DONE: [&str; 11] = [
+    "splices",
+    "networks",
+    "bytes",
+    "kernel_bytes",
+    "yields",
+    "rate_waits",
+    "kernel_holds",
+    "waited_ms",
+    "overdue",
+    "unbounded",
+    "credit_bytes",
+];
+
+/// The settings as `carrick pace NAME KEY=VALUE` takes them, then what was done.
 fn fields(class: &Value) -> String {
-    let mut text = String::new();
-    for (name, value) in class.as_object().into_iter().flatten() {
-        match value.as_object() {
-            Some(part) => {
-                for (of_part, value) in part {
-                    let name = format!("{name}.{of_part}");
-                    let _ = writeln!(text, "{name:<18} {}", plain(value));
-                }
-            }
-            None => {
-                let _ = writeln!(text, "{name:<18} {}", plain(value));
-            }
+    let mut text = format!("{:<18} {}\n", "name", word(&class["name"]));
+    for key in PACE_CLASS.keys {
+        if let Some(value) = setting(class, key.name) {
+            let _ = writeln!(text, "{:<18} {value}", key.name);
         }
     }
+    for name in DONE {
+        let _ = writeln!(text, "{name:<18} {}", plain(&class[name]));
+    }
     text
+}
+
+/// The value of a key of `[pace.classes.NAME]`; `None`: it means nothing as the others are.
+fn setting(class: &Value, key: &str) -> Option<String> {
+    let network = &class["network"];
+    match key {
+        "target" => {
+            let target = class["target_us"].as_u64()?;
+            Some(time(Duration::from_micros(target)))
+        }
+        "rate" | "ceiling" => Some(rate_or_none(&class[key])),
+        "network_ceiling" => Some(rate_or_none(&network["ceiling"])),
+        "network_prefix_v4" => network["prefix_v4"].as_u64().map(|bits| bits.to_string()),
+        "network_prefix_v6" => network["prefix_v6"].as_u64().map(|bits| bits.to_string()),
+        "splice_ceiling" => Some(rate_or_none(&class["splice"])),
+        "hold_max" => {
+            let hold_max = class["hold_max_ms"].as_u64()?;
+            Some(time(Duration::from_millis(hold_max)))
+        }
+        _ => Some(plain(&class[key])),
+    }
+}
+
+fn rate_or_none(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        value => rate(value) + "/s",
+    }
+}
+
+fn time(time: Duration) -> String {
+    show_time(time).trim_matches('"').to_owned()
 }
 
 fn list<'p>(page: &'p Value, of: &str) -> Result<&'p Vec<Value>, Failed> {

@@ -5,6 +5,7 @@ use crate::run::{RunError, run as run_program};
 use std::io::Write;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Runs the proxy until a signal ends it.
 #[must_use]
@@ -23,9 +24,16 @@ pub fn run(arguments: &RunArgs) -> ExitCode {
     }
 }
 
-/// Messages of the program go to standard error; `CARRICK_LOG` chooses which (`carrick=debug`).
+/// The environment variable that chooses which messages are shown.
+const VARIABLE: &str = "CARRICK_LOG";
+
+/// Messages of the program go to standard error.
 fn start_messages() {
-    let filter = EnvFilter::try_from_env("CARRICK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let (filter, trouble) = match filter(&wanted) {
+        Ok(filter) => (filter, None),
+        Err(why) => (EnvFilter::new(LEVEL), Some(why)),
+    };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -33,4 +41,48 @@ fn start_messages() {
         .with_ansi(is_terminal)
         .with_target(false)
         .init();
+    if let Some(why) = trouble {
+        tracing::warn!(
+            "{VARIABLE} is not taken up: {why}; write error, warn, info, debug, trace or off, or a list such as carrick=debug,info"
+        );
+    }
+}
+
+/// What is shown unless somebody says otherwise.
+const LEVEL: &str = "info";
+
+/// What a list of levels, and of parts of the program with levels, shows.
+fn filter(wanted: &str) -> Result<EnvFilter, String> {
+    if wanted.is_empty() {
+        return Ok(EnvFilter::new(LEVEL));
+    }
+    // A word alone that is no level would be taken for a part of the program, and nothing else be shown.
+    let mut words = wanted.split(',').filter(|part| !part.contains('='));
+    let wrong = words.find(|word| word.trim().parse::<LevelFilter>().is_err());
+    if let Some(word) = wrong {
+        return Err(format!("{word:?} is no level"));
+    }
+    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_wrong_level_does_not_silence_the_log() {
+        for right in [
+            "",
+            "info",
+            "DEBUG",
+            "off",
+            "carrick=debug,info",
+            "info,carrick_splice=trace",
+        ] {
+            assert!(filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["debgu", "carrick", "info,carick", "carrick=loud"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
 }

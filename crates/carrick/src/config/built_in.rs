@@ -3,11 +3,11 @@ use super::check::{ADMIN_DEFAULT, workers};
 use super::keys::PINS_DEFAULT;
 use super::plan::{
     CachePlan, ForwardPlan, Handshake, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode,
-    PacePlan, PacketUse, Plan, RouteCache, Timeouts,
+    PacePlan, PacketUse, Plan, RouteCache, Sandbox, Timeouts, TrustedProxies,
 };
 use carrick_logic::access::Access;
 use carrick_logic::cache::Policy;
-use carrick_logic::http1::{Forwarded, HeadLimits};
+use carrick_logic::http1::{Forwarded, HeadLimits, OddNames};
 use carrick_splice::Choice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,16 +27,15 @@ impl Plan {
             legs: None,
             proxy_protocol: false,
             forwarded: Forwarded::Unchanged,
+            trusted: TrustedProxies::default(),
+            odd_names: OddNames::Drop,
             via: "carrick".to_owned(),
             access: Access::default(),
             mode: Mode::Forward(ForwardPlan {
                 engine: Choice::Auto,
                 users: None,
                 parent: None,
-                cache: Some(Arc::new(RouteCache::new(
-                    Policy::default(),
-                    Forwarded::Unchanged,
-                ))),
+                cache: Some(Arc::new(RouteCache::new(Policy::default()))),
                 pace: None,
             }),
         };
@@ -46,6 +45,7 @@ impl Plan {
             account: None,
             pins: Some(PINS_DEFAULT.into()),
             packet: PacketUse::default(),
+            sandbox: Sandbox::default(),
             limits: Limits {
                 connections: 100_000,
                 connections_per_client: 0,
@@ -59,6 +59,9 @@ impl Plan {
                 dns_cache: 10_000,
                 pipes: 1024,
                 splices: 16_384,
+                unsent: 128 * 1024,
+                unread: 1536 * 1024,
+                stalled: super::check::stalled_default(),
             },
             timeouts: Timeouts {
                 head: Duration::from_secs(10),

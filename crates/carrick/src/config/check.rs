@@ -5,10 +5,12 @@ mod cache;
 mod legs;
 mod link;
 mod listener;
+mod machine;
 mod named;
 mod pace;
 mod requests;
 mod route;
+mod senders;
 mod shared;
 mod siblings;
 mod split;
@@ -17,7 +19,7 @@ mod upstream;
 
 use super::file::File;
 use super::keys;
-use super::plan::{Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, Timeouts};
+use super::plan::{Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, Sandbox, Timeouts};
 use super::problem::Problems;
 use super::setting::Setting;
 use super::values;
@@ -35,6 +37,7 @@ pub const ADMIN_DEFAULT: SocketAddr =
 pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<Plan> {
     let admin = admin(file, problems);
     let account = account::check(file, problems);
+    machine::check(file, &machine::Machine::here(), problems);
     let pins = pins(file, problems);
     let packet = packet(&file.packet);
     let log = log(file, directory, problems);
@@ -58,6 +61,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
                 engine,
                 directory,
                 known: &known,
+                upstreams: &upstreams,
                 caching: &caching,
                 classes: &classes,
                 legs: &legs,
@@ -70,7 +74,6 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     addresses::check_conflicts(file, admin.as_ref(), problems);
     addresses::check_loops(file, &listeners, &upstreams, problems);
     transparent::check_conflicts(file, &listeners, problems);
-    requests::check_all(&file.listeners, &listeners, &upstreams, problems);
     known.report_unused(problems);
     classes.report_unused(problems);
     known_links.report_unused(problems);
@@ -84,6 +87,7 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         account,
         pins,
         packet,
+        sandbox: sandbox(&file.sandbox),
         limits: limits(file),
         timeouts: timeouts(file),
         log,
@@ -175,6 +179,14 @@ fn packet(word: &Setting<&'static str>) -> PacketUse {
     }
 }
 
+fn sandbox(word: &Setting<&'static str>) -> Sandbox {
+    match word.given().map(|word| *word.get_ref()) {
+        Some("off") => Sandbox::Off,
+        Some("required") => Sandbox::Required,
+        _ => Sandbox::Auto,
+    }
+}
+
 /// Whoever names an engine that is never loaded may not have meant it.
 fn check_packet(file: &File, plan: &Plan, problems: &mut Problems) {
     if let Some(word) = file.packet.given()
@@ -200,6 +212,18 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
         None | Some((_, "stdout")) => LogTarget::Stdout,
         Some((_, "stderr")) => LogTarget::Stderr,
         Some((_, "")) => LogTarget::Off,
+        Some((text, word)) if is_word_for_none(word) => {
+            problems
+                .error(
+                    text.span(),
+                    format!("this would be a file that is called {word}"),
+                    "",
+                )
+                .help(format!(
+                    "`access = \"\"` turns the access log off; such a file is \"./{word}\""
+                ));
+            LogTarget::Off
+        }
         Some((text, path)) => {
             let path = directory.join(path);
             if path.is_dir() {
@@ -228,6 +252,13 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
     LogPlan { access, format }
 }
 
+/// Whether somebody who writes this to say where a log goes means that there is none.
+fn is_word_for_none(word: &str) -> bool {
+    ["off", "none", "no", "false", "disabled", "null", "never"]
+        .iter()
+        .any(|none| word.eq_ignore_ascii_case(none))
+}
+
 /// A number that its declared limits keep within the type.
 fn narrow<T: TryFrom<u64>>(number: u64, max: T) -> T {
     T::try_from(number).unwrap_or(max)
@@ -248,7 +279,18 @@ fn limits(file: &File) -> Limits {
         dns_cache: narrow(written.dns_cache, usize::MAX),
         pipes: narrow(written.pipes, usize::MAX),
         splices: narrow(written.splices, u32::MAX),
+        unsent: narrow(written.unsent, u32::MAX),
+        unread: narrow(written.unread, u32::MAX),
+        stalled: match written.stalled {
+            0 => stalled_default(),
+            bytes => bytes,
+        },
     }
+}
+
+/// A 64th of the machine's memory. TCP is short when it has a sixteenth (tcp_init_mem()).
+pub(super) fn stalled_default() -> u64 {
+    crate::shortage::memory_bytes() / 64
 }
 
 fn timeouts(file: &File) -> Timeouts {

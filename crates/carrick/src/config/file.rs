@@ -35,12 +35,16 @@ pub struct File {
     pub engine: Setting<&'static str>,
     /// `workers.count`
     pub workers: u64,
+    /// Where it is written, if it is.
+    pub workers_given: Option<Range<usize>>,
     /// `process.user`
     pub user: Setting<String>,
     /// `process.pins`
     pub pins: Setting<String>,
     /// `process.packet`
     pub packet: Setting<&'static str>,
+    /// `process.sandbox`
+    pub sandbox: Setting<&'static str>,
     /// `process.group`
     pub group: Setting<String>,
     /// `[limits]`
@@ -81,6 +85,9 @@ pub struct Limits {
     pub dns_cache: u64,
     pub pipes: u64,
     pub splices: u64,
+    pub unsent: u64,
+    pub unread: u64,
+    pub stalled: u64,
 }
 
 /// `[timeouts]`, with defaults.
@@ -114,6 +121,9 @@ pub struct Listener {
     pub engine: Setting<&'static str>,
     pub allow: Setting<Vec<Spanned<String>>>,
     pub forwarded: Setting<&'static str>,
+    pub trusted_proxies: Setting<Vec<Spanned<String>>>,
+    pub trusted_field: Setting<&'static str>,
+    pub underscores: Setting<&'static str>,
     pub via: Setting<String>,
     pub routes: Vec<Route>,
     pub connect_ports: Setting<ConnectPorts>,
@@ -188,6 +198,7 @@ impl File {
         let root = Section::root(document, &keys::ROOT, problems);
         let log = root.table_or_empty("log", &keys::LOG, problems);
         let process = root.table_or_empty("process", &keys::PROCESS, problems);
+        let workers = root.table_or_empty("workers", &keys::WORKERS, problems);
         Self {
             admin_listen: root
                 .table_or_empty("admin", &keys::ADMIN, problems)
@@ -195,13 +206,13 @@ impl File {
             engine: root
                 .table_or_empty("splice", &keys::SPLICE, problems)
                 .word("engine", problems),
-            workers: root
-                .table_or_empty("workers", &keys::WORKERS, problems)
-                .number("count", problems),
+            workers: workers.number("count", problems),
+            workers_given: workers.raw("count").map(Spanned::span),
             user: process.text("user", problems),
             group: process.text("group", problems),
             pins: process.text("pins", problems),
             packet: process.word("packet", problems),
+            sandbox: process.word("sandbox", problems),
             limits: Limits::read(
                 &root.table_or_empty("limits", &keys::LIMITS, problems),
                 problems,
@@ -255,6 +266,9 @@ impl Limits {
             dns_cache: table.number("dns_cache", problems),
             pipes: table.number("pipes", problems),
             splices: table.number("splices", problems),
+            unsent: table.size("unsent", problems),
+            unread: table.size("unread", problems),
+            stalled: table.size("stalled", problems),
         }
     }
 }
@@ -299,6 +313,9 @@ impl Listener {
             engine: table.word("engine", problems),
             allow: table.texts("allow", problems),
             forwarded: table.word("forwarded", problems),
+            trusted_proxies: table.texts("trusted_proxies", problems),
+            trusted_field: table.word("trusted_field", problems),
+            underscores: table.word("underscores", problems),
             via: table.text("via", problems),
             routes: table
                 .tables("route", &keys::ROUTE, problems)

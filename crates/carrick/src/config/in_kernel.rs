@@ -4,7 +4,7 @@ mod tests;
 
 use super::plan::{ListenerPlan, Mode, Requests, RoutePlan};
 use carrick_logic::access::{NamePattern, NameShape};
-use carrick_logic::http1::{Forwarded, HeadLimits};
+use carrick_logic::http1::HeadLimits;
 use carrick_logic::route::Conditions;
 use carrick_splice::requests::{Cookie, Host, RequestTable, Route, Settings};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub fn table(
     let settings = Settings {
         head_bytes_max: limits.head_bytes_max,
         fields_max: limits.fields_max,
-        passes_forwarded: listener.forwarded == Forwarded::Unchanged,
+        passes_forwarded: listener.believes(false),
         sample_every,
     };
     let table = RequestTable::new(&self::routes(routes), settings);

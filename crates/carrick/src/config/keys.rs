@@ -1,8 +1,10 @@
 //! Every key of the configuration file: its form, its limits, its default and what it is for. Read by the loader, by the
 //! messages about unknown keys, and by the tables in the documentation.
+mod advice;
 pub mod cache;
 mod legs;
-pub mod link;
+mod limits;
+mod link;
 mod listener;
 mod markdown;
 pub mod pace;
@@ -13,6 +15,7 @@ pub use cache::{
     CACHE, CACHE_BYPASS, CACHE_KEY, DISK, PREFETCH_TABLE, QUICK_ABORT, SHARED, SIBLINGS,
 };
 pub use legs::{KEEPALIVE, LEG, LEGS};
+pub use limits::LIMITS;
 pub use link::LINK;
 pub use listener::{HEADER, INTERCEPT, LISTENER, PARENT, ROUTE};
 pub use markdown::markdown;
@@ -289,102 +292,13 @@ pub static PROCESS: Table = Table {
             },
             about: "When the engine `packet` is loaded, whose programs are on all network interfaces: `named`, if a listener or a route names it; `auto`, also if one has the engine `auto`, for its tunnels and long bodies; `off`, never. Where it is loaded, `auto` uses it",
         },
-    ],
-};
-
-/// `[limits]`
-pub static LIMITS: Table = Table {
-    title: "[limits]",
-    keys: &[
         Key {
-            name: "connections",
-            form: Form::Number {
-                min: 1,
-                max: 10_000_000,
-                default: 100_000,
+            name: "sandbox",
+            form: Form::OneOf {
+                words: &["auto", "off", "required"],
+                default: "auto",
             },
-            about: "Most client connections at one time, over all workers",
-        },
-        Key {
-            name: "connections_per_client",
-            form: Form::Number {
-                min: 0,
-                max: 10_000_000,
-                default: 0,
-            },
-            about: "Most client connections at one time from one address; 0: no limit",
-        },
-        Key {
-            name: "request_head",
-            form: Form::Size {
-                min: KIB,
-                max: MIB,
-                default: 64 * KIB,
-            },
-            about: "Most bytes of a message head, both ways",
-        },
-        Key {
-            name: "headers",
-            form: Form::Number {
-                min: 8,
-                max: 1000,
-                default: 100,
-            },
-            about: "Most header lines of a message head, both ways",
-        },
-        Key {
-            name: "rate_min",
-            form: Form::Size {
-                min: 0,
-                max: 1024 * MIB,
-                default: 0,
-            },
-            about: "Least bytes a second that a client must send of a body, or take of a response, after `timeouts.head`; 0: none",
-        },
-        Key {
-            name: "attempts",
-            form: Form::Number {
-                min: 1,
-                max: 10,
-                default: 3,
-            },
-            about: "Most attempts to send one request, the first included; further ones only where a repetition is safe",
-        },
-        Key {
-            name: "log_queue",
-            form: Form::Number {
-                min: 1,
-                max: 1_000_000,
-                default: 8192,
-            },
-            about: "Most access log lines that wait to be written; further lines are dropped and counted",
-        },
-        Key {
-            name: "dns_cache",
-            form: Form::Number {
-                min: 1,
-                max: 1_000_000,
-                default: 10_000,
-            },
-            about: "Most names kept in the DNS cache",
-        },
-        Key {
-            name: "pipes",
-            form: Form::Number {
-                min: 0,
-                max: 1_000_000,
-                default: 1024,
-            },
-            about: "Most pipes of the `pipe` engine per worker, two descriptors each; beyond, bytes are copied",
-        },
-        Key {
-            name: "splices",
-            form: Form::Number {
-                min: 1,
-                max: 1_000_000,
-                default: 16_384,
-            },
-            about: "Most splices that the `socket` engine has at a time, half a kilobyte of the kernel's memory each, and as many of the `packet` engine, about a kilobyte each, those included that have ended within the last minute; further ones go through the process",
+            about: "Whether carrick keeps itself from files and system calls that it does not need once it serves ([which](operations.md#the-sandbox)): `auto`, as far as the kernel can; `off`, no; `required`, or it does not start",
         },
     ],
 };
@@ -503,17 +417,5 @@ impl Table {
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
-    }
-
-    /// What to write in place of a key that there is not, if it is known what was meant.
-    #[must_use]
-    pub fn advice(&self, unknown: &str) -> Option<&'static str> {
-        let of_cache: &[_] = if std::ptr::eq(self, &CACHE) {
-            cache::ADVICE
-        } else {
-            &[]
-        };
-        let known = of_cache.iter().find(|(name, _)| *name == unknown);
-        known.map(|(_, advice)| *advice)
     }
 }

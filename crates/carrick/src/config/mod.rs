@@ -1,7 +1,7 @@
 //! The configuration, in three steps: `file` as it is written, `check` for what does not go together, `plan` as it is used.
 //!
-//! Invariant: nothing here opens a socket or looks up the name of a host; files and the machine's users are read when the
-//! configuration is loaded, and not again.
+//! Invariant: nothing here speaks to another machine or looks up the name of a host; files and the machine's users, interfaces,
+//! memory and cores are read when the configuration is loaded, and not again.
 mod built_in;
 mod check;
 pub mod file;

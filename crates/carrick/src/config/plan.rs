@@ -16,11 +16,12 @@ pub use split::{Handshake, SplitPlan, Splitting};
 
 use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;
-use carrick_logic::http1::{Forwarded, HeadLimits};
+use carrick_logic::http1::{Forwarded, HeadLimits, OddNames, StatedIn};
 use carrick_logic::route::Conditions;
 use carrick_splice::{Choice, ClassSettings, INTERVAL};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Plan {
     pub pins: Option<PathBuf>,
     /// When the engine `packet` is loaded.
     pub packet: PacketUse,
+    /// Whether it locks itself up once it serves.
+    pub sandbox: Sandbox,
     /// Bounds on what clients can make carrick hold.
     pub limits: Limits,
     /// How long things may take.
@@ -89,6 +92,18 @@ pub enum PacketUse {
     Off,
 }
 
+/// `process.sandbox`: whether carrick keeps itself from files and system calls that it does not need once it serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sandbox {
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// No.
+    Off,
+    /// Yes, or it does not start.
+    Required,
+}
+
 /// `[process]`: a user of this machine, as it was found there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
@@ -123,6 +138,12 @@ pub struct Limits {
     pub pipes: usize,
     /// Most splices in the kernel, over all workers.
     pub splices: u32,
+    /// Bytes that may wait unsent in each connection; 0: as the system has it.
+    pub unsent: u32,
+    /// Most memory for what has come from a server nearby and was not read; 0: as the system has it.
+    pub unread: u32,
+    /// Most memory of the kernel's that stalled splices hold, over all workers.
+    pub stalled: u64,
 }
 
 /// `[timeouts]`
@@ -180,6 +201,10 @@ pub struct ListenerPlan {
     pub proxy_protocol: bool,
     /// What is told to upstreams about the client.
     pub forwarded: Forwarded,
+    /// Who is believed what he says of clients.
+    pub trusted: TrustedProxies,
+    /// What becomes of request fields whose names have `_` and the like.
+    pub odd_names: OddNames,
     /// The name in `Via`; empty: none.
     pub via: String,
     /// How the TCP of its clients' connections, and of those to servers, is to be; `None`: as the system has it.
@@ -188,6 +213,38 @@ pub struct ListenerPlan {
     pub access: Access,
     /// The job.
     pub mode: Mode,
+}
+
+/// `trusted_proxies` and `trusted_field`
+#[derive(Debug, Clone, Default)]
+pub struct TrustedProxies {
+    /// Their networks; empty: nobody is trusted.
+    pub networks: Vec<IpNet>,
+    /// Where they name the client.
+    pub stated_in: StatedIn,
+}
+
+impl TrustedProxies {
+    /// Whether a proxy at this address is one of them.
+    #[must_use]
+    pub fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks
+            .iter()
+            .any(|network| network.contains(&address))
+    }
+}
+
+impl ListenerPlan {
+    /// Whether a sender's fields that tell of clients are kept. Where nobody is named, `unchanged` keeps everybody's.
+    #[must_use]
+    pub fn believes(&self, is_trusted: bool) -> bool {
+        match self.forwarded {
+            Forwarded::Remove => false,
+            Forwarded::Unchanged => is_trusted || self.trusted.networks.is_empty(),
+            Forwarded::XForwarded | Forwarded::Standard => is_trusted,
+        }
+    }
 }
 
 impl Plan {

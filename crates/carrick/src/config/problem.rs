@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// How bad a problem is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; `carrick check` is content.
+    /// Worth knowing.
     Note,
-    /// A mistake that carrick can run with; `carrick check` fails.
+    /// A mistake that carrick can run with; `carrick check --strict` fails.
     Warning,
     /// carrick cannot run with it.
     Error,

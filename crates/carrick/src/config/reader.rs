@@ -3,7 +3,7 @@ mod measures;
 
 pub use measures::integer;
 
-use super::keys::{Form, Table};
+use super::keys::{Form, ROOT, Table};
 use super::problem::Problems;
 use super::setting::Setting;
 use std::ops::Range;
@@ -327,14 +327,38 @@ impl<'t> Section<'t> {
                 ),
                 "",
             );
-            if let Some(advice) = self.declared.advice(name.get_ref()) {
-                problem.help(advice);
-                continue;
+            problem.help(self.advice(name.get_ref(), &names));
+        }
+    }
+
+    /// What to do about a key that the table has not.
+    fn advice(&self, unknown: &str, names: &[&str]) -> String {
+        /// A key that more tables have says nothing about where it was meant to be.
+        const TABLES_MAX: usize = 3;
+        if let Some(advice) = self.declared.advice(unknown) {
+            return advice.to_owned();
+        }
+        let elsewhere = self.declared.elsewhere(unknown);
+        let place = match *elsewhere {
+            [] => None,
+            [only] if std::ptr::eq(only, &ROOT) => Some(format!(
+                "`{unknown}` is a table of its own, outside of {}",
+                self.declared.title
+            )),
+            _ if elsewhere.len() > TABLES_MAX => None,
+            _ => {
+                let titles: Vec<_> = elsewhere.iter().map(|table| table.title).collect();
+                Some(format!(
+                    "it is a key of {}; write it there",
+                    titles.join(" and of ")
+                ))
             }
-            match nearest(name.get_ref(), &names) {
-                Some(near) => problem.help(format!("did you mean `{near}`?")),
-                None => problem.help(format!("its keys are {}", names.join(", "))),
-            };
+        };
+        match (nearest(unknown, names), place) {
+            (None, Some(place)) => place,
+            (Some(near), None) => format!("did you mean `{near}`?"),
+            (Some(near), Some(place)) => format!("did you mean `{near}`? Or {place}"),
+            (None, None) => format!("its keys are {}", names.join(", ")),
         }
     }
 }

@@ -14,7 +14,7 @@ use sha2::Sha256;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
@@ -40,6 +40,7 @@ pub struct Users {
     by_name: HashMap<String, usize>,
     key: Key,
     gate: Arc<Semaphore>,
+    path: PathBuf,
 }
 
 struct Entry {
@@ -75,7 +76,15 @@ impl Users {
                 path.display()
             ))]
         })?;
-        Self::parse(&text, &path.display().to_string())
+        let mut users = Self::parse(&text, &path.display().to_string())?;
+        path.clone_into(&mut users.path);
+        Ok(users)
+    }
+
+    /// Where they were read from.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Reads the text of a password file; `name` is for messages.
@@ -99,6 +108,7 @@ impl Users {
         let mut users = Self {
             entries: Vec::new(),
             by_name: HashMap::new(),
+            path: PathBuf::new(),
             key,
             gate,
         };

@@ -1,38 +1,39 @@
 //! The admin server: metrics, health, status, and changes to the cache and to pacing. It reads what the workers count, and cannot make
 //! them wait.
 mod cache;
+mod handover;
 mod host;
 mod legs;
 mod link;
 mod pace;
+mod places;
 mod splices;
 mod status;
 
+pub use handover::{FREE_WAIT, bind_when_free};
+
 use super::ControlState;
-use crate::telemetry;
+use crate::telemetry::{self, Format};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use places::{Connection, Places};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-
-/// Most connections at one time; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
 
 /// Most bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// For a request's head, and between two requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After this long a connection is closed, whatever it does.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -69,6 +70,20 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
             _ => "",
         };
         io::Error::new(error.kind(), format!("cannot listen on {address} for admin: {error}{hint}"))
+    })
+}
+
+/// As [`bind`], for a start: where a carrick that drains has the address, it is asked to leave it.
+///
+/// # Errors
+/// As [`bind`].
+pub(super) fn bind_or_take_over(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    bind(address).or_else(|error| {
+        if error.kind() == io::ErrorKind::AddrInUse && handover::ask(address) {
+            bind_when_free(Instant::now() + FREE_WAIT, || bind(address))
+        } else {
+            Err(error)
+        }
     })
 }
 
@@ -109,21 +124,31 @@ impl Admin {
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 async fn accept(listener: TcpListener, state: Arc<ControlState>) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::<Places>::default();
     let mut told: Option<Instant> = None;
     loop {
-        if slots.available_permits() == 0 {
-            state.metrics.admin_connections_full.add(1);
-        }
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-            return;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = state.admin_left.notified() => {
+                state.set_admin_address(None);
+                tracing::info!("admin's address is free for the next carrick; this one goes on without");
+                return;
+            }
         };
-        match listener.accept().await {
+        match accepted {
             Ok((stream, _)) => {
+                let (place, is_full) = places.take();
+                if is_full {
+                    state.metrics.admin_connections_full.add(1);
+                }
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
-                    serve(stream, state).await;
-                    drop(slot);
+                    let connection = &place.connection;
+                    tokio::select! {
+                        biased;
+                        () = connection.is_dismissed() => {}
+                        () = serve(stream, state, connection) => {}
+                    }
                 });
             }
             Err(error) => {
@@ -138,10 +163,21 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<ControlState>) {
-    let service = service_fn(move |request| {
+async fn serve(stream: TcpStream, state: Arc<ControlState>, asking: &Connection) {
+    let service = service_fn(|request: Request<Incoming>| {
         let state = Arc::clone(&state);
-        async move { Ok::<_, Infallible>(respond(&request, &state).await) }
+        async move {
+            let response = if asking.asks(request.uri().path()) {
+                respond(&request, &state).await
+            } else {
+                text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "Others are asking too much at the moment.\n",
+                )
+            };
+            asking.waits();
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -160,6 +196,10 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
             "Ask by address: admin answers to IP addresses and localhost only.\n",
         );
     }
+    let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
+    if !is_reading && host::comes_from_page(request) {
+        return text(StatusCode::FORBIDDEN, host::NOT_FOR_PAGES);
+    }
     if request.method() == Method::DELETE && request.uri().path() == "/cache" {
         return cache::purge(request, state).await;
     }
@@ -168,7 +208,10 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
     {
         return pace::change(request, name, state);
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+    if request.method() == Method::POST && request.uri().path() == handover::PATH {
+        return handover::leave(state);
+    }
+    if !is_reading {
         let mut response = text(
             StatusCode::METHOD_NOT_ALLOWED,
             "Only GET and HEAD are understood here.\n",
@@ -182,10 +225,7 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
         "/" => text(StatusCode::OK, INDEX),
         "/health" if state.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
         "/health" => text(StatusCode::OK, "ok\n"),
-        "/metrics" => match telemetry::exposition(state) {
-            Ok(metrics) => answer(StatusCode::OK, telemetry::CONTENT_TYPE, metrics),
-            Err(error) => failure(&error),
-        },
+        "/metrics" => metrics(request, state),
         "/status" => match status::json(state) {
             Ok(status) => answer(StatusCode::OK, JSON, status),
             Err(error) => failure(&error),
@@ -207,6 +247,23 @@ async fn respond(request: &Request<Incoming>, state: &Arc<ControlState>) -> Resp
             StatusCode::NOT_FOUND,
             "There is no such page. / lists those that are.\n",
         ),
+    }
+}
+
+/// `/metrics`, in the format that the client likes best.
+fn metrics<B>(request: &Request<B>, state: &Arc<ControlState>) -> Response<Full<Bytes>> {
+    let members = request.headers().get_all(ACCEPT).iter();
+    let accept: Vec<&str> = members.filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::asked_for(&accept.join(","));
+    match telemetry::exposition(state, format) {
+        Ok(metrics) => {
+            let mut response = answer(StatusCode::OK, format.content_type(), metrics);
+            response
+                .headers_mut()
+                .insert(VARY, HeaderValue::from_static("accept"));
+            response
+        }
+        Err(error) => failure(&error),
     }
 }
 

@@ -72,10 +72,17 @@ async fn watch(
     loop {
         ticks.tick().await;
         let result = probe.check(limit).await;
-        let counter = if result.is_ok() {
-            &metrics.health_checks_good
-        } else {
-            &metrics.health_checks_failed
+        let counter = match &result {
+            Ok(()) => &metrics.health_checks_good,
+            Err(illness) if illness.is_ours() => {
+                metrics.health_checks_unmade.add(1);
+                let (name, address) = (&upstream.plan.name, &server.label);
+                tracing::warn!(
+                    "upstream {name}: this machine is short of something, so that server {address} cannot be checked: {illness}"
+                );
+                continue;
+            }
+            Err(_) => &metrics.health_checks_failed,
         };
         counter.add(1);
         let Some(is_healthy) = opinion.note(result.is_ok()) else {

@@ -11,7 +11,11 @@ mod state;
 pub(crate) mod testing;
 mod thread;
 
+pub use admin::{FREE_WAIT, bind_when_free};
 pub use resolver::{DnsOptions, ResolveError, Resolver, WorkerResolver};
 pub use signals::{SignalOrder, Signals};
-pub use state::{ControlMetrics, ControlState, EngineStatus, LookupResult, ReloadResult, Running};
+pub use state::{
+    ControlMetrics, ControlState, EngineStatus, LookupResult, NotReloaded, ReloadResult, Reloads,
+    Running,
+};
 pub use thread::{Control, ControlHandle};

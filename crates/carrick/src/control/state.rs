@@ -4,13 +4,14 @@ use crate::config::plan::Plan;
 use crate::engines::Engines;
 use crate::privileges::Standing;
 use crate::telemetry::access_log::LogState;
-use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
+use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, Liveness, WorkerMetrics};
 use crate::upstreams::UpstreamState;
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
+use tokio::sync::Notify;
 
 /// The configuration in use and what belongs to it.
 #[derive(Debug, Clone)]
@@ -32,13 +33,43 @@ pub struct EngineStatus {
     pub reason: String,
 }
 
+impl EngineStatus {
+    /// The engine's name in labels of metrics, and in the configuration; `None`: this is what an engine can make use of.
+    #[must_use]
+    pub fn engine(&self) -> Option<&'static str> {
+        self.name.strip_prefix("engine ")
+    }
+}
+
+/// How reloads went.
+#[derive(Debug, Clone, Default)]
+pub struct Reloads {
+    /// How many succeeded.
+    pub ok: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How the last one went; `None`: there was none.
+    pub last: Option<ReloadResult>,
+}
+
 /// How the last reload went.
 #[derive(Debug, Clone)]
 pub struct ReloadResult {
     /// When.
     pub at: SystemTime,
-    /// `None`: it succeeded; else why the old configuration was kept.
-    pub error: Option<String>,
+    /// `None`: it succeeded.
+    pub error: Option<NotReloaded>,
+}
+
+/// Why a reload failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotReloaded {
+    /// It changed nothing.
+    #[error("the configuration stays as it was: {0}")]
+    Refused(String),
+    /// It changed all but this.
+    #[error("the new configuration is in force, but not everywhere: {0}")]
+    InPart(String),
 }
 
 /// Shared by the control thread and the program's main part.
@@ -64,10 +95,10 @@ pub struct ControlState {
     pub log: Arc<LogState>,
     /// What the control thread counts.
     pub metrics: Arc<ControlMetrics>,
+    /// Tells admin to close its listening socket: the next carrick has asked for the address.
+    pub(super) admin_left: Notify,
     draining: AtomicBool,
-    reloads_ok: AtomicU64,
-    reloads_failed: AtomicU64,
-    last_reload: Mutex<Option<ReloadResult>>,
+    reloads: Mutex<Reloads>,
     admin_address: Mutex<Option<SocketAddr>>,
 }
 
@@ -94,10 +125,9 @@ impl ControlState {
             cache,
             log,
             metrics: Arc::default(),
+            admin_left: Notify::new(),
             draining: AtomicBool::new(false),
-            reloads_ok: AtomicU64::new(0),
-            reloads_failed: AtomicU64::new(0),
-            last_reload: Mutex::new(None),
+            reloads: Mutex::default(),
             admin_address: Mutex::new(None),
         }
     }
@@ -128,32 +158,22 @@ impl ControlState {
     }
 
     /// Notes how a reload went.
-    pub fn reloaded(&self, result: Result<(), String>) {
-        let counter = if result.is_ok() {
-            &self.reloads_ok
-        } else {
-            &self.reloads_failed
-        };
-        counter.fetch_add(1, Relaxed);
-        *lock(&self.last_reload) = Some(ReloadResult {
+    pub fn reloaded(&self, result: Result<(), NotReloaded>) {
+        let mut reloads = lock(&self.reloads);
+        match result {
+            Ok(()) => reloads.ok += 1,
+            Err(_) => reloads.failed += 1,
+        }
+        reloads.last = Some(ReloadResult {
             at: SystemTime::now(),
             error: result.err(),
         });
     }
 
-    /// Reloads that succeeded, and that failed.
+    /// How reloads went: whoever sees one more in the counts sees how that one went.
     #[must_use]
-    pub fn reloads(&self) -> (u64, u64) {
-        (
-            self.reloads_ok.load(Relaxed),
-            self.reloads_failed.load(Relaxed),
-        )
-    }
-
-    /// How the last reload went; `None`: there was none.
-    #[must_use]
-    pub fn last_reload(&self) -> Option<ReloadResult> {
-        lock(&self.last_reload).clone()
+    pub fn reloads(&self) -> Reloads {
+        lock(&self.reloads).clone()
     }
 
     /// Where admin listens now; tells the port where the configuration leaves it to the kernel.
@@ -239,8 +259,12 @@ pub struct ControlMetrics {
     pub health_checks_good: Counter,
     /// Health checks that did not.
     pub health_checks_failed: Counter,
+    /// Health checks that could not be made for want of something on this machine.
+    pub health_checks_unmade: Counter,
     /// Times at which admin had no room for one more connection.
     pub admin_connections_full: Counter,
+    /// Whether the control thread goes on.
+    pub liveness: Arc<Liveness>,
     dns_lookups: [Counter; LookupResult::ALL.len()],
 }
 

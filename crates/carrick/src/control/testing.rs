@@ -1,7 +1,7 @@
 //! What the tests of this module and of telemetry share: a plan, a state, a client.
 use super::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::config::plan::{
-    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan,
+    HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan, Sandbox,
     ServerAddress, ServerPlan, Timeouts, UpstreamPlan,
 };
 use crate::engines::Engines;
@@ -26,6 +26,7 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
         account: None,
         pins: None,
         packet: PacketUse::default(),
+        sandbox: Sandbox::default(),
         limits: Limits {
             connections: 1000,
             connections_per_client: 0,
@@ -39,6 +40,9 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
             dns_cache: 200,
             pipes: 64,
             splices: 64,
+            unsent: 128 * 1024,
+            unread: 1536 * 1024,
+            stalled: 64 << 20,
         },
         timeouts: Timeouts {
             head: second,
@@ -99,12 +103,12 @@ pub(crate) fn state(plan: Plan) -> Arc<ControlState> {
     ];
     let engines = vec![
         EngineStatus {
-            name: "copy",
+            name: "engine copy",
             usable: true,
             reason: String::new(),
         },
         EngineStatus {
-            name: "pipe",
+            name: "engine pipe",
             usable: false,
             reason: "splice(2) is forbidden here".into(),
         },

@@ -17,17 +17,20 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// How often tunnels are looked after that have outlived an earlier carrick.
 const TEND_EVERY: Duration = Duration::from_secs(5);
 
+/// How often the thread shows that it lives.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
+
 /// Starts the control thread.
 #[derive(Debug)]
 pub struct Control;
 
 impl Control {
-    /// Binds the admin address, if there is one.
+    /// Binds the admin address, if there is one. A carrick that drains leaves it.
     ///
     /// # Errors
     /// It cannot be bound; the message says which and what to do.
     pub fn bind(plan: &Plan) -> io::Result<Option<TcpListener>> {
-        plan.admin.map(admin::bind).transpose()
+        plan.admin.map(admin::bind_or_take_over).transpose()
     }
 
     /// Starts the thread, with what [`Control::bind`] gave. Names are resolved as the system is configured.
@@ -191,9 +194,15 @@ impl Thread {
         }
         let mut ticks = tokio::time::interval(TEND_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut shows = tokio::time::interval(SHOW_EVERY);
+        shows.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let order = tokio::select! {
                 order = orders.recv() => order,
+                _ = shows.tick() => {
+                    self.state.metrics.liveness.show();
+                    continue;
+                }
                 _ = ticks.tick() => {
                     let idle = self.state.running.load().plan.timeouts.tunnel_idle;
                     self.state.kernel.packet.tend(idle);

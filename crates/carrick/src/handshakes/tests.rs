@@ -9,7 +9,7 @@ fn kept(handshakes: &Handshakes, admission: &Arc<Admission>) -> (Kept, TcpStream
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let admitted = admission.admit([10, 0, 0, 1].into()).unwrap();
+    let admitted = admission.admit(Some([10, 0, 0, 1].into())).unwrap();
     let place = handshakes.place(usize::MAX).unwrap();
     (Kept::new(stream, Duration::ZERO, admitted, place), server)
 }
@@ -45,7 +45,7 @@ fn half_of_all_clients_may_wait_and_no_more_than_there_are_places() {
 fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
     let handshakes = Handshakes::default();
     let admission = Arc::new(Admission::default());
-    admission.set_limits(10, 0);
+    admission.set_limits(10, 0, 10);
     let mut servers = Vec::new();
     // The second one replaces the first.
     for port in [1, 1, 2, 3] {

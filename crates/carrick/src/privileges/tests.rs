@@ -12,6 +12,7 @@ fn given_up(capabilities: CapabilitySet, changed_user: bool) -> GivenUp {
             groups: vec![998],
             capabilities: Vec::new(),
             no_new_privileges: true,
+            sandbox: Sandboxed::off("a test"),
         },
     }
 }

@@ -1,15 +1,18 @@
 //! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
 use super::bound::Binding;
 use super::pace::KeptPace;
+use super::unread::Unread;
 use super::{legs, link, original, session, tunnel};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::handshakes::Kept;
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
+use crate::worker::admission::Admitted;
 use crate::worker::deadline::{Deadline, Timer};
 use crate::worker::io::read_some;
 use crate::worker::live::WorkerLive;
 use carrick_logic::proxy_protocol::{self, Header};
+use carrick_splice::tcp::UnreadLimit;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -26,8 +29,12 @@ pub struct Client {
     pub listener: Arc<ListenerPlan>,
     /// The connection.
     pub stream: Rc<TcpStream>,
-    /// The client's address: of the connection, or of the PROXY header.
+    /// The address of whoever sends requests: of the connection, or of the PROXY header.
     pub address: SocketAddr,
+    /// The client of the present request, if a trusted proxy has named it; see [`who`](Client::who).
+    pub stated: Option<SocketAddr>,
+    /// Its place among those that are let in.
+    pub admitted: Option<Rc<Admitted>>,
     /// Where it wanted to go, if it was intercepted.
     pub original: Option<SocketAddr>,
     /// The connection's timer.
@@ -44,6 +51,8 @@ pub struct Client {
     pub is_errand: bool,
     /// The server's connection that stood before the client's did.
     pub kept: Cell<Option<Kept>>,
+    /// What of the client may wait to be read; see [`limit_unread`](Client::limit_unread).
+    pub unread: Cell<Unread>,
 }
 
 impl Client {
@@ -52,7 +61,10 @@ impl Client {
     pub fn errand(&self) -> Self {
         let (worker, live) = (Rc::clone(&self.worker), Rc::clone(&self.live));
         let listener = Arc::clone(&self.listener);
-        Self::without_connection(worker, live, listener, (self.address, self.original))
+        Self {
+            stated: self.stated,
+            ..Self::without_connection(worker, live, listener, (self.address, self.original))
+        }
     }
 
     /// For one who has no connection yet: its SYN is held.
@@ -87,12 +99,15 @@ impl Client {
         listener: Arc<ListenerPlan>,
         (stream, address): (Rc<TcpStream>, SocketAddr),
     ) -> Self {
+        let unread = Unread::new(live.plan().limits.unread);
         Self {
             worker,
             live,
             listener,
             stream,
             address,
+            stated: None,
+            admitted: None,
             original: None,
             timer: Timer::default(),
             binding: Binding::default(),
@@ -101,7 +116,16 @@ impl Client {
             is_last: false,
             is_errand: false,
             kept: Cell::default(),
+            unread: Cell::new(unread),
         }
+    }
+
+    /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
+    pub fn limit_unread(&self) -> UnreadLimit {
+        let mut unread = self.unread.get();
+        let limit = unread.begin(&self.stream);
+        self.unread.set(unread);
+        limit
     }
 
     /// What the kernel has kept back of answers goes out now. To be called before whatever may have to be waited for.
@@ -110,6 +134,18 @@ impl Client {
             // To set it, though it is set, pushes (tcp_sock_set_nodelay()). If it fails, the connection is broken, which is seen soon.
             let _ = carrick_splice::tcp::set_nodelay(&self.stream);
         }
+    }
+
+    /// Whom the present request is from, as far as that is known: for access, limits, balancing, pacing and the log.
+    #[must_use]
+    pub fn who(&self) -> SocketAddr {
+        self.stated.unwrap_or(self.address)
+    }
+
+    /// Whether the sender is a proxy that is believed what it says of clients.
+    #[must_use]
+    pub fn is_trusted_proxy(&self) -> bool {
+        self.listener.trusted.contain(self.address.ip())
     }
 
     /// The address that connections to servers are to have; `None`: this machine's.
@@ -144,6 +180,7 @@ pub async fn serve(
     peer: SocketAddr,
     listener: SocketAddr,
     kept: Option<Kept>,
+    admitted: Rc<Admitted>,
 ) {
     let live = worker.live();
     let Some(listener) = live.listener(listener) else {
@@ -151,6 +188,7 @@ pub async fn serve(
     };
     let mut client = Client::new(worker, live, listener, (stream, peer));
     client.kept.set(kept);
+    client.admitted = Some(Rc::clone(&admitted));
     let is_far = matches!(client.listener.mode, Mode::Link(_));
     if is_far {
         link::keep_alive(&client.stream);
@@ -165,8 +203,15 @@ pub async fn serve(
             }
             None => return,
         }
+        let client_ip = (!client.is_trusted_proxy()).then(|| client.address.ip());
+        if admitted.count_for(client_ip).is_err() {
+            let limits = &client.worker.metrics.limits;
+            return limits.reached(Limit::ConnectionsPerClient);
+        }
     }
-    if !client.listener.access.allows_client(client.address.ip()) {
+    // Whom a trusted proxy has its requests from is known with each of them.
+    let is_known = !client.is_trusted_proxy();
+    if is_known && !client.listener.access.allows_client(client.address.ip()) {
         client.worker.metrics.refusals.count("client_not_allowed");
         // An HTTP client is told why; others see the connection closed.
         if !client.listener.mode.is_blind() {

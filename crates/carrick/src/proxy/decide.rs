@@ -208,7 +208,7 @@ pub fn hash_key<'b>(
     Some(match &plan.hash_on {
         HashOn::Path => head.path.of(bytes),
         HashOn::Host => head.host.of(bytes),
-        HashOn::Client => client_key(client.address, address),
+        HashOn::Client => client_key(client.who(), address),
         HashOn::Header(name) => head.field(bytes, name).unwrap_or_default(),
         HashOn::Cookie(name) => head.cookie(bytes, name).unwrap_or_default(),
     })

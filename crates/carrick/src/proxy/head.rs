@@ -1,8 +1,9 @@
 //! Reading a request's head: from the first byte to the empty line, within the limits on size, fields and time.
 use super::arrival::Client;
+use super::sender;
 use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::Deadline;
-use crate::worker::io::read_some;
+use crate::worker::io::read_rest;
 use crate::worker::scratch::{BUFFER_BYTES, Scratch};
 use carrick_logic::http1::{Method, Progress, Refusal, RequestHead};
 use std::time::Instant;
@@ -57,7 +58,7 @@ pub async fn read(
             .timer
             .until(
                 &mut deadline,
-                read_some(&client.stream, &mut scratch.request),
+                read_rest(&client.stream, &mut scratch.request),
             )
             .await
         {
@@ -74,6 +75,16 @@ pub async fn read(
             }
         }
     }
+}
+
+/// Parses the head in `scratch.request` once more, which was read, or written, before. `false`: it is none, by the present limits.
+pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
+    let limits = client.live.plan().limits.head;
+    let head = &mut scratch.request_head;
+    matches!(
+        head.parse(&scratch.request, &limits),
+        Ok(Progress::Complete)
+    ) && sender::judge_fields(client, head, &scratch.request).is_ok()
 }
 
 /// Whether bytes came right behind a CONNECT. They are for the tunnel: where there is none, they must not be taken for a request.

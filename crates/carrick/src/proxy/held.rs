@@ -1,7 +1,7 @@
 //! Clients whose SYN is held: may they come in, does their server accept, and what are they told.
 use super::arrival::Client;
 use super::legs::ServerLegs;
-use super::session::unreachable_reply;
+use super::reply::unreachable_reply;
 use super::split;
 use super::trace::Trace;
 use super::upstream::dial::{Terms, try_dial};
@@ -53,7 +53,7 @@ fn receive(worker: &Rc<Worker>, held: Held) {
     let Some(place) = worker.handshakes.place(worker.admission.limit()) else {
         return pass(worker, held);
     };
-    let admitted = match worker.admission.admit(client) {
+    let admitted = match worker.admission.admit(Some(client)) {
         Ok(admitted) => admitted,
         // It waits in the kernel's queue, as all others do.
         Err(Full::Connections) => return pass(worker, held),
@@ -73,6 +73,7 @@ async fn ask(client: Client, held: Held, admitted: Admitted, place: Place) {
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),
+        itself: None,
         segment_bytes: segment_bytes(&client, &held),
         legs: ServerLegs::of(&client),
     };
@@ -87,7 +88,7 @@ async fn ask(client: Client, held: Held, admitted: Admitted, place: Place) {
             tracing::debug!("{}: {error}", held.server());
             return pass(worker, held);
         }
-        Err(Unreachable::Shortage) => return pass(worker, held),
+        Err(Unreachable::Shortage(_)) => return pass(worker, held),
         Err(why) => {
             if matches!(why, Unreachable::TimedOut) {
                 worker.metrics.limits.reached(Limit::ConnectTimeout);

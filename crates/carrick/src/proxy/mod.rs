@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `arrival` | the PROXY header, and which job a connection gets |
 //! | `session` | HTTP/1 on one client connection: request after request |
+//! | `sender` | whose a request is, and whether it may be served at all |
 //! | `head` | reads a request's head, with its limits |
+//! | `circle` | requests that come back from where carrick sends them |
 //! | `decide` | forward and switch: where a request goes, or why it is refused |
 //! | `original` | where a client that was intercepted wanted to go |
 //! | `held` | clients whose SYN is held until their server has accepted |
@@ -22,6 +24,7 @@ mod ahead;
 mod arrival;
 mod bound;
 mod cached;
+mod circle;
 mod decide;
 mod head;
 mod held;
@@ -33,10 +36,12 @@ mod relay;
 mod reply;
 mod request_body;
 mod response_body;
+mod sender;
 mod session;
 mod split;
 mod trace;
 mod tunnel;
+mod unread;
 pub mod upstream;
 
 pub use arrival::serve;

@@ -24,7 +24,7 @@ impl Client {
         self.forget_pace();
         let worker = &self.worker;
         let paced = self.live.plan().pace.classes.get(class).and_then(|class| {
-            let client = self.address.ip();
+            let client = self.who().ip();
             worker
                 .pacer
                 .pacing()

@@ -1,6 +1,7 @@
 //! carrick's own answers: refusals and errors, in words that help.
 use super::arrival::Client;
 use super::trace::Trace;
+use super::upstream::Unreachable;
 use crate::worker::deadline::Deadline;
 use crate::worker::io::{read_some, write_all};
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
@@ -110,4 +111,22 @@ pub async fn close_gently(client: &mut Client) {
             _ => return,
         }
     }
+}
+
+/// What a client is told when there is no connection to the upstream.
+pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
+    let label = match unreachable {
+        Unreachable::NoServer => "no_server",
+        Unreachable::Resolve(_) => "resolve",
+        Unreachable::Denied(_) => "denied_address",
+        Unreachable::Connect { .. } => "connect",
+        Unreachable::TimedOut => "connect_timeout",
+        Unreachable::Itself(_) => "loop",
+        Unreachable::Shortage(shortage) => shortage.label(),
+    };
+    Reply::new(
+        unreachable.status(),
+        label,
+        format!("Cannot reach the upstream: {unreachable}."),
+    )
 }

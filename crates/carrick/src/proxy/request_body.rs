@@ -1,5 +1,6 @@
 //! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
-use carrick_logic::http1::{BodyLength, Chunked, Piece, Refusal};
+use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
+use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
 use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
@@ -8,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::Timer;
-use crate::worker::io::{read_some, write_both};
+use crate::worker::io::{read_rest, write_both};
 
 /// A chunk's content is spliced from this size on; below, it is read with its framing.
 pub const SPLICED_CHUNK_BYTES_MIN: u64 = 64 * 1024;
@@ -29,6 +30,10 @@ pub struct Means<'a> {
     pub rate_min: Option<RateMin>,
     /// How they are paced: to the server, and to the client.
     pub pace: [PaceHandle; 2],
+    /// What may wait unread of whoever sends.
+    pub unread: UnreadLimit,
+    /// What becomes of trailers with odd names.
+    pub odd_names: OddNames,
 }
 
 impl Means<'_> {
@@ -118,21 +123,24 @@ async fn send_chunked(
     (buffer, head_bytes): (&mut Vec<u8>, usize),
     body_bytes: &mut u64,
 ) -> Result<(), NotSent> {
-    let mut chunked = Chunked::new();
+    let mut chunked = Chunked::of_request(means.odd_names);
     let mut timer = Timer::default();
     let mut pace = Pace::new(means.rate_min);
+    let mut window = UnreadWindow::new(means.unread);
     loop {
-        let here = buffer.get(head_bytes..).unwrap_or_default();
-        let (valid, ended) = follow(&mut chunked, here, body_bytes).map_err(NotSent::Refused)?;
+        let Followed { bytes, is_over } = chunked
+            .tidy(buffer, head_bytes, body_bytes)
+            .map_err(NotSent::Refused)?;
+        let ready = head_bytes..head_bytes + bytes;
         write(
             means,
             upstream,
             std::mem::take(&mut head),
-            here.get(..valid).unwrap_or_default(),
+            buffer.get(ready.clone()).unwrap_or_default(),
         )
         .await?;
-        buffer.drain(head_bytes..head_bytes + valid);
-        if ended {
+        buffer.drain(ready);
+        if is_over {
             return Ok(());
         }
         if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
@@ -142,9 +150,11 @@ async fn send_chunked(
         }
         buffer.reserve(READ_BYTES_MIN);
         let begun = Instant::now();
-        match timer.within(means.idle, read_some(client, buffer)).await {
+        match timer.within(means.idle, read_rest(client, buffer)).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
-            Ok(Ok(count)) if pace.holds(count, begun.elapsed()) => {}
+            Ok(Ok(count)) if pace.holds(count, begun.elapsed()) => {
+                window.took(client, count as u64)
+            }
             Ok(Ok(_)) => return Err(NotSent::ClientSlow(Limit::RateMin)),
             Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         }
@@ -192,26 +202,6 @@ impl Pace {
     }
 }
 
-/// Follows the chunked coding through `bytes`: how many of them belong to the body, and whether it ends with them.
-pub fn follow(
-    chunked: &mut Chunked,
-    bytes: &[u8],
-    data_bytes: &mut u64,
-) -> Result<(usize, bool), Refusal> {
-    let mut used = 0;
-    loop {
-        match chunked.next(bytes.get(used..).unwrap_or_default())? {
-            Piece::Framing(count) => used += count,
-            Piece::Data(count) => {
-                used += count;
-                *data_bytes += count as u64;
-            }
-            Piece::End(count) => return Ok((used + count, true)),
-            Piece::NeedMore => return Ok((used, false)),
-        }
-    }
-}
-
 async fn write(
     means: Means<'_>,
     upstream: &TcpStream,
@@ -249,6 +239,7 @@ async fn splice(
     order.idle = means.idle;
     order.rate_min = means.rate_min;
     order.pace = means.pace[0];
+    order.unread = means.unread;
     let mut transfer = means.splicer.transfer(client, upstream, order);
     let result = loop {
         match transfer.run().await {
@@ -264,6 +255,7 @@ async fn splice(
         Ok(Ended::Idle) if !has_room(upstream) => Err(NotSent::UpstreamSlow),
         Ok(Ended::Idle) => Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         Ok(Ended::TooSlow) => Err(NotSent::ClientSlow(Limit::RateMin)),
+        Ok(Ended::Stalled) => Err(NotSent::UpstreamSlow),
         Err(fault) => Err(match fault.side {
             Side::From => NotSent::ClientGone,
             Side::To => NotSent::Upstream {

@@ -1,12 +1,14 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::ahead::Look;
 use super::cached::Tee;
-use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, follow, has_room};
+use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, has_room};
 use crate::worker::deadline::Timer;
 use crate::worker::io::{read_some, write_all, write_both};
 use carrick_logic::http1::{
-    Chunked, LAST_CHUNK, Piece, ResponseBody, ResponseHead, Version, write_chunk_size,
+    Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
+    write_chunk_size,
 };
+use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
 use std::time::Instant;
 use tokio::net::TcpStream;
@@ -16,6 +18,9 @@ pub const IDLE_TIMEOUT: &str = "idle_timeout";
 
 /// How a response ended whose client took less than `[limits] rate_min`.
 pub const TOO_SLOW: &str = "too_slow";
+
+/// How a response or tunnel ended whose receiver took nothing while all such held too much memory.
+pub const STALLED: &str = "stalled";
 
 /// Room that a read of a chunked body needs in its buffer.
 const READ_BYTES_MIN: usize = 16 * 1024;
@@ -34,6 +39,8 @@ pub enum Passed {
     ClientGone(&'static str),
     /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
     UpstreamBroke(&'static str),
+    /// The framing is broken in what came with the head: the client has nothing of the response.
+    Refused(Refusal),
 }
 
 /// Whether there is more of a body than what is in the buffer: it may be spliced.
@@ -91,6 +98,9 @@ impl Response<'_> {
                     Passed::Whole
                 }
             }
+            ResponseBody::Bytes(length) if self.tee.is_some() => {
+                Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length))).await
+            }
             ResponseBody::Bytes(length) => {
                 self.pass_bytes(means, upstream, client, timer, length)
                     .await
@@ -101,7 +111,7 @@ impl Response<'_> {
             ResponseBody::UntilClose
                 if self.is_framed || self.tee.is_some() || self.look.is_some() =>
             {
-                Box::pin(self.pass_and_keep(means, upstream, client, timer)).await
+                Box::pin(self.pass_and_keep(means, upstream, client, timer, None)).await
             }
             ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
         }
@@ -137,8 +147,8 @@ impl Response<'_> {
             // Boxed: what few responses need should not make every session larger.
             return Box::pin(self.pass_shown(means, upstream, client, parts)).await;
         }
-        self.splice(means, upstream, client, End::AfterBytes(left_bytes))
-            .await
+        // Boxed: a session that waits for a request has no need of its room.
+        Box::pin(self.splice(means, upstream, client, End::AfterBytes(left_bytes))).await
     }
 
     /// So many bytes that are looked at, then others that are not.
@@ -175,24 +185,32 @@ impl Response<'_> {
         upstream: &TcpStream,
         client: &TcpStream,
     ) -> Passed {
-        match self.splice(means, upstream, client, End::EndOfStream).await {
+        match Box::pin(self.splice(means, upstream, client, End::EndOfStream)).await {
             Passed::Whole => Passed::WholeAndDone,
             other => other,
         }
     }
 
-    /// The same, by the process: what passes is kept, or looked at, or given frames.
+    /// The same, by the process: what passes is kept, or looked at, or given frames. With a length, so many bytes.
     async fn pass_and_keep(
         &mut self,
         means: Means<'_>,
         upstream: &TcpStream,
         client: &TcpStream,
         timer: &mut Timer,
+        mut left_bytes: Option<u64>,
     ) -> Passed {
         let mut pace = Pace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
+        let mut window = UnreadWindow::new(means.unread);
         self.buffer.drain(..self.head.head_bytes);
         loop {
+            let has_surplus = left_bytes.is_some_and(|left| self.buffer.len() as u64 > left);
+            if let Some(left) = &mut left_bytes {
+                self.buffer
+                    .truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= self.buffer.len() as u64;
+            }
             if let Some(tee) = &mut self.tee {
                 tee.keep(self.buffer);
             }
@@ -220,14 +238,23 @@ impl Response<'_> {
                 Ok(Err(_)) => return Passed::ClientGone("client_reset"),
                 Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
             }
+            if left_bytes == Some(0) {
+                return match has_surplus {
+                    true => Passed::WholeAndDone,
+                    false => Passed::Whole,
+                };
+            }
             self.buffer.reserve(READ_BYTES_MIN);
             match timer
                 .within(means.idle, read_some(upstream, self.buffer))
                 .await
             {
+                Ok(Ok(0)) if left_bytes.is_some() => {
+                    return Passed::UpstreamBroke("upstream_closed");
+                }
                 Ok(Ok(0)) if self.is_framed => return self.end_frames(means, client, timer).await,
                 Ok(Ok(0)) => return Passed::WholeAndDone,
-                Ok(Ok(_)) => {}
+                Ok(Ok(count)) => window.took(upstream, count as u64),
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
@@ -267,6 +294,7 @@ impl Response<'_> {
         order.idle = means.idle;
         order.rate_min = means.rate_min;
         order.pace = means.pace[1];
+        order.unread = means.unread;
         let mut show;
         if let Some(look) = self.look.as_deref_mut()
             && look.wanted_bytes() > 0
@@ -280,9 +308,7 @@ impl Response<'_> {
         self.engine = transfer.engine();
         match (result, end) {
             // Nobody asked for what may have come behind the body.
-            (Ok(Ended::Bytes), _) if !transfer.unsplice().surplus.is_empty() => {
-                Passed::WholeAndDone
-            }
+            (Ok(Ended::Bytes), _) if transfer.has_surplus() => Passed::WholeAndDone,
             (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
             (result, _) => cut_off(&result, client),
         }
@@ -295,20 +321,31 @@ impl Response<'_> {
         client: &TcpStream,
         timer: &mut Timer,
     ) -> Passed {
-        let verbatim = self.client_version == Version::Http11;
-        let mut chunked = Chunked::new();
+        let keeps_framing = self.client_version == Version::Http11;
+        let mut chunked = Chunked::lenient();
+        let mut has_begun = false;
         let mut pace = Pace::new(means.rate_min);
         let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
+        let mut window = UnreadWindow::new(means.unread);
         self.buffer.drain(..self.head.head_bytes);
         loop {
-            let used = if verbatim {
-                self.keep(&mut chunked)
+            let followed = if keeps_framing {
+                chunked.tidy(self.buffer, 0, &mut self.body_bytes)
             } else {
                 self.decode(&mut chunked)
             };
-            let Ok((used, ended)) = used else {
-                return Passed::UpstreamBroke("bad_chunk");
+            let (used, ended) = match followed {
+                Ok(followed) => (followed.bytes, followed.is_over),
+                Err(refusal) if !has_begun => {
+                    self.body_bytes = 0;
+                    return Passed::Refused(refusal.from_upstream());
+                }
+                Err(refusal) => {
+                    tracing::debug!("response cut off: {}", refusal.reason);
+                    return Passed::UpstreamBroke("bad_chunk");
+                }
             };
+            has_begun = true;
             if let Some(tee) = &mut self.tee {
                 tee.keep_chunks(self.buffer.get(..used).unwrap_or_default());
             }
@@ -316,7 +353,7 @@ impl Response<'_> {
                 look.take_chunks(self.buffer.get(..used).unwrap_or_default());
             }
             let out = std::mem::take(self.out);
-            let bytes = if verbatim {
+            let bytes = if keeps_framing {
                 self.buffer.get(..used).unwrap_or_default()
             } else {
                 &[]
@@ -357,6 +394,7 @@ impl Response<'_> {
                 order.idle = means.idle;
                 order.rate_min = means.rate_min;
                 order.pace = means.pace[1];
+                order.unread = means.unread;
                 let mut transfer = means.splicer.transfer(upstream, client, order);
                 let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();
@@ -372,25 +410,18 @@ impl Response<'_> {
                 .await
             {
                 Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
-                Ok(Ok(_)) => {}
+                Ok(Ok(count)) => window.took(upstream, count as u64),
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
         }
     }
 
-    fn keep(&mut self, chunked: &mut Chunked) -> Result<(usize, bool), ()> {
-        follow(chunked, self.buffer, &mut self.body_bytes).map_err(drop)
-    }
-
     /// Appends the content to `out` without its framing.
-    fn decode(&mut self, chunked: &mut Chunked) -> Result<(usize, bool), ()> {
+    fn decode(&mut self, chunked: &mut Chunked) -> Result<Followed, Refusal> {
         let mut used = 0;
         loop {
-            match chunked
-                .next(self.buffer.get(used..).unwrap_or_default())
-                .map_err(drop)?
-            {
+            match chunked.next(self.buffer.get(used..).unwrap_or_default())? {
                 Piece::Framing(count) => used += count,
                 Piece::Data(count) => {
                     self.out
@@ -398,8 +429,18 @@ impl Response<'_> {
                     self.body_bytes += count as u64;
                     used += count;
                 }
-                Piece::End(count) => return Ok((used + count, true)),
-                Piece::NeedMore => return Ok((used, false)),
+                Piece::End(count) => {
+                    return Ok(Followed {
+                        bytes: used + count,
+                        is_over: true,
+                    });
+                }
+                Piece::NeedMore => {
+                    return Ok(Followed {
+                        bytes: used,
+                        is_over: false,
+                    });
+                }
             }
         }
     }
@@ -447,6 +488,7 @@ fn cut_off(result: &Result<Ended, Fault>, client: &TcpStream) -> Passed {
         Ok(Ended::Idle) if has_room(client) => Passed::UpstreamBroke(IDLE_TIMEOUT),
         Ok(Ended::Idle) => Passed::ClientGone(IDLE_TIMEOUT),
         Ok(Ended::TooSlow) => Passed::ClientGone(TOO_SLOW),
+        Ok(Ended::Stalled) => Passed::ClientGone(STALLED),
         Ok(Ended::Input) => Passed::ClientGone("input"),
         Ok(Ended::Bytes | Ended::EndOfStream) => Passed::UpstreamBroke("upstream_closed"),
         Err(fault) if fault.side == Side::To => Passed::ClientGone("client_reset"),

@@ -9,17 +9,18 @@ use super::head::{self, NoHead};
 use super::relay::{Failure, Outcome, relay, relay_for_cache};
 use super::reply::{self, Asked, Reply};
 use super::response_body::Passed;
+use super::sender;
 use super::trace::Trace;
 use super::tunnel;
-use super::upstream::Unreachable;
 use super::upstream::checkout::Checkout;
 use crate::cache::store::Object;
 use crate::telemetry::metrics::{CacheResult, Limit};
 use crate::worker::io::{is_readable, read_some, try_read_some};
 use crate::worker::scratch::{Lent, Scratch};
 use carrick_logic::cache::Reuse;
-use carrick_logic::http1::{BodyLength, Method, Progress, Refusal};
+use carrick_logic::http1::{BodyLength, Method, Refusal};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -89,10 +90,6 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
                 Poll::Ready(Ok(_)) => {}
             }
         }
-        if let Err(next) = follow_configuration(&mut client).await {
-            let _ = end_or_go_on(&mut client, (next, None)).await;
-            return;
-        }
         let next = serve_request(&mut client, scratch).await;
         client.worker.forward_if_late();
         let Ok(kept) = end_or_go_on(&mut client, next).await else {
@@ -124,11 +121,8 @@ async fn end_or_go_on(
 
 /// Answers a client that may not use the listener.
 pub async fn refuse_client(client: &mut Client) {
-    let detail = format!(
-        "Your address, {}, is not among those that may use this listener.",
-        client.address.ip()
-    );
-    refuse(client, &Reply::new(403, "client_not_allowed", detail)).await;
+    let reply = sender::not_allowed(client);
+    refuse(client, &reply).await;
 }
 
 /// Answers a client before it has said anything, and closes its connection.
@@ -143,6 +137,12 @@ pub async fn refuse(client: &mut Client, reply: &Reply) {
 
 /// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
 async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Came> {
+    if let Some(admitted) = &client.admitted
+        && client.stated.is_some()
+    {
+        // Whose the next request is, the proxy has yet to say. Nobody's count is never full.
+        let _ = admitted.count_for(None);
+    }
     if client.binding.bound.is_some() {
         match bound::wait(client, limit).await {
             Waited::Request => return Some(Came::Request),
@@ -176,15 +176,17 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Ca
     }
 }
 
-/// A reload may have changed what this connection's listener does; the next request follows the new plan. `Err`: there is none.
-async fn follow_configuration(client: &mut Client) -> Result<(), Next> {
+/// A reload may have changed what this connection's listener does, and who may use it: a request follows the plan that is in force when
+/// its head is whole. The answer to a client that may not ask any more. `Err`: the connection has to end without one.
+async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next> {
     let live = client.worker.live();
     if std::rc::Rc::ptr_eq(&live, &client.live) {
-        return Ok(());
+        return Ok(None);
     }
     Box::pin(bound::leave(client)).await?;
     client.binding.start_afresh();
     client.forget_pace();
+    client.stated = None;
     match live.listener(client.listener.address) {
         Some(listener)
             if std::mem::discriminant(&listener.mode)
@@ -196,7 +198,13 @@ async fn follow_configuration(client: &mut Client) -> Result<(), Next> {
         // The listener is gone or has another job: what came is answered under the old plan, and that is all.
         _ => client.is_last = true,
     }
-    Ok(())
+    // Whom a trusted proxy has a request from is still to be read.
+    let allows = |address: SocketAddr| client.listener.access.allows_client(address.ip());
+    if client.is_trusted_proxy() || allows(client.address) {
+        return Ok(None);
+    }
+    client.is_last = true;
+    Ok(Some(sender::not_allowed(client)))
 }
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
@@ -208,7 +216,14 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
             None,
         );
     }
-    let decision = decide(client, &scratch, &mut trace.user).await;
+    let excluded = match follow_configuration(client).await {
+        Ok(excluded) => excluded,
+        Err(next) => return (next, None),
+    };
+    let decision = match excluded.or_else(|| sender::refuse(client, &mut scratch, &mut trace)) {
+        None => decide(client, &scratch, &mut trace.user).await,
+        Some(reply) => Decision::Reply(reply),
+    };
     let mut at_hand = None;
     let mut binds = false;
     if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
@@ -238,12 +253,7 @@ async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>
     let mut scratch = client.worker.scratch.take();
     let mut trace = lost.trace;
     scratch.request.extend_from_slice(&lost.request);
-    let limits = client.live.plan().limits.head;
-    // It was read before.
-    if !matches!(
-        scratch.request_head.parse(&lost.request, &limits),
-        Ok(Progress::Complete)
-    ) {
+    if !head::read_again(client, &mut scratch) {
         return (Next::Reset, None);
     }
     if let Some(failure) = lost.failure {
@@ -423,14 +433,13 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
             let unread = scratch.request.len() > scratch.request_head.head_bytes
                 || scratch.request_head.body != BodyLength::None
                 || is_readable(&client.stream);
-            if unread {
-                Next::CloseGently
-            } else {
-                Next::Close
+            match unread {
+                true => Next::CloseGently,
+                false => Next::Close,
             }
         }
         // A plain close would look like the end of a body that ends with the connection, also to a client that reads on late.
-        Passed::ClientGone(_) | Passed::UpstreamBroke(_) => Next::Reset,
+        Passed::ClientGone(_) | Passed::UpstreamBroke(_) | Passed::Refused(_) => Next::Reset,
     }
 }
 
@@ -482,7 +491,8 @@ async fn refuse_head(
     if sent { Next::CloseGently } else { Next::Close }
 }
 
-fn refused(client: &Client, refusal: Refusal) -> Reply {
+/// The answer to a request that must not be passed on.
+pub fn refused(client: &Client, refusal: Refusal) -> Reply {
     if refusal.status == 431 {
         let fields = refusal.label == "too_many_fields";
         client.worker.metrics.limits.reached(if fields {
@@ -540,7 +550,7 @@ async fn failed(
             Reply::new(408, "slow_body", "The request's body came too slowly.")
         }
         Failure::BadRequest(refusal) => refused(client, refusal),
-        Failure::Unreachable(unreachable) => unreachable_reply(&unreachable),
+        Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
         Failure::NoResponse(how) => {
             trace.ended = how;
             Reply::new(
@@ -559,7 +569,11 @@ async fn failed(
         }
         Failure::BadResponse(refusal) => {
             trace.ended = "bad_response";
-            tracing::warn!(server = ?trace.server, "response refused: {}", refusal.reason);
+            tracing::warn!(
+                "response of {} refused: {}",
+                trace.server_name(),
+                refusal.reason
+            );
             Reply::new(
                 502,
                 refusal.label,
@@ -571,21 +585,4 @@ async fn failed(
         }
     };
     send_reply(client, scratch, trace, &reply).await
-}
-
-/// What a client is told when there is no connection to the upstream.
-pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
-    let label = match unreachable {
-        Unreachable::NoServer => "no_server",
-        Unreachable::Resolve(_) => "resolve",
-        Unreachable::Denied(_) => "denied_address",
-        Unreachable::Connect { .. } => "connect",
-        Unreachable::TimedOut => "connect_timeout",
-        Unreachable::Shortage => "descriptors",
-    };
-    Reply::new(
-        unreachable.status(),
-        label,
-        format!("Cannot reach the upstream: {unreachable}."),
-    )
 }

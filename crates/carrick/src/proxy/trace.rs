@@ -3,9 +3,10 @@ use super::arrival::Client;
 use super::upstream::Upstream;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::metrics::{CacheResult, Job};
-use carrick_logic::http1::{RequestHead, Version};
+use carrick_logic::http1::{RequestHead, Version, without_user_information};
 use carrick_splice::Engine;
 use carrick_splice::tcp::PathState;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Trace {
     /// When its first byte was there.
     pub begun: Instant,
+    /// The client, if a trusted proxy has named it.
+    pub client: Option<SocketAddr>,
     /// The user that authenticated.
     pub user: Option<String>,
     /// What the client was answered; 499 until something was.
@@ -56,6 +59,7 @@ impl Trace {
     fn beginning(begun: Instant) -> Self {
         Self {
             begun,
+            client: None,
             user: None,
             status: CLIENT_CLOSED_REQUEST,
             received: 0,
@@ -85,6 +89,12 @@ impl Trace {
         self.reused = upstream.reused;
     }
 
+    /// The server's address for a message.
+    pub fn server_name(&self) -> String {
+        self.server
+            .map_or_else(|| "no server".to_owned(), |server| server.to_string())
+    }
+
     /// Writes the log line and counts the request. `bytes` is the buffer of `head`; no head: it could not be read.
     pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
         let worker = &client.worker;
@@ -111,13 +121,17 @@ impl Trace {
             head.and_then(|head| head.field(bytes, name))
                 .unwrap_or_default()
         };
+        let target = match head {
+            Some(head) => Cow::Borrowed(target_text(bytes, head)),
+            None => first_line(bytes),
+        };
         self.write(
             client,
             job,
             total,
             RequestWords {
                 method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
-                target: head.map_or_else(|| first_line(bytes), |head| target_text(bytes, head)),
+                target: &target,
                 version: match head.map(|head| head.version) {
                     Some(Version::Http11) => "HTTP/1.1",
                     Some(Version::Http10) => "HTTP/1.0",
@@ -158,17 +172,18 @@ impl Trace {
 
     fn write(&self, client: &Client, job: Job, total: Duration, words: RequestWords<'_>) {
         let plan = client.live.plan();
+        let who = self.client.unwrap_or(client.address);
         client.worker.log.write(&Record {
-            client: client.address.ip(),
-            client_port: client.address.port(),
+            client: who.ip(),
+            client_port: who.port(),
             user: self.user.as_deref(),
             method: words.method,
-            target: words.target,
+            target: &without_user_information(words.target),
             version: words.version,
             status: self.status,
             bytes_received: self.received,
             bytes_sent: self.sent,
-            referer: words.referer,
+            referer: &without_user_information(words.referer),
             user_agent: words.user_agent,
             job,
             upstream: self
@@ -223,11 +238,17 @@ pub(super) fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
 }
 
 /// What to show of a request that could not be read: its first line, cut short.
-fn first_line(bytes: &[u8]) -> &[u8] {
+fn first_line(bytes: &[u8]) -> Cow<'_, [u8]> {
     const SHOWN_BYTES_MAX: usize = 200;
     let line = bytes
         .split(|byte| matches!(byte, b'\r' | b'\n'))
         .next()
         .unwrap_or_default();
-    line.get(..SHOWN_BYTES_MAX).unwrap_or(line)
+    match without_user_information(line) {
+        Cow::Borrowed(line) => Cow::Borrowed(line.get(..SHOWN_BYTES_MAX).unwrap_or(line)),
+        Cow::Owned(mut line) => {
+            line.truncate(SHOWN_BYTES_MAX);
+            Cow::Owned(line)
+        }
+    }
 }

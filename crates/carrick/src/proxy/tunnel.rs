@@ -3,8 +3,9 @@ use super::arrival::Client;
 use super::decide::{Destination, Place, client_key};
 use super::link;
 use super::original;
-use super::reply::{self, Asked};
-use super::session::{Next, unreachable_reply};
+use super::reply::{self, Asked, unreachable_reply};
+use super::response_body::STALLED;
+use super::session::Next;
 use super::split::{self, Decided, Watched};
 use super::trace::{Trace, target_text};
 use super::upstream::Unreachable;
@@ -161,6 +162,7 @@ async fn exchange(
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
     trace: &mut Trace,
 ) -> Next {
+    let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
     let pace = client.paced(class);
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
@@ -174,6 +176,7 @@ async fn exchange(
         label: listed.tunnel().about.label,
         pace,
         joining: decided.map_or(Joining::IfGood, |decided| decided.joining()),
+        unread,
     };
     let has_begun = !from_client.is_empty();
     let mut watched = decided.map(|decided| Watched::new(decided, has_begun));
@@ -260,6 +263,11 @@ async fn exchange(
                 .reached(Limit::TunnelIdleTimeout);
             Next::Close
         }
+        ExchangeEnd::Stalled => {
+            trace.ended = STALLED;
+            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+            Next::Reset
+        }
         ExchangeEnd::Fault { a_to_b, fault } => {
             // Whoever is still there learns that the other end was lost, not that it ended.
             let client_failed = a_to_b == (fault.side == Side::From);
@@ -300,7 +308,7 @@ pub(super) fn list(
         begun,
         job: Job::from(&client.listener.mode),
         listener: client.listener.address,
-        client: client.address,
+        client: client.who(),
         target,
         upstream: trace
             .upstream

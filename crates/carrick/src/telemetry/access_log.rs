@@ -36,7 +36,7 @@ pub struct Record<'a> {
     pub user: Option<&'a str>,
     /// The method; empty if no request could be read; `TUNNEL` for connections without HTTP.
     pub method: &'a [u8],
-    /// The request target as it came; for connections without HTTP the server name, else the listener's address.
+    /// The request target as it came, without user information; for connections without HTTP the server name, else the listener's address.
     pub target: &'a [u8],
     /// `HTTP/1.1`, `HTTP/1.0`; `TLS` or `TCP` for connections without HTTP.
     pub version: &'static str,
@@ -47,7 +47,7 @@ pub struct Record<'a> {
     pub bytes_received: u64,
     /// Bytes of the response's body; in a tunnel: to the client.
     pub bytes_sent: u64,
-    /// The field, as it came; empty: absent.
+    /// The field, as it came but for user information; empty: absent.
     pub referer: &'a [u8],
     /// The field, as it came; empty: absent.
     pub user_agent: &'a [u8],

@@ -47,8 +47,9 @@ macro_rules! metrics {
 metrics! {
     BUILD = Info "carrick_build" "The version that runs.";
     DRAINING = Gauge "carrick_draining" "1 between SIGTERM and the end.";
-    RELOADS = Counter "carrick_reloads" "Reloads of the configuration, by result: ok, failed (the old one was kept).";
+    RELOADS = Counter "carrick_reloads" "Reloads of the configuration, by result: ok, when all workers have followed; failed (the old one was kept, or a worker could not follow).";
     ENGINE_USABLE = Gauge "carrick_engine_usable" "1 where the engine can be used on this machine.";
+    SANDBOX = Gauge "carrick_sandbox" "1 where the kernel keeps carrick from what it does not need, by part: files (Landlock), calls (seccomp).";
 
     REQUESTS = Counter "carrick_requests" "Responses sent to clients, by the listener's mode and the status; 499: the client went away first.";
     REQUEST_SECONDS = Histogram "carrick_request_seconds" "From a request's first byte to its response's last, by the listener's mode.";
@@ -78,7 +79,7 @@ metrics! {
     SERVER_BYTES = Counter "carrick_server_bytes" "Body and tunnel bytes, by upstream, server and direction.";
     SERVER_ACTIVE = Gauge "carrick_server_active" "Requests and tunnels under way, by upstream and server.";
     SERVER_UP = Gauge "carrick_server_up" "1 while the active health check lets the server be used (always, without one).";
-    HEALTH_CHECKS = Counter "carrick_health_checks" "Active health checks done, by result: good, failed.";
+    HEALTH_CHECKS = Counter "carrick_health_checks" "Active health checks done, by result: good, failed, unmade (this machine was short of descriptors, memory or ports, which says nothing about the server).";
 
     SPLICES = Counter "carrick_splices" "Directions of transfers and tunnels that moved bytes, by engine.";
     SPLICE_BYTES = Counter "carrick_splice_bytes" "Bytes moved, by engine.";
@@ -87,6 +88,8 @@ metrics! {
     SPLICES_BROKEN = Counter "carrick_splices_broken" "Splices whose connections the kernel did not give back in time, so that they were reset.";
     SPLICE_LOCAL_COPY_BYTES = Counter "carrick_splice_local_copy_bytes" "Bytes that were also given to a local copy.";
     UNSPLICES = Counter "carrick_unsplices" "Splices that were taken back while bytes were in flight.";
+    STALLED_SPLICES = Gauge "carrick_stalled_splices" "Transfers and tunnels whose receivers have taken next to nothing for a second or longer.";
+    STALLED_BYTES = Gauge "carrick_stalled_bytes" "The kernel's memory that these hold.";
     PIPES_OPEN = Gauge "carrick_pipes_open" "Pipes that are open now, pooled ones included.";
     PIPES_POOLED = Gauge "carrick_pipes_pooled" "Pipes that are open now and unused.";
     BUFFERS_IN_USE = Gauge "carrick_copy_buffers_in_use" "Copy buffers that hold bytes in flight now.";
@@ -172,7 +175,7 @@ metrics! {
     WORKER_RUNNABLE = Counter "carrick_worker_runnable_seconds" "How long each worker had work of its own. Measured for pacing.";
     WORKER_FORWARDING = Counter "carrick_worker_forwarding_seconds" "How long each worker forwarded what had waited for its leave.";
 
-    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices.";
+    LIMIT = Gauge "carrick_limit" "What the configuration allows over all workers, for limits on something that is held: connections, log_queue, dns_cache, pipes, socket_splices, packet_splices, stalled.";
     LIMIT_REACHED = Counter "carrick_limit_reached" "How often each limit was reached.";
 
     DNS_HITS = Counter "carrick_dns_cache_hits" "Names answered from a cache: the worker's own, or the control thread's.";

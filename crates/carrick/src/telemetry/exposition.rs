@@ -1,15 +1,18 @@
-//! `/metrics`: adds up what the workers counted and writes it as OpenMetrics text.
+//! `/metrics`: adds up what the workers counted and writes it as text.
 mod cache;
+mod format;
 mod link;
 mod pace;
 mod split;
 mod tunnels;
 mod writer;
 
+pub use format::Format;
+
 use super::declarations as declared;
 use super::metrics::{Job, Limit, WorkerMetrics};
 use super::process::Process;
-use crate::control::{ControlState, LookupResult};
+use crate::control::{ControlState, LookupResult, Reloads};
 use crate::upstreams::ServerState;
 use carrick_splice::Reason;
 use prometheus_client::collector::Collector;
@@ -22,24 +25,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 use writer::Writer;
 
-/// The media type of what [`exposition`] writes.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Statuses that are shown before they occur, so that the first occurrence is an increase to Prometheus.
 const STATUSES_ALWAYS: [u16; 18] = [
     200, 304, 400, 403, 404, 407, 408, 413, 421, 429, 431, 499, 500, 501, 502, 503, 504, 505,
 ];
 
-/// Writes all metrics, in OpenMetrics text.
+/// Writes all metrics.
 ///
 /// # Errors
 /// None in practice: only what the writer of a `String` can report.
-pub fn exposition(state: &Arc<ControlState>) -> Result<String, fmt::Error> {
+pub fn exposition(state: &Arc<ControlState>, format: Format) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition(Arc::clone(state))));
     let mut text = String::with_capacity(32 * 1024);
     text::encode(&mut text, &registry)?;
-    Ok(text)
+    Ok(match format {
+        Format::Plain => format::plain(&text),
+        Format::OpenMetrics => text,
+    })
 }
 
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl Writer<'_, '_> {
         self.family(&declared::BUILD)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         self.gauge(&declared::DRAINING, u64::from(state.is_draining()))?;
-        let (ok, failed) = state.reloads();
+        let Reloads { ok, failed, .. } = state.reloads();
         self.counters(
             &declared::RELOADS,
             [([("result", "ok")], ok), ([("result", "failed")], failed)],
@@ -82,8 +85,12 @@ impl Writer<'_, '_> {
         let engines = state.engines.load();
         let engines = engines
             .iter()
-            .map(|engine| ([("engine", engine.name)], u64::from(engine.usable)));
-        self.gauges(&declared::ENGINE_USABLE, engines)
+            .filter_map(|engine| Some(([("engine", engine.engine()?)], u64::from(engine.usable))));
+        self.gauges(&declared::ENGINE_USABLE, engines)?;
+        let sandboxed = &self.state.standing.sandbox;
+        let parts = [("files", &sandboxed.files), ("calls", &sandboxed.calls)];
+        let parts = parts.map(|(name, part)| ([("part", name)], u64::from(part.in_force)));
+        self.gauges(&declared::SANDBOX, parts)
     }
 
     fn requests(&mut self) -> fmt::Result {
@@ -241,6 +248,7 @@ impl Writer<'_, '_> {
         let checks = [
             ([("result", "good")], metrics.health_checks_good.get()),
             ([("result", "failed")], metrics.health_checks_failed.get()),
+            ([("result", "unmade")], metrics.health_checks_unmade.get()),
         ];
         self.counters(&declared::HEALTH_CHECKS, checks)
     }
@@ -310,6 +318,14 @@ impl Writer<'_, '_> {
         })?;
         self.counter(&declared::UNSPLICES, |worker| &worker.splice.unsplices)?;
         self.gauge(
+            &declared::STALLED_SPLICES,
+            state.sum(|worker| worker.splice.stalled_splices.get()),
+        )?;
+        self.gauge(
+            &declared::STALLED_BYTES,
+            state.sum(|worker| worker.splice.stalled_bytes.get()),
+        )?;
+        self.gauge(
             &declared::PIPES_OPEN,
             state.sum(|worker| worker.splice.pipes_open.get()),
         )?;
@@ -337,6 +353,10 @@ impl Writer<'_, '_> {
             ("socket_splices", state.kernel.socket.splices().1 as usize),
             ("packet_splices", state.kernel.packet.taken().max as usize),
             ("split_pairs", carrick_logic::split::PAIRS_MAX),
+            (
+                "stalled",
+                usize::try_from(plan.limits.stalled).unwrap_or(usize::MAX),
+            ),
         ];
         self.gauges(
             &declared::LIMIT,

@@ -167,21 +167,21 @@ impl Reader {
         self.stays.extend(named);
         for event in events {
             if let Some(stay) = self.stays.get_mut(&event.name) {
-                stay.end(event.end_before, event.status_before, metrics, log);
+                stay.end((event.end_before, event.status_before), false, metrics, log);
                 stay.open = Some(Open::new(event));
                 stay.told = None;
             }
         }
         for (name, told) in gone {
             if let Some(mut stay) = self.stays.remove(&name) {
-                stay.end(told.end, told.status, metrics, log);
+                stay.end((told.end, told.status), told.is_partial, metrics, log);
             }
         }
         for stay in self.stays.values_mut() {
             if let Some(told) = stay.told.take()
                 && stay.is_over(told)
             {
-                stay.end(told.end, told.status, metrics, log);
+                stay.end((told.end, told.status), told.is_partial, metrics, log);
             }
         }
     }
@@ -242,11 +242,18 @@ impl Stay {
         if open.end != told.end {
             (open.end, open.moved) = (told.end, Instant::now());
         }
-        told.is_over || (told.end > open.event.sent_bytes && open.moved.elapsed() >= QUIET)
+        let has_come = told.end > open.event.sent_bytes && !told.is_partial;
+        told.is_over || (has_come && open.moved.elapsed() >= QUIET)
     }
 
-    /// The request that was told of last is answered.
-    fn end(&mut self, end: u64, status: Option<u16>, metrics: &WorkerMetrics, log: &AccessLog) {
+    /// The request that was told of last is answered, or is not going to be.
+    fn end(
+        &mut self,
+        (end, status): (u64, Option<u16>),
+        is_partial: bool,
+        metrics: &WorkerMetrics,
+        log: &AccessLog,
+    ) {
         let Some(Open {
             event,
             begun,
@@ -292,7 +299,8 @@ impl Stay {
             reused: true,
             paths: None,
             cache: None,
-            ended: if bytes == 0 {
+            // Whoever went first has told nobody.
+            ended: if bytes == 0 || is_partial {
                 "upstream_closed"
             } else {
                 "complete"

@@ -8,6 +8,8 @@ pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
 
 use super::tunnels::Tunnels;
+use crate::shortage::Shortage;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -64,11 +66,44 @@ impl From<&crate::config::plan::Mode> for Job {
     }
 }
 
+/// Whether a thread goes on: it shows itself from time to time, until it has ended.
+#[derive(Debug, Default)]
+pub struct Liveness {
+    rounds: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+impl Liveness {
+    /// The thread lives.
+    pub fn show(&self) {
+        self.rounds.fetch_add(1, Relaxed);
+    }
+
+    /// The thread ends as it should.
+    pub fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+    }
+
+    /// How often it has shown itself.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Relaxed)
+    }
+
+    /// Whether it has ended as it should.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
+    }
+}
+
 /// What one worker counts. That worker is the only writer; it shares this as `Arc` with the control thread.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
     /// Client connections accepted.
     pub connections_accepted: Counter,
+    /// Whether it goes on.
+    pub liveness: Arc<Liveness>,
     /// Client connections that were intercepted.
     pub intercepted: Counter,
     /// Client connections closed; accepted less closed are open.
@@ -292,11 +327,17 @@ pub enum Limit {
     Descriptors,
     /// `timeouts.drain`: a connection was cut at the end of the drain.
     Drain,
+    /// The kernel had no memory for a connection to an upstream.
+    KernelMemory,
+    /// There was no local port for a connection to an upstream.
+    Ports,
+    /// `limits.stalled`: a transfer or tunnel whose receiver took nothing was ended.
+    Stalled,
 }
 
 impl Limit {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Connections,
         Self::ConnectionsPerClient,
         Self::HeadBytes,
@@ -310,6 +351,9 @@ impl Limit {
         Self::LogQueue,
         Self::Descriptors,
         Self::Drain,
+        Self::KernelMemory,
+        Self::Ports,
+        Self::Stalled,
     ];
 
     /// The label in metrics.
@@ -327,8 +371,21 @@ impl Limit {
             Self::RateMin => "rate_min",
             Self::Attempts => "attempts",
             Self::LogQueue => "log_queue",
-            Self::Descriptors => "descriptors",
+            Self::Descriptors => Shortage::Descriptors.label(),
             Self::Drain => "drain",
+            Self::KernelMemory => Shortage::Memory.label(),
+            Self::Ports => Shortage::Ports.label(),
+            Self::Stalled => "stalled",
+        }
+    }
+}
+
+impl From<Shortage> for Limit {
+    fn from(shortage: Shortage) -> Self {
+        match shortage {
+            Shortage::Descriptors => Self::Descriptors,
+            Shortage::Memory => Self::KernelMemory,
+            Shortage::Ports => Self::Ports,
         }
     }
 }

@@ -8,4 +8,4 @@ mod process;
 pub mod tunnels;
 
 pub use declarations::{METRICS, MetricDeclaration, MetricKind};
-pub use exposition::{CONTENT_TYPE, exposition};
+pub use exposition::{Format, exposition};

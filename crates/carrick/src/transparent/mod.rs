@@ -18,6 +18,7 @@ pub use left_out::{KeeperLine, Pair};
 pub use probe::probe;
 
 use crate::config::plan::{Account, Handshake, Interception, Plan};
+use crate::service;
 use crate::telemetry::metrics::Job;
 use claim::Claim;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -156,12 +157,16 @@ impl Rules {
         for claim in &claims {
             claim.bequeath(true)?;
         }
-        let started = Command::new("/proc/self/exe")
+        let mut command = Command::new("/proc/self/exe");
+        command
             .arg0("carrick")
             .arg(KEEP_RULES)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
+            .stdout(Stdio::piped());
+        for variable in service::VARIABLES {
+            command.env_remove(variable);
+        }
+        let started = command.spawn();
         for claim in &claims {
             claim.bequeath(false)?;
         }
@@ -222,8 +227,13 @@ impl Drop for Rules {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 ended => {
+                    let how = match ended {
+                        Ok(Some(status)) => status.to_string(),
+                        Ok(None) => "it goes on".to_owned(),
+                        Err(error) => error.to_string(),
+                    };
                     tracing::error!(
-                        "the keeper of the transparent listeners' rules did not end as it should ({ended:?}); `carrick clean` removes what it has left"
+                        "the keeper of the transparent listeners' rules did not end as it should ({how}); `carrick clean` removes what it has left"
                     );
                     return;
                 }

@@ -1,10 +1,13 @@
 //! How many clients are let in: over all workers, and per client address.
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// How often a shortage that goes on, or comes back, is told.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -17,6 +20,14 @@ pub struct Admission {
     per_client_limit: AtomicUsize,
     per_client: Mutex<HashMap<IpAddr, usize>>,
     shortage_told: Mutex<Option<Instant>>,
+    stalled_bytes: AtomicU64,
+    stalled_told: Mutex<Option<Instant>>,
+    /// Connections to servers, idle ones included.
+    upstreams: AtomicUsize,
+    upstreams_limit: AtomicUsize,
+    upstreams_waited_for: AtomicUsize,
+    /// Wakes them, one for each place that is free again, the one that has waited for the longest time first.
+    upstream_is_free: Notify,
 }
 
 /// Why a client is not let in.
@@ -32,14 +43,25 @@ pub enum Full {
 #[derive(Debug)]
 pub struct Admitted {
     admission: Arc<Admission>,
-    client: Option<IpAddr>,
+    /// Whom it is counted for.
+    client: Cell<Option<IpAddr>>,
 }
 
+/// A connection to a server that has a descriptor of the process; another one may have it when this is dropped.
+#[derive(Debug)]
+pub struct UpstreamPlace(Arc<Admission>);
+
+/// Somebody who waits for an [`UpstreamPlace`].
+struct UpstreamWait<'a>(&'a Admission);
+
 impl Admission {
-    /// Sets the limits; 0 for `per_client`: none. What is open stays open.
-    pub fn set_limits(&self, connections: usize, per_client: usize) {
+    /// Sets the limits; 0 for `per_client`: none. What is open stays open. `upstreams` is for connections to servers.
+    pub fn set_limits(&self, connections: usize, per_client: usize, upstreams: usize) {
         self.limit.store(connections, Ordering::Relaxed);
+        self.upstreams_limit.store(upstreams, Ordering::Relaxed);
         self.per_client_limit.store(per_client, Ordering::Relaxed);
+        // There may be places now.
+        self.upstream_is_free.notify_waiters();
     }
 
     /// Clients that are connected now.
@@ -63,59 +85,119 @@ impl Admission {
     /// Whether the log is to hear of a shortage now: once for all workers, and not again for a while.
     #[must_use]
     pub fn tells_shortage(&self, now: Instant) -> bool {
-        let mut told = self
-            .shortage_told
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let tells = told.is_none_or(|before| now.duration_since(before) >= TELL_EVERY);
-        if tells {
-            *told = Some(now);
-        }
-        tells
+        tells(&self.shortage_told, now)
     }
 
-    /// Takes a place for `client`.
+    /// The same, for memory that stalled splices hold.
+    #[must_use]
+    pub fn tells_stalled(&self, now: Instant) -> bool {
+        tells(&self.stalled_told, now)
+    }
+
+    /// A worker's stalled splices held `before` bytes and hold `now`, of `limit` that all may hold. How many bytes of it are too many: its
+    /// share of what is over the limit.
+    #[must_use]
+    pub fn note_stalled(&self, before: u64, now: u64, limit: u64) -> u64 {
+        self.stalled_bytes.fetch_add(now, Ordering::Relaxed);
+        let all = self.stalled_bytes.fetch_sub(before, Ordering::Relaxed) - before;
+        excess(all, now, limit)
+    }
+
+    /// Takes a place for a connection to a server, if one is free.
+    #[must_use]
+    pub fn take_upstream(self: &Arc<Self>) -> Option<UpstreamPlace> {
+        let limit = self.upstreams_limit.load(Ordering::Relaxed);
+        let one_more = |all: usize| (all < limit).then_some(all + 1);
+        self.upstreams
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more)
+            .ok()
+            .map(|_| UpstreamPlace(Arc::clone(self)))
+    }
+
+    /// Waits for such a place. Meanwhile all workers know that somebody does, and close connections that are idle; `make_room` closes one
+    /// now, if there is one.
+    pub async fn upstream(self: &Arc<Self>, make_room: impl Fn()) -> UpstreamPlace {
+        self.upstreams_waited_for.fetch_add(1, Ordering::Relaxed);
+        let _waiting = UpstreamWait(self);
+        loop {
+            // From here on none that becomes free is missed.
+            let mut is_free = pin!(self.upstream_is_free.notified());
+            is_free.as_mut().enable();
+            make_room();
+            if let Some(place) = self.take_upstream() {
+                return place;
+            }
+            is_free.await;
+        }
+    }
+
+    /// A place for a connection to a server that is open already.
+    #[must_use]
+    pub fn have_upstream(self: &Arc<Self>) -> UpstreamPlace {
+        self.upstreams.fetch_add(1, Ordering::Relaxed);
+        UpstreamPlace(Arc::clone(self))
+    }
+
+    /// How many wait for such a place.
+    #[must_use]
+    pub fn upstreams_waited_for(&self) -> usize {
+        self.upstreams_waited_for.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place, for `client` if it is known who that is.
     ///
     /// # Errors
     /// [`Full`] says which limit is reached.
-    pub fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, Full> {
-        let client = client.to_canonical();
-        let per_client_max = self.per_client_limit.load(Ordering::Relaxed);
+    pub fn admit(self: &Arc<Self>, client: Option<IpAddr>) -> Result<Admitted, Full> {
         if self.open.fetch_add(1, Ordering::Relaxed) >= self.limit.load(Ordering::Relaxed) {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Full::Connections);
         }
-        let mut admitted = Admitted {
+        let admitted = Admitted {
             admission: Arc::clone(self),
-            client: None,
+            client: Cell::new(None),
         };
-        if per_client_max > 0 {
-            let mut counts = self
-                .per_client
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let count = counts.entry(client).or_insert(0);
-            if *count >= per_client_max {
-                drop(counts);
-                return Err(Full::PerClient);
-            }
-            *count += 1;
-            admitted.client = Some(client);
-        }
+        admitted.count_for(client)?;
         Ok(admitted)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.per_client
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.admission.open.fetch_sub(1, Ordering::Relaxed);
-        let Some(client) = self.client else { return };
-        let mut counts = self
-            .admission
-            .per_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = counts.entry(client) {
+impl Admitted {
+    /// Counts the connection for this client, and no longer for the one before; `None`: for nobody.
+    ///
+    /// # Errors
+    /// [`Full::PerClient`]: this client has as many as one may have. The connection is counted for nobody then.
+    pub fn count_for(&self, client: Option<IpAddr>) -> Result<(), Full> {
+        let client = client.map(|client| client.to_canonical());
+        if self.client.get() == client {
+            return Ok(());
+        }
+        self.count_no_longer();
+        let most = self.admission.per_client_limit.load(Ordering::Relaxed);
+        let Some(client) = client.filter(|_| most > 0) else {
+            return Ok(());
+        };
+        let mut counts = self.admission.counts();
+        let count = counts.entry(client).or_insert(0);
+        if *count >= most {
+            return Err(Full::PerClient);
+        }
+        *count += 1;
+        self.client.set(Some(client));
+        Ok(())
+    }
+
+    fn count_no_longer(&self) {
+        let Some(client) = self.client.take() else {
+            return;
+        };
+        if let Entry::Occupied(mut entry) = self.admission.counts().entry(client) {
             *entry.get_mut() -= 1;
             if *entry.get() == 0 {
                 entry.remove();
@@ -124,28 +206,167 @@ impl Drop for Admitted {
     }
 }
 
+fn tells(told: &Mutex<Option<Instant>>, now: Instant) -> bool {
+    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    let tells = told.is_none_or(|before| now.duration_since(before) >= TELL_EVERY);
+    if tells {
+        *told = Some(now);
+    }
+    tells
+}
+
+/// What somebody who holds `own` of `all` has to give back, so that it is at most `limit`.
+fn excess(all: u64, own: u64, limit: u64) -> u64 {
+    let over = all.saturating_sub(limit);
+    if over == 0 {
+        return 0;
+    }
+    let share = u128::from(over) * u128::from(own) / u128::from(all.max(1));
+    u64::try_from(share).map_or(own, |share| share.max(1).min(own))
+}
+
+impl Drop for UpstreamPlace {
+    fn drop(&mut self) {
+        self.0.upstreams.fetch_sub(1, Ordering::AcqRel);
+        self.0.upstream_is_free.notify_one();
+    }
+}
+
+impl Drop for UpstreamWait<'_> {
+    fn drop(&mut self) {
+        self.0.upstreams_waited_for.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admission.open.fetch_sub(1, Ordering::Relaxed);
+        self.count_no_longer();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
 
     #[test]
     fn places_are_counted_and_given_back() {
         let admission = Arc::new(Admission::default());
-        admission.set_limits(3, 2);
+        admission.set_limits(3, 2, 2);
         let here: IpAddr = [127, 0, 0, 1].into();
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
-        let first = admission.admit(here).unwrap();
-        let _second = admission.admit(mapped).unwrap();
-        assert_eq!(admission.admit(here).unwrap_err(), Full::PerClient);
+        let first = admission.admit(Some(here)).unwrap();
+        let _second = admission.admit(Some(mapped)).unwrap();
+        assert_eq!(admission.admit(Some(here)).unwrap_err(), Full::PerClient);
         assert_eq!(admission.open(), 2);
-        let _other = admission.admit([127, 0, 0, 2].into()).unwrap();
+        let _other = admission.admit(Some([127, 0, 0, 2].into())).unwrap();
         assert_eq!(
-            admission.admit([127, 0, 0, 3].into()).unwrap_err(),
+            admission.admit(Some([127, 0, 0, 3].into())).unwrap_err(),
             Full::Connections
         );
         drop(first);
-        let _again = admission.admit(here).unwrap();
+        let _again = admission.admit(Some(here)).unwrap();
         assert!(!admission.has_room());
+    }
+
+    #[test]
+    fn connections_to_servers_have_descriptors_of_their_own() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(3, 0, 2);
+        let first = admission.take_upstream().unwrap();
+        let open_already = admission.have_upstream();
+        assert!(admission.take_upstream().is_none());
+        drop(first);
+        let _second = admission.take_upstream().unwrap();
+        drop(open_already);
+        assert!(admission.take_upstream().is_some());
+    }
+
+    /// The place that somebody waits for, if he was woken and it is there.
+    fn place_of(
+        waiting: &mut Pin<Box<impl Future<Output = UpstreamPlace>>>,
+    ) -> Option<UpstreamPlace> {
+        let mut context = Context::from_waker(Waker::noop());
+        match waiting.as_mut().poll(&mut context) {
+            Poll::Ready(place) => Some(place),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_descriptor_is_woken_by_the_one_that_is_given_back() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(9, 0, 2);
+        let (one, other) = (admission.take_upstream(), admission.take_upstream());
+        let wait = || Box::pin(admission.upstream(|| {}));
+        let (mut first, mut gone, mut last) = (wait(), wait(), wait());
+        for waiting in [&mut first, &mut gone, &mut last] {
+            assert!(place_of(waiting).is_none());
+        }
+        assert_eq!(admission.upstreams_waited_for(), 3);
+        drop(one);
+        // In turn.
+        assert!(place_of(&mut last).is_none());
+        let first = place_of(&mut first).unwrap();
+        drop(other);
+        assert!(place_of(&mut last).is_none());
+        // Who was woken leaves: the next one is.
+        drop(gone);
+        let last = place_of(&mut last).unwrap();
+        assert_eq!(admission.upstreams_waited_for(), 0);
+        drop((first, last));
+    }
+
+    #[test]
+    fn who_waits_for_a_descriptor_gets_one_that_was_idle_or_that_a_reload_allows() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(9, 0, 1);
+        let idle = Cell::new(admission.take_upstream());
+        let place = place_of(&mut Box::pin(admission.upstream(|| drop(idle.take()))));
+        let mut waiting = Box::pin(admission.upstream(|| {}));
+        assert!(place_of(&mut waiting).is_none());
+        admission.set_limits(9, 0, 2);
+        assert!(place_of(&mut waiting).is_some());
+        drop(place);
+    }
+
+    #[test]
+    fn each_worker_gives_its_share_of_what_is_too_much() {
+        for (all, own, limit, given) in [
+            (0, 0, 100, 0),
+            (100, 100, 100, 0),
+            (101, 101, 100, 1),
+            (200, 50, 100, 25),
+            (200, 0, 100, 0),
+            (u64::MAX, u64::MAX, 0, u64::MAX),
+        ] {
+            assert_eq!(excess(all, own, limit), given, "{own} of {all}, {limit}");
+        }
+        let admission = Admission::default();
+        assert_eq!(admission.note_stalled(0, 80, 100), 0);
+        assert_eq!(admission.note_stalled(0, 120, 100), 60);
+        assert_eq!(admission.note_stalled(120, 20, 100), 0);
+    }
+
+    #[test]
+    fn a_place_goes_over_to_another_client() {
+        let admission = Arc::new(Admission::default());
+        admission.set_limits(9, 1, 9);
+        let [one, other]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        let of_proxy = admission.admit(None).unwrap();
+        let also = admission.admit(None).unwrap();
+        of_proxy.count_for(Some(one)).unwrap();
+        of_proxy.count_for(Some(one)).unwrap();
+        assert_eq!(also.count_for(Some(one)), Err(Full::PerClient));
+        assert_eq!(admission.admit(Some(one)).unwrap_err(), Full::PerClient);
+        assert_eq!(admission.open(), 2);
+        also.count_for(Some(other)).unwrap();
+        of_proxy.count_for(None).unwrap();
+        also.count_for(Some(one)).unwrap();
+        drop(also);
+        assert!(admission.counts().is_empty());
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
 use bytes::BufMut;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -39,6 +42,27 @@ pub fn read_at_most(
                 result => return Poll::Ready(result),
             }
         }
+    })
+}
+
+/// As [`read_some`], for the rest of a message of which something was read before: asks the kernel first, since a read stops at an urgent
+/// byte, without an event for what is behind.
+///
+/// # Errors
+/// Those of `recv(2)`.
+pub fn read_rest(
+    stream: &TcpStream,
+    buffer: &mut Vec<u8>,
+) -> impl Future<Output = io::Result<usize>> + Unpin {
+    let mut was_asked = buffer.is_empty();
+    poll_fn(move |cx| {
+        if !std::mem::replace(&mut was_asked, true) {
+            match recv(stream, spare_capacity(buffer), RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => {}
+                received => return Poll::Ready(Ok(received?.0)),
+            }
+        }
+        pin!(read_some(stream, buffer)).poll(cx)
     })
 }
 

@@ -2,6 +2,7 @@
 use super::admission::Full;
 use super::{SessionGuard, Worker, live::Live};
 use crate::config::plan::{Interception, ListenerPlan, Plan};
+use crate::control::{FREE_WAIT, bind_when_free};
 use crate::handshakes::Kept;
 use crate::proxy;
 use crate::telemetry::metrics::Limit;
@@ -9,6 +10,7 @@ use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,8 +47,8 @@ impl Accepting {
     }
 }
 
-/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` from it, and
-/// the right to other machines' addresses if it is transparent.
+/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` and `SO_OOBINLINE`
+/// from it, and the right to other machines' addresses if it is transparent.
 ///
 /// # Errors
 /// Says which call failed on which address, and what can be done.
@@ -109,6 +111,10 @@ fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::Tc
         socket
             .set_tcp_nodelay(true)
             .map_err(|e| ("setsockopt TCP_NODELAY", e))?;
+        // An urgent byte is one like the others (RFC 6093); otherwise `recv(2)` would leave it out.
+        socket
+            .set_out_of_band_inline(true)
+            .map_err(|e| ("setsockopt SO_OOBINLINE", e))?;
         socket
             .set_nonblocking(true)
             .map_err(|e| ("fcntl O_NONBLOCK", e))?;
@@ -136,10 +142,14 @@ pub type Bound = HashMap<SocketAddr, std::net::TcpListener>;
 /// See [`bind`].
 pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
     let mut workers: Vec<Bound> = (0..plan.workers).map(|_| Bound::new()).collect();
+    let give_up_at = Instant::now() + FREE_WAIT;
     for listener in &plan.listeners {
         let mut address = listener.address;
-        // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before.
-        drop(bind_socket(address, Sharing::Nobody)?);
+        // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before. One that drains
+        // keeps it for `HANDSHAKE_MAX`.
+        drop(bind_when_free(give_up_at, || {
+            bind_socket(address, Sharing::Nobody)
+        })?);
         for bound in &mut workers {
             let socket = bind_at(listener, address)?;
             address = socket.local_addr()?;
@@ -168,6 +178,7 @@ pub(super) fn adjust(
     for listener in &live.plan.listeners {
         let address = listener.address;
         if let Some(known) = accepting.get(&address) {
+            limit_unsent(&*known.socket, live);
             proxy::legs::listening(&worker.legs, listener, &*known.socket);
             continue;
         }
@@ -180,6 +191,7 @@ pub(super) fn adjust(
             // Only a saving: without it the first request costs one more wake-up.
             let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
         }
+        limit_unsent(&socket, live);
         proxy::legs::listening(&worker.legs, listener, &socket);
         let socket = Rc::new(TcpListener::from_std(socket)?);
         let (stop, stopped) = oneshot::channel();
@@ -193,6 +205,14 @@ pub(super) fn adjust(
         accepting.insert(address, started);
     }
     Ok(())
+}
+
+/// Clients' connections inherit it.
+fn limit_unsent(socket: &impl AsFd, live: &Live) {
+    let bytes = live.plan.limits.unsent;
+    if let Err(error) = carrick_splice::tcp::limit_unsent(socket, bytes) {
+        tracing::debug!("[limits] unsent: {error}");
+    }
 }
 
 /// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel, split or not, the server may speak first.
@@ -310,11 +330,16 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
     let mut kept = kept_for(worker, &client, peer);
     // Whoever waited for its server has a place already.
     let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
+    // Of whom a balancer or a trusted proxy is there is only known when it has said so.
+    let live = worker.live();
+    let known = live
+        .listener(address)
+        .is_some_and(|listener| !listener.proxy_protocol && !listener.trusted.contain(peer.ip()));
     let admitted = loop {
         if let Some(admitted) = admitted.take() {
             break admitted;
         }
-        match worker.admission.admit(peer.ip()) {
+        match worker.admission.admit(known.then(|| peer.ip())) {
             Ok(admitted) => break admitted,
             // Another worker took the last place since: the client waits here instead of in the kernel.
             Err(Full::Connections) => wait_for_room(worker).await,
@@ -324,12 +349,13 @@ async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address
             }
         }
     };
-    let client = Rc::new(client);
+    let (client, admitted) = (Rc::new(client), Rc::new(admitted));
     let guard = SessionGuard::new(worker, &client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
         // Boxed: with what it holds for a splitter it is large.
-        Box::pin(proxy::serve(worker, client, peer, address, kept)).await;
+        let counted = Rc::clone(&admitted);
+        Box::pin(proxy::serve(worker, client, peer, address, kept, counted)).await;
         drop(admitted);
         drop(guard);
     });

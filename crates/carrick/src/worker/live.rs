@@ -4,6 +4,7 @@ use crate::engines::JudgedBy;
 use crate::proxy::link::Link;
 use crate::proxy::upstream::group::Group;
 use crate::upstreams::UpstreamState;
+use crate::worker::followers::Followers;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct Live {
     pub upstreams: Vec<Arc<UpstreamState>>,
     /// The kernel's tables of its routes.
     pub judged_by: JudgedBy,
+    /// The workers that have taken it up.
+    pub followers: Followers,
 }
 
 /// A plan in force, with what one worker keeps for it.

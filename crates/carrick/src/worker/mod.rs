@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod clock;
 pub mod deadline;
+pub mod followers;
 pub mod idle;
 pub mod io;
 mod listen;
@@ -192,6 +193,18 @@ impl Worker {
         }
     }
 
+    /// Closes so many idle connections to servers, if there are as many.
+    pub fn close_idle_upstreams(&self, count: usize) {
+        let live = self.live();
+        for _ in 0..count {
+            let is_closed =
+                self.origins.close_one() || live.groups.iter().any(|group| group.close_one());
+            if !is_closed {
+                return;
+            }
+        }
+    }
+
     /// Whether idle clients are to be closed now.
     #[must_use]
     pub fn dismisses_idle(&self) -> bool {
@@ -316,11 +329,9 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             worker.live.replace(Rc::new(next));
             worker.origins.clear();
             link::fill_all(&worker);
-            if let Err(error) =
-                listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new())
-            {
-                tracing::error!(worker = worker.number, "{error}");
-            }
+            let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
+            let followers = &orders.live.followers;
+            followers.has_followed(worker.number, result.map_err(|error| error.to_string()));
         }
     }
     if let Some(deciding) = deciding {
@@ -333,6 +344,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
     // What ended with the last clients.
     read_forwarded(&worker, forwarded.as_deref());
     worker.log.flush();
+    worker.metrics.liveness.end();
     Ok(())
 }
 
@@ -407,13 +419,17 @@ async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) 
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut count = 0_u32;
     let mut tide = memory::Tide::default();
+    let mut stalled_bytes = 0;
     loop {
         ticks.tick().await;
+        worker.metrics.liveness.show();
         read_forwarded(&worker, forwarded.as_deref());
         worker.log.flush();
+        worker.close_idle_upstreams(worker.admission.upstreams_waited_for());
         count = count.wrapping_add(1);
         if count.is_multiple_of(4) {
             close_stale_upstreams(&worker);
+            stalled_bytes = end_stalled(&worker, stalled_bytes);
             link::keep_up(&worker);
             let sessions = worker.clients.borrow().len();
             if tide.has_ebbed(sessions) {
@@ -427,6 +443,25 @@ fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
     if let Some(reader) = reader {
         reader.borrow_mut().read(&worker.metrics, &worker.log);
     }
+}
+
+/// Ends what has stood still for the longest time, if all that stands still holds too much. What is held now, and what was held `before`.
+fn end_stalled(worker: &Worker, before: u64) -> u64 {
+    let stalled = worker.splicer.stalled(Instant::now());
+    let limit = worker.live().plan().limits.stalled;
+    let excess = (worker.admission).note_stalled(before, stalled.bytes, limit);
+    if excess > 0 {
+        let ended = worker.splicer.end_stalled(excess);
+        for _ in 0..ended {
+            worker.metrics.limits.reached(Limit::Stalled);
+        }
+        if worker.admission.tells_stalled(Instant::now()) {
+            tracing::warn!(
+                "clients and servers that take nothing hold more of the kernel's memory than [limits] stalled = {limit} allows: ending those that have stood still for the longest time"
+            );
+        }
+    }
+    stalled.bytes
 }
 
 fn close_stale_upstreams(worker: &Worker) {

@@ -97,8 +97,6 @@ impl Scenario {
             let mut writer = Writer {
                 chance: Chance::new(seed, 1_000 + number as u64),
                 conversation: number,
-                way,
-                network: &network,
                 has_silent_closes,
                 bytes_left: (at_most * share).max(OBJECT_BYTES.0),
             };
@@ -185,22 +183,17 @@ impl Scenario {
 }
 
 /// Writes one conversation.
-struct Writer<'a> {
+struct Writer {
     chance: Chance,
     conversation: usize,
-    way: Way,
-    network: &'a Network,
     has_silent_closes: bool,
     bytes_left: f64,
 }
 
-impl Writer<'_> {
+impl Writer {
     fn conversation(&mut self) -> Conversation {
         let count = log_uniform(&mut self.chance, 1.0, EXCHANGES_MAX + 0.99) as usize;
-        // A lost request that the kernel has forwarded cannot be taken apart from those behind it
-        // (docs/internals/packet-engine.md, What is given up).
-        let may_pipeline = !(self.way == Way::Judged && self.network.is_bad());
-        let pipelines = may_pipeline && self.chance.happens(0.2);
+        let pipelines = self.chance.happens(0.2);
         // Half of the conversations are plain: those the kernel has longest.
         let is_plain = self.chance.happens(0.5);
         let mut exchanges: Vec<Exchange> = Vec::new();

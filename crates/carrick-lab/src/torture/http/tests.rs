@@ -223,18 +223,6 @@ fn seeds_reach_all_that_was_asked_for() {
 }
 
 #[test]
-fn what_the_kernel_cannot_take_apart_is_not_asked_for() {
-    for seed in 0..300 {
-        let scenario = Scenario::draw(seed, Some(Way::Judged));
-        let mut exchanges = scenario
-            .conversations
-            .iter()
-            .flat_map(|conversation| &conversation.exchanges);
-        assert!(!scenario.network.is_bad() || !exchanges.any(|exchange| exchange.is_pipelined));
-    }
-}
-
-#[test]
 fn heads_say_what_their_exchange_is() {
     let exchange = Exchange {
         kind: Kind::Range { from: 10 },

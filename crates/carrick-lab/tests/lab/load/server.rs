@@ -7,7 +7,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use carrick_lab::content::Body;
@@ -28,8 +28,8 @@ pub struct Manner {
     pub framing: Framing,
     /// Answers 503 to everything.
     pub refuses: bool,
-    /// Answers nothing from the first to the second moment, counted from its first connection.
-    pub stall: Option<(Duration, Duration)>,
+    /// From the request of this number on, answers nothing for so long.
+    pub stall: Option<(usize, Duration)>,
 }
 
 pub const PLAIN: Manner = Manner {
@@ -45,37 +45,83 @@ pub struct Seen {
     pub peer: SocketAddr,
     pub target: String,
     pub closes: bool,
-    /// Whether all of the response could be sent.
-    pub was_sent: bool,
+    /// Whether the client went away before all of the response was sent.
+    pub broke_off: bool,
+}
+
+/// Something that is waited for while it changes.
+#[derive(Default)]
+pub struct Watched<T> {
+    value: Mutex<T>,
+    changed: Condvar,
+}
+
+impl<T> Watched<T> {
+    fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let result = change(&mut self.value.lock().unwrap());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Returns when the value is so, or after a time that only a hang reaches: what is asserted afterwards tells.
+    pub fn wait_until(&self, is_so: impl Fn(&T) -> bool) {
+        let value = self.value.lock().unwrap();
+        let _ = self
+            .changed
+            .wait_timeout_while(value, crate::LONGEST_RUN, |value| !is_so(value))
+            .unwrap();
+    }
 }
 
 pub struct Origin {
     pub address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Watched<Vec<Seen>>>,
 }
 
 impl Origin {
     pub fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::new(Watched::default());
         let log = Arc::clone(&seen);
+        let stalls_until = Arc::new(OnceLock::new());
         std::thread::spawn(move || {
-            let mut first = None;
             for (connection, stream) in listener.incoming().flatten().enumerate() {
-                let started = *first.get_or_insert_with(Instant::now);
-                let log = Arc::clone(&log);
+                let (log, stalls_until) = (Arc::clone(&log), Arc::clone(&stalls_until));
                 // A client that goes away is no fault of the origin's.
                 std::thread::spawn(move || {
-                    let _ = serve(stream, connection, manner, started, &log);
+                    let _ = serve(stream, connection, manner, &stalls_until, &log);
                 });
             }
         });
         Self { address, seen }
     }
 
+    /// Each request so far, in the order in which their heads came.
     pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.seen.value.lock().unwrap().clone()
+    }
+
+    /// Returns when the requests so far are such.
+    pub fn wait_until(&self, are_so: impl Fn(&[Seen]) -> bool) {
+        self.seen.wait_until(|seen| are_so(seen));
+    }
+}
+
+/// An address at which nobody listens, and which nobody else gets meanwhile.
+pub struct Nobody(socket2::Socket);
+
+impl Nobody {
+    pub fn new() -> Self {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        socket.bind(&loopback.into()).unwrap();
+        Self(socket)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap().as_socket().unwrap()
     }
 }
 
@@ -83,8 +129,8 @@ fn serve(
     stream: TcpStream,
     connection: usize,
     manner: Manner,
-    started: Instant,
-    log: &Mutex<Vec<Seen>>,
+    stalls_until: &OnceLock<Instant>,
+    log: &Watched<Vec<Seen>>,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let peer = stream.peer_addr()?;
@@ -112,12 +158,6 @@ fn serve(
             output.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
             continue;
         }
-        if let Some((from, to)) = manner.stall {
-            let now = started.elapsed();
-            if now >= from && now < to {
-                std::thread::sleep(to - now);
-            }
-        }
         let target = lines[0].split(' ').nth(1).unwrap().to_owned();
         let closes = lines[0].ends_with("1.0")
             || lines
@@ -125,15 +165,26 @@ fn serve(
                 .any(|line| line.eq_ignore_ascii_case("connection: close"))
             || manner.framing == Framing::UntilClose;
         let response = respond(&target, manner, closes);
-        let sent = output.write_all(&response);
-        let was_sent = sent.is_ok();
-        log.lock().unwrap().push(Seen {
-            connection,
-            peer,
-            target,
-            closes,
-            was_sent,
+        let number = log.change(|seen| {
+            seen.push(Seen {
+                connection,
+                peer,
+                target,
+                closes,
+                broke_off: false,
+            });
+            seen.len() - 1
         });
+        if let Some((from, time)) = manner.stall
+            && number >= from
+        {
+            let until = *stalls_until.get_or_init(|| Instant::now() + time);
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+        let sent = output.write_all(&response);
+        if sent.is_err() {
+            log.change(|seen| seen[number].broke_off = true);
+        }
         sent?;
         if closes {
             return output.shutdown(Shutdown::Both);
@@ -219,18 +270,30 @@ pub enum Harm {
     Silence,
 }
 
+pub struct Relay {
+    pub address: SocketAddr,
+    /// How many it has accepted. A client opens another when the last one ended, or when something was wrong with it.
+    pub connections: Arc<Watched<usize>>,
+}
+
 /// Starts a relay to `server`; `at` is the place of the harm.
-pub fn relay(server: SocketAddr, harm: Harm, at: usize) -> SocketAddr {
+pub fn relay(server: SocketAddr, harm: Harm, at: usize) -> Relay {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let connections = Arc::new(Watched::default());
+    let accepted = Arc::clone(&connections);
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
+            accepted.change(|accepted| *accepted += 1);
             std::thread::spawn(move || {
                 let _ = relay_one(&client, server, harm, at);
             });
         }
     });
-    address
+    Relay {
+        address,
+        connections,
+    }
 }
 
 fn relay_one(client: &TcpStream, server: SocketAddr, harm: Harm, at: usize) -> std::io::Result<()> {
@@ -283,8 +346,6 @@ fn relay_one(client: &TcpStream, server: SocketAddr, harm: Harm, at: usize) -> s
             }
             (Harm::EndWithReset, Some(here)) => {
                 output.write_all(&now[..here])?;
-                // So that the bytes before the place are read, and not overtaken by the reset.
-                std::thread::sleep(Duration::from_millis(20));
                 let socket = socket2::SockRef::from(client);
                 socket.set_linger(Some(Duration::ZERO))?;
                 let _ = server.shutdown(Shutdown::Both);

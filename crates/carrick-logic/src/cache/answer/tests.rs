@@ -1,6 +1,6 @@
 //! How a stored response is sent.
 use super::{Answer, plan_answer, write_answer_fields};
-use crate::cache::test_heads::{AT_ONCE, NOW, answer, get, lines};
+use crate::cache::test_heads::{self as heads, AT_ONCE, NOW, answer, get, lines};
 use crate::cache::{Fields, Meta, Policy, Request, Stored};
 use crate::http1::Method;
 
@@ -70,6 +70,7 @@ fn rfc_9110_13_2_2_order_of_conditions() {
 
 #[test]
 fn rfc_9110_15_4_5_fields_of_each_answer() {
+    let policy = Policy::default();
     let stored = "Date: @0|Content-Type: t|Content-Encoding: gzip|Content-Range: bytes 0-1/2|Last-Modified: @-9|Vary: x|Cache-Control: max-age=9|Content-Location: /l";
     let tagged = format!("{stored}|ETag: \"a\"");
     let common = "Vary: x|Cache-Control: max-age=9|Content-Location: /l";
@@ -110,16 +111,43 @@ fn rfc_9110_15_4_5_fields_of_each_answer() {
         ),
     ] {
         let mut out = Vec::new();
-        write_answer_fields(
-            &mut out,
-            Fields::of_text(lines(stored).as_bytes()),
-            &answer,
-            Some(7),
-        );
+        let stored = lines(stored);
+        let meta = Meta::of(&heads::answer(206, &stored, &policy), AT_ONCE, &policy);
+        let fields = Fields::of_text(stored.as_bytes());
+        let stored = Stored {
+            meta: &meta,
+            fields,
+        };
+        write_answer_fields(&mut out, &stored, &answer, Some(7));
         assert_eq!(
             String::from_utf8(out).unwrap(),
             lines(&expected),
             "{answer:?}"
         );
+    }
+}
+
+/// RFC 9110 section 14.4: there it means nothing, which is no reason to take it away.
+#[test]
+fn content_range_of_what_is_stored_whole_stays() {
+    let policy = Policy::default();
+    let text = lines("Content-Range: bytes 0-1/2|Cache-Control: max-age=9");
+    let fields = Fields::of_text(text.as_bytes());
+    for (answer, stays) in [
+        (Answer::Whole, true),
+        (Answer::NotModified, false),
+        (Answer::Range(0..1), false),
+        (Answer::Ranges(vec![]), false),
+        (Answer::Unsatisfiable, false),
+    ] {
+        let meta = Meta::of(&heads::answer(200, &text, &policy), AT_ONCE, &policy);
+        let stored = Stored {
+            meta: &meta,
+            fields,
+        };
+        let mut out = Vec::new();
+        write_answer_fields(&mut out, &stored, &answer, None);
+        let kept = Fields::of_text(&out).has(b"content-range");
+        assert_eq!(kept, stays, "{answer:?}");
     }
 }

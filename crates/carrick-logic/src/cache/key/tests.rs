@@ -5,7 +5,8 @@ use super::{
 };
 use crate::cache::{Fields, Uri};
 use crate::http1::{
-    Forwarded, HeadLimits, Progress, RequestHead, RequestRewrite, TargetForm, write_request,
+    Forwarded, HeadLimits, Progress, RequestHead, RequestRewrite, StatedIn, TargetForm,
+    write_request,
 };
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -143,8 +144,10 @@ fn rfc_9112_3_2_2_a_host_that_disagrees_with_the_target_is_nowhere() {
         form: TargetForm::Origin,
         default_host: "",
         via: "",
+        mark: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         forwarded: Forwarded::XForwarded,
+        stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: false,
         drop_expect: false,

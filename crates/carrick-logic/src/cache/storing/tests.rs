@@ -121,8 +121,10 @@ fn rfc_9111_3_what_may_be_stored() {
             "",
             200,
             "Cache-Control: max-age=60, private=\"set-cookie\"|Set-Cookie: a=b|Set-Cookie2: c",
-            Some(N::SetCookie),
+            None,
         ),
+        // RFC 6265 section 9.4: nobody reads it any more.
+        ("", 200, "Cache-Control: max-age=60|Set-Cookie2: c", None),
         // Nothing allows it, or nothing would come of it.
         ("", 200, "", Some(N::NoLifetime)),
         ("", 200, "ETag: \"a\"", None),
@@ -282,12 +284,22 @@ fn rfc_9111_3_1_fields_that_are_stored() {
         let text = lines(response);
         let read = answer(200, &text, &Policy::default());
         let mut out = Vec::new();
-        write_stored_fields(&mut out, read.fields, &read.directives);
+        write_stored_fields(&mut out, &read);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             lines(expected),
             "{response}"
         );
+    }
+}
+
+#[test]
+fn rfc_9110_15_5_22_a_426_is_stored_with_what_to_upgrade_to() {
+    let text = lines("Connection: Upgrade|Upgrade: websocket|Keep-Alive: 1|c: 3");
+    for (status, expected) in [(426, "Upgrade: websocket|c: 3"), (404, "c: 3")] {
+        let mut out = Vec::new();
+        write_stored_fields(&mut out, &answer(status, &text, &Policy::default()));
+        assert_eq!(String::from_utf8(out).unwrap(), lines(expected), "{status}");
     }
 }
 
@@ -311,7 +323,7 @@ proptest! {
         let text: String = names.iter().map(|name| format!("X{name}: v {name}\r\n")).collect();
         let read = answer(200, &text, &Policy::default());
         let mut out = Vec::new();
-        write_stored_fields(&mut out, read.fields, &read.directives);
+        write_stored_fields(&mut out, &read);
         let again: Vec<_> = Fields::of_text(&out).iter().collect();
         prop_assert_eq!(again, read.fields.iter().collect::<Vec<_>>());
     }

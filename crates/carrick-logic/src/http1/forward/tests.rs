@@ -6,8 +6,10 @@ const ORIGIN: RequestRewrite<'static> = RequestRewrite {
     form: TargetForm::Origin,
     default_host: "",
     via: "",
+    mark: None,
     client: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
     forwarded: Forwarded::Unchanged,
+    stated_in: StatedIn::XForwardedFor,
     pass_proxy_authorization: false,
     pass_upgrade: false,
     drop_expect: false,
@@ -223,7 +225,8 @@ fn what_is_told_of_the_client() {
         client: client.parse().unwrap(),
         ..ORIGIN
     };
-    let old = "X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\nX-Forwarded-Proto: https\r\nForwarded: for=x\r\nX-Forwarded-Host: y\r\n";
+    // What is in the head is believed: see `RequestHead::forget_claims`.
+    let old = "X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\nX-Forwarded-Proto: https\r\nForwarded: for=x\r\nX-Forwarded-Host: y\r\nX-Real-IP: z\r\nX-Forwarded-Port: 443\r\n";
     assert_eq!(
         fields_left(old, &with(Forwarded::Unchanged, "192.0.2.1")),
         old
@@ -231,11 +234,11 @@ fn what_is_told_of_the_client() {
     assert_eq!(fields_left(old, &with(Forwarded::Remove, "192.0.2.1")), "");
     assert_eq!(
         fields_left(old, &with(Forwarded::XForwarded, "::ffff:192.0.2.1")),
-        "Forwarded: for=x\r\nX-Forwarded-For: 10.0.0.1, 10.0.0.2, 192.0.2.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n"
+        "X-Forwarded-Proto: https\r\nForwarded: for=x\r\nX-Forwarded-Host: y\r\nX-Real-IP: z\r\nX-Forwarded-Port: 443\r\nX-Forwarded-For: 10.0.0.1, 10.0.0.2, 192.0.2.1\r\n"
     );
     assert_eq!(
         fields_left(
-            "X-Forwarded-For: 1\r\nX-Forwarded-For:\r\nX-Forwarded-For: 2\r\n",
+            "X-Forwarded-For: 1\r\nX-Forwarded-For:\r\nX-Forwarded-For: 2\r\nX-Forwarded-Proto:\r\n",
             &with(Forwarded::XForwarded, "::1")
         ),
         "X-Forwarded-For: 1, 2, ::1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n"
@@ -258,6 +261,66 @@ fn what_is_told_of_the_client() {
             &with(Forwarded::Standard, "192.0.2.1")
         ),
         "GET / HTTP/1.1\r\nHost: \r\nForwarded: for=192.0.2.1;proto=http\r\n\r\n"
+    );
+}
+
+#[test]
+fn what_trusted_proxies_say_in_one_form_is_said_in_the_other_too() {
+    let how = |forwarded, stated_in| RequestRewrite {
+        forwarded,
+        stated_in,
+        ..ORIGIN
+    };
+    let to_standard = how(Forwarded::Standard, StatedIn::XForwardedFor);
+    assert_eq!(
+        fields_left(
+            "X-Forwarded-For: 10.0.0.1, ::1, [2001:db8::1]:80\r\nX-Forwarded-For: unknown, x;y\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n",
+            &to_standard
+        ),
+        "X-Forwarded-For: 10.0.0.1, ::1, [2001:db8::1]:80\r\nX-Forwarded-For: unknown, x;y\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n\
+         Forwarded: for=10.0.0.1, for=\"[::1]\", for=\"[2001:db8::1]\", for=unknown, for=unknown;host=\"b:81\";proto=https, for=192.0.2.1;host=\"a\";proto=http\r\n"
+    );
+    // Nothing gets out of its quotes, and what is no word is left out.
+    assert_eq!(
+        fields_left(
+            "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: a;b\r\nX-Forwarded-Host: b\"c\r\n",
+            &to_standard
+        ),
+        "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: a;b\r\nX-Forwarded-Host: b\"c\r\nForwarded: for=10.0.0.1, for=192.0.2.1;host=\"a\";proto=http\r\n"
+    );
+    let to_old = how(Forwarded::XForwarded, StatedIn::Forwarded);
+    assert_eq!(
+        fields_left(
+            "Forwarded: for=10.0.0.1, for=\"[::1]:80\"\r\nForwarded: for=_x;proto=https;host=\"b:81\"\r\n",
+            &to_old
+        ),
+        "Forwarded: for=10.0.0.1, for=\"[::1]:80\"\r\nForwarded: for=_x;proto=https;host=\"b:81\"\r\n\
+         X-Forwarded-For: 10.0.0.1, ::1, unknown, 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b:81\r\n"
+    );
+    // What proxies do not write is somebody else's word.
+    let only_old = how(Forwarded::XForwarded, StatedIn::XForwardedFor);
+    assert_eq!(
+        fields_left("Forwarded: for=10.0.0.1;proto=https\r\n", &only_old),
+        "Forwarded: for=10.0.0.1;proto=https\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\n"
+    );
+}
+
+#[test]
+fn requests_can_be_known_when_they_come_back() {
+    let mark = Some(Mark::new(0xabc));
+    let named = RequestRewrite {
+        via: "carrick",
+        mark,
+        ..ORIGIN
+    };
+    assert_eq!(
+        fields_left("Via: 1.1 a\r\n", &named),
+        "Via: 1.1 a\r\nVia: 1.1 carrick (0000000000000abc)\r\n"
+    );
+    let unnamed = RequestRewrite { via: "", ..named };
+    assert_eq!(
+        fields_left("Connection: CDN-Loop\r\nCDN-Loop: a\r\n", &unnamed),
+        "CDN-Loop: a\r\nCDN-Loop: 0000000000000abc\r\n"
     );
 }
 

@@ -115,19 +115,91 @@ fn tunnels_have_no_length_and_no_connection_options() {
 }
 
 #[test]
-fn upgrade_required_names_the_protocol() {
-    let text = "HTTP/1.1 426 Upgrade\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n";
-    let start = "HTTP/1.1 426 Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n";
+fn what_deviates_is_put_into_the_usual_form() {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    let table = [
+        (
+            "HTTP/1.1 200 OK\nA: b\nContent-Length:5\n\n",
+            "A: b\r\nContent-Length: 5\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nA: b\nC: d\r\nContent-Length: 5\r\n\n",
+            "A: b\r\nC: d\r\nContent-Length: 5\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length\t : 5\r\nA : b\r\n\r\n",
+            "Content-Length: 5\r\nA: b\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\nContent-length: 5\r\n\r\n",
+            "A: b\r\nContent-Length: 5\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5, 5 ,5\r\nA: b\r\n\r\n",
+            "A: b\r\nContent-Length: 5\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\nTransfer-Encoding : chunked\nA: b\n\n",
+            "A: b\r\nTransfer-Encoding: chunked\r\n",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nConnection : x\r\nX: y\r\nContent-Length: 5\r\n\r\n",
+            "Content-Length: 5\r\n",
+        ),
+    ];
+    for (text, fields) in table {
+        assert_eq!(
+            rewritten(text, Method::Get, &KEPT),
+            format!("{ok}{fields}\r\n"),
+            "{text:?}"
+        );
+    }
+    let text = "HTTP/1.1 204 No\r\nContent-Length: 5, 5\r\n\r\n";
     assert_eq!(
-        rewritten(text, Method::Get, &UPGRADING),
-        format!("{start}Connection: Upgrade\r\n\r\n")
+        rewritten(text, Method::Get, &KEPT),
+        "HTTP/1.1 204 No\r\n\r\n"
     );
+    let text = "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n";
+    assert_eq!(
+        rewritten(text, Method::Connect, &KEPT),
+        ok.to_owned() + "\r\n"
+    );
+}
+
+/// RFC 9110 section 15.5.22: who has not asked for an upgrade is told which one is required.
+#[test]
+fn upgrade_required_names_the_protocol_to_every_client() {
+    let fields = "Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n";
+    let start = "HTTP/1.1 426 Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n";
     let closing = ResponseRewrite {
         keep_alive: false,
-        ..UPGRADING
+        ..KEPT
     };
-    assert_eq!(
-        rewritten(text, Method::Get, &closing),
-        format!("{start}Connection: close, Upgrade\r\n\r\n")
-    );
+    for (how, connection) in [
+        (&KEPT, "Upgrade"),
+        (&UPGRADING, "Upgrade"),
+        (&closing, "close, Upgrade"),
+        (&OLD, "keep-alive, Upgrade"),
+    ] {
+        assert_eq!(
+            rewritten(
+                &format!("HTTP/1.1 426 Upgrade\r\n{fields}"),
+                Method::Get,
+                how
+            ),
+            format!("{start}Connection: {connection}\r\n\r\n"),
+        );
+        assert_eq!(
+            rewritten(
+                &format!("HTTP/1.1 403 No\r\n{fields}"),
+                Method::Get,
+                &UPGRADING
+            ),
+            "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"
+        );
+    }
+    let text = "HTTP/1.1 426 Upgrade\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(rewritten(text, Method::Get, &UPGRADING), text);
+    let text = format!("HTTP/1.1 101 Switching\r\n{fields}");
+    assert!(!rewritten(&text, Method::Get, &KEPT).contains("Upgrade:"));
 }

@@ -334,3 +334,104 @@ fn idempotent_methods() {
     assert!(M::Get.is_idempotent() && M::Delete.is_idempotent());
     assert!(!M::Post.is_idempotent() && !M::Patch.is_idempotent() && !M::Connect.is_idempotent());
 }
+
+/// The names that are left, comma-separated, or the label of the refusal.
+fn names_left(fields: &str, policy: OddNames, is_believed: bool) -> String {
+    let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let mut head = accepted(&text);
+    if let Err(refusal) = head.judge_names(policy) {
+        return refusal.label.to_owned();
+    }
+    if !is_believed {
+        head.forget_claims(text.as_bytes());
+    }
+    let names = head
+        .fields
+        .iter()
+        .map(|field| field.name.of(text.as_bytes()));
+    let names: Vec<_> = names
+        .map(|name| std::str::from_utf8(name).unwrap())
+        .collect();
+    names.join(",")
+}
+
+#[test]
+fn names_that_gateways_take_for_others_do_not_pass() {
+    let fields = "X_Forwarded_Host: a\r\nX-B: b\r\nx.y: c\r\nX!~z: d\r\n";
+    assert_eq!(names_left(fields, OddNames::Drop, true), "Host,X-B");
+    assert_eq!(names_left(fields, OddNames::Refuse, true), "odd_field_name");
+    assert_eq!(
+        names_left(fields, OddNames::Pass, true),
+        "Host,X_Forwarded_Host,X-B,x.y,X!~z"
+    );
+    // Whoever is not believed is not believed by another name.
+    assert_eq!(
+        names_left(fields, OddNames::Pass, false),
+        "Host,X-B,x.y,X!~z"
+    );
+    for byte in "!#$%&'*+.^_`|~".chars() {
+        let fields = format!("X{byte}Real{byte}IP: a\r\n");
+        assert_eq!(names_left(&fields, OddNames::Drop, true), "Host");
+        assert_eq!(names_left(&fields, OddNames::Pass, false), "Host");
+    }
+    assert_eq!(names_left("X-9: a\r\n", OddNames::Refuse, true), "Host,X-9");
+}
+
+#[test]
+fn the_whole_family_of_claims_is_forgotten() {
+    for name in [
+        "Forwarded",
+        "X-Forwarded",
+        "X-Forwarded-For",
+        "x-forwarded-host",
+        "X-FORWARDED-PROTO",
+        "X-Forwarded-Port",
+        "X-Forwarded-Prefix",
+        "X-Forwarded-Server",
+        "X-Forwarded-Ssl",
+        "X-Forwarded-Scheme",
+        "X-Forwarded-Anything",
+        "X-Real-IP",
+        "X-Client-IP",
+        "Client-IP",
+        "X-Cluster-Client-IP",
+        "True-Client-IP",
+        "CF-Connecting-IP",
+        "Fastly-Client-IP",
+        "X-Original-Host",
+        "X-Original-Forwarded-For",
+        "X-Originating-IP",
+        "X-Remote-Addr",
+        "X-Host",
+        "X-Scheme",
+        "Front-End-Https",
+    ] {
+        let fields = format!("{name}: a\r\nX-B: b\r\n");
+        assert_eq!(
+            names_left(&fields, OddNames::Drop, false),
+            "Host,X-B",
+            "{name}"
+        );
+        assert_eq!(
+            names_left(&fields, OddNames::Drop, true),
+            format!("Host,{name},X-B")
+        );
+    }
+    for name in [
+        "X-Forward",
+        "X-Realm",
+        "Cookie",
+        "Content-Type",
+        "From",
+        "TE",
+        "X-Hosts",
+        "Client-I",
+        "X",
+    ] {
+        let fields = format!("{name}: a\r\n");
+        assert_eq!(
+            names_left(&fields, OddNames::Drop, false),
+            format!("Host,{name}")
+        );
+    }
+}

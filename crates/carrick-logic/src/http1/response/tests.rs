@@ -33,7 +33,7 @@ fn accepted(text: &str, method: Method) -> ResponseHead {
 #[test]
 fn responses_that_are_refused() {
     #[rustfmt::skip]
-    let table: [(&[u8], &str); 38] = [
+    let table: [(&[u8], &str); 47] = [
         (b"<html>", "not_http"),
         (b"\r\nHTTP/1.1 200 OK\r\n\r\n", "not_http"),
         (b"http/1.1 200 OK\r\n\r\n", "not_http"),
@@ -50,16 +50,25 @@ fn responses_that_are_refused() {
         (b"HTTP/1.1 200\tOK\r\n\r\n", "malformed_status_line"),
         (b"HTTP/1.1 200 O\x00K\r\n\r\n", "malformed_status_line"),
         (b"HTTP/1.1 200 O\rK\r\n\r\n", "malformed_status_line"),
-        (b"HTTP/1.1 200 OK\n\n", "bare_lf"),
-        (b"HTTP/1.1 200 OK\r\nA: b\n\r\n", "bare_lf"),
+        (b"HTTP/1.1 200 OK\r\r\n\r\n", "malformed_status_line"),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\r\n\r\n", "bare_cr"),
+        (b"HTTP/1.1 200 OK\nA: b\n c\n\n", "line_folding"),
+        (b"HTTP/1.1 200 OK\nA\n\n", "missing_colon"),
+        (b"HTTP/1.1 200 OK\nA: b\rc\n\n", "bare_cr"),
+        (b"HTTP/1.1 200 OK\n\r\r\n\n", "missing_colon"),
         (b"HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n", "bare_cr"),
         (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", "line_folding"),
-        (b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", "space_before_colon"),
+        (b"HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", "bad_field_name"),
+        (b"HTTP/1.1 200 OK\r\nA\x0b: c\r\n\r\n", "bad_field_name"),
+        (b"HTTP/1.1 200 OK\r\n : b\r\n\r\n", "line_folding"),
         (b"HTTP/1.1 200 OK\r\n: b\r\n\r\n", "empty_field_name"),
         (b"HTTP/1.1 200 OK\r\nA\r\n\r\n", "missing_colon"),
         (b"HTTP/1.1 200 OK\r\nA: \x01\r\n\r\n", "control_byte"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "repeated_content_length"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1,1\r\n\r\n", "bad_content_length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "repeated_content_length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1, 2\r\n\r\n", "repeated_content_length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1,\r\n\r\n", "bad_content_length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 01\r\n\r\n", "bad_content_length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length : 1\r\nContent-Length: 1\nTransfer-Encoding: chunked\r\n\r\n", "both_lengths"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "bad_content_length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "bad_content_length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "both_lengths"),
@@ -76,6 +85,89 @@ fn responses_that_are_refused() {
     for (text, label) in table {
         let seen = parse(text, Method::Get).map_err(|refusal| (refusal.status, refusal.label));
         assert_eq!(seen.err(), Some((502, label)), "{}", text.escape_ascii());
+    }
+}
+
+/// What is refused where the head goes on as it came, and what it is for who writes it anew.
+#[test]
+fn deviations_with_one_reading_are_read_where_the_head_is_written_anew() {
+    #[rustfmt::skip]
+    type Row = (&'static str, &'static str, B, &'static [(&'static str, &'static str)]);
+    let table: [Row; 12] = [
+        ("HTTP/1.1 200 OK\n\n", "bare_lf", B::UntilClose, &[]),
+        ("HTTP/1.1 200 OK\n\r\n", "bare_lf", B::UntilClose, &[]),
+        ("HTTP/1.1 200 OK\r\n\n", "bare_lf", B::UntilClose, &[]),
+        (
+            "HTTP/1.1 200 OK\r\nA: b\n\r\n",
+            "bare_lf",
+            B::UntilClose,
+            &[("A", "b")],
+        ),
+        (
+            "HTTP/1.1 200 OK\nContent-Length: 5\nA:b \n\n",
+            "bare_lf",
+            B::Bytes(5),
+            &[("Content-Length", "5"), ("A", "b")],
+        ),
+        (
+            "HTTP/1.1 200 OK\nTransfer-Encoding \t: chunked\n\n",
+            "bare_lf",
+            B::Chunked,
+            &[("Transfer-Encoding", "chunked")],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nA : b\r\nC:\r\n\r\n",
+            "space_before_colon",
+            B::UntilClose,
+            &[("A", "b"), ("C", "")],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length\t: 5\r\n\r\n",
+            "space_before_colon",
+            B::Bytes(5),
+            &[("Content-Length", "5")],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+            "repeated_content_length",
+            B::Bytes(5),
+            &[("Content-Length", "5"), ("Content-Length", "5")],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5, 5,5\r\n\r\n",
+            "bad_content_length",
+            B::Bytes(5),
+            &[("Content-Length", "5, 5,5")],
+        ),
+        (
+            "HTTP/1.1 304 Same\r\nContent-Length: 5, 5\r\n\r\n",
+            "bad_content_length",
+            B::None,
+            &[("Content-Length", "5, 5")],
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 0,0\r\n\r\n",
+            "bad_content_length",
+            B::None,
+            &[("Content-Length", "0,0")],
+        ),
+    ];
+    for (text, label, body, fields) in table {
+        let strict = ResponseHead::new().parse_strictly(text.as_bytes(), Method::Get, &LIMITS);
+        let seen = strict.map_err(|refusal| (refusal.status, refusal.label));
+        assert_eq!(seen, Err((502, label)), "{text:?}");
+        let with_body = format!("{text}A: b\n\n");
+        let head = accepted(&with_body, Method::Get);
+        assert_eq!((head.head_bytes, head.body), (text.len(), body), "{text:?}");
+        let seen = head.fields.iter().map(|field| {
+            let of = |span: Span| str::from_utf8(span.of(with_body.as_bytes())).unwrap();
+            (of(field.name), of(field.value))
+        });
+        assert!(
+            seen.eq(fields.iter().copied()),
+            "{text:?}: {:?}",
+            head.fields
+        );
     }
 }
 

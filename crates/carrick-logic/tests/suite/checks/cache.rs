@@ -67,7 +67,7 @@ fn exchange(first: &Request<'_>, response: &Response<'_>, second: &Request<'_>, 
         response: UnixTime(NOW.0 + 2),
     };
     let mut text = Vec::new();
-    write_stored_fields(&mut text, response.fields, &response.directives);
+    write_stored_fields(&mut text, response);
     let variant = Variant::of(response.fields, first.fields);
     assert!(
         variant
@@ -166,7 +166,7 @@ fn complete(
 fn send(stored: &Stored<'_>, request: &Request<'_>, now: UnixTime, policy: &Policy) {
     let answer = plan_answer(request, stored, BODY_BYTES, now, policy);
     let mut out = Vec::new();
-    write_answer_fields(&mut out, stored.fields, &answer, Some(7));
+    write_answer_fields(&mut out, stored, &answer, Some(7));
     assert!(out.ends_with(b"Age: 7\r\n"));
     match answer {
         Answer::Range(range) => assert!(range.start < range.end && range.end <= BODY_BYTES),

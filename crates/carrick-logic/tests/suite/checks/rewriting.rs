@@ -2,8 +2,9 @@
 use super::LIMITS;
 use super::heads::{request_is_unambiguous, response_is_unambiguous};
 use carrick_logic::http1::{
-    Field, Forwarded, HeadLimits, Method, Progress, RequestHead, RequestRewrite, ResponseBody,
-    ResponseHead, ResponseRewrite, TargetForm, Version, write_request, write_response,
+    Field, Forwarded, HeadLimits, Mark, Method, Progress, RequestHead, RequestRewrite,
+    ResponseBody, ResponseHead, ResponseRewrite, StatedIn, TargetForm, Version, write_request,
+    write_response,
 };
 use std::net::IpAddr;
 
@@ -24,6 +25,7 @@ pub fn rewrite_request(bytes: &[u8]) {
         },
         default_host: "",
         via: if options & 2 == 0 { "" } else { "carrick" },
+        mark: (options & 4 != 0).then(|| Mark::new(7)),
         client: IpAddr::from(if options & 4 == 0 {
             [192, 0, 2, 1]
         } else {
@@ -35,6 +37,10 @@ pub fn rewrite_request(bytes: &[u8]) {
             Forwarded::Standard,
             Forwarded::Remove,
         ][usize::from(options >> 3 & 3)],
+        stated_in: match options & 32 {
+            0 => StatedIn::XForwardedFor,
+            _ => StatedIn::Forwarded,
+        },
         pass_proxy_authorization: options & 32 != 0,
         pass_upgrade: options & 64 != 0,
         drop_expect: options & 128 != 0,
@@ -94,6 +100,7 @@ pub fn rewrite_request(bytes: &[u8]) {
     let mut again = Vec::new();
     let unchanged = RequestRewrite {
         via: "",
+        mark: None,
         forwarded: Forwarded::Unchanged,
         ..how
     };
@@ -128,7 +135,14 @@ fn hop_by_hop_fields_are_gone(bytes: &[u8], fields: &[Field], upgrades: bool) {
         );
         assert!(upgrades || name != "upgrade");
         let value = String::from_utf8_lossy(field.value.of(bytes));
-        let is_ours = ["Upgrade", "close", "keep-alive", "close, Upgrade"].contains(&&*value);
+        let ours = [
+            "Upgrade",
+            "close",
+            "keep-alive",
+            "close, Upgrade",
+            "keep-alive, Upgrade",
+        ];
+        let is_ours = ours.contains(&&*value);
         assert!(name != "connection" || is_ours, "{value}");
     }
 }
@@ -163,7 +177,7 @@ pub fn rewrite_response(bytes: &[u8]) {
     };
     let mut seen = ResponseHead::new();
     assert_eq!(
-        seen.parse(&out, method, &limits),
+        seen.parse_strictly(&out, method, &limits),
         Ok(Progress::Complete),
         "{}",
         out.escape_ascii()
@@ -182,7 +196,7 @@ pub fn rewrite_response(bytes: &[u8]) {
     if !seen.is_interim() {
         assert_eq!(seen.keep_alive, how.keep_alive && !ends_at_close);
     }
-    hop_by_hop_fields_are_gone(&out, &seen.fields, how.pass_upgrade);
+    hop_by_hop_fields_are_gone(&out, &seen.fields, how.pass_upgrade || head.status == 426);
     if seen.head_bytes < LIMITS.head_bytes_max && seen.fields.len() < 64 {
         response_is_unambiguous(&out, &seen, method);
     }

@@ -81,7 +81,7 @@ fn compare(case: &Case) -> Compared {
         return Ok(seen);
     }
     let mut fields = Vec::new();
-    write_stored_fields(&mut fields, response.fields, &response.directives);
+    write_stored_fields(&mut fields, &response);
     let stored = Stored {
         meta: &meta,
         fields: Fields::of_text(&fields),

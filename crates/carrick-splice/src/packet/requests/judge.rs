@@ -51,6 +51,7 @@ impl Judge {
     /// Why it cannot be loaded.
     pub fn load() -> Result<Judge, Unavailable> {
         let printed = libbpf_rs::set_print(None);
+        crate::refusal::listen();
         let loaded = Judge::open_and_load().map_err(|error| Unavailable::explain(&error));
         libbpf_rs::set_print(printed);
         loaded

@@ -126,9 +126,10 @@ fn a_broken_header_of_ipv4_changes_nothing() {
     }
 }
 
-/// Between machines that share their memory, the last one sums up, if anybody does: CHECKSUM_PARTIAL.
+/// Between machines that share their memory, the last one sums up, if anybody does. But that is for the kernel to say (CHECKSUM_PARTIAL, which these
+/// packets are not): what only looks like it dies at the next host, and the client could then send other bytes.
 #[test]
-fn a_sum_that_is_left_to_the_hardware_is_no_error() {
+fn the_sum_of_the_pseudo_header_alone_is_an_error() {
     for lab in [Lab::v4(), Lab::v6()].into_iter().flatten() {
         for bytes in [0, 1, 1460] {
             let (packet, _) = up(&lab, |packet| packet.payload = payload(bytes));
@@ -141,13 +142,7 @@ fn a_sum_that_is_left_to_the_hardware_is_no_error() {
             let mut frame = right.clone();
             let begun = !checksum(&pseudo);
             frame[tcp + CHECKSUM..tcp + CHECKSUM + 2].copy_from_slice(&begun.to_be_bytes());
-            lab.set(&spliced(&lab));
-            assert_eq!(lab.run(Arriving, &frame, &[]).verdict, REDIRECT);
-            assert_eq!(lab.splice().ways[CLIENT].end, C + bytes as u32);
-            // One more, and it is neither.
-            let wrong = begun.wrapping_add(1);
-            frame[tcp + CHECKSUM..tcp + CHECKSUM + 2].copy_from_slice(&wrong.to_be_bytes());
-            is_not_believed(&lab, "neither a sum nor its beginning", &frame);
+            is_not_believed(&lab, "the beginning of a sum", &frame);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The programs in the kernel, on no interface: what they make of a packet.
 
 use super::wire::{ACK, Packet};
-use crate::packet::PacketEngine;
 use crate::packet::command::{Ran, run_on};
-use crate::packet::skeleton::types::{flow, packet_splice, packet_state};
+use crate::packet::skeleton::types::{flow, packet_response, packet_splice, packet_state};
 use crate::packet::state::key;
+use crate::packet::{Connections, PacketEngine};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -59,6 +59,7 @@ pub struct Lab {
     flows: MapHandle,
     splices: MapHandle,
     pulse: MapHandle,
+    responses: MapHandle,
     programs: [OwnedFd; 2],
     pub addresses: [(SocketAddr, SocketAddr); 2],
 }
@@ -91,13 +92,15 @@ impl Lab {
             return None;
         }
         let mut object = MaybeUninit::uninit();
-        let loaded = PacketEngine::load_maps(&mut object, 4, OWN_MARK, None).unwrap();
+        let loaded =
+            PacketEngine::load_maps(&mut object, 4, OWN_MARK, None, Connections::Written).unwrap();
         let owned =
             |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
         let lab = Lab {
             flows: MapHandle::try_from(&loaded.maps.flows).unwrap(),
             splices: MapHandle::try_from(&loaded.maps.splices).unwrap(),
             pulse: MapHandle::try_from(&loaded.maps.pulse).unwrap(),
+            responses: MapHandle::try_from(&loaded.maps.responses).unwrap(),
             programs: [
                 owned(&loaded.progs.carrick_arriving),
                 owned(&loaded.progs.carrick_leaving),
@@ -144,6 +147,19 @@ impl Lab {
     pub fn splice(&self) -> packet_splice {
         let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         from_bytes(&bytes.unwrap().unwrap())
+    }
+
+    /// What is known of the responses of record 1.
+    pub fn record(&self) -> packet_response {
+        let bytes = self.responses.lookup(&1_u32.to_ne_bytes(), MapFlags::ANY);
+        from_bytes(&bytes.unwrap().unwrap())
+    }
+
+    pub fn set_record(&self, record: &packet_response) {
+        let number = 1_u32.to_ne_bytes();
+        self.responses
+            .update(&number, as_bytes(record), MapFlags::ANY)
+            .unwrap();
     }
 
     pub fn run(&self, hook: Hook, frame: &[u8], context: &[u8]) -> Ran {
@@ -222,11 +238,13 @@ impl Lab {
             options: Vec::new(),
             payload: Vec::new(),
             tos: 0,
+            hops: 64,
             ip_options: Vec::new(),
         };
         let forwarded = packet.with(|packet| {
             packet.source = other_own;
             packet.destination = other_peer;
+            packet.hops = 63;
         });
         (packet, forwarded)
     }
@@ -270,6 +288,7 @@ pub fn assert_frame(frame: &[u8], expected: &[u8], what: &str) {
 pub trait Plain: Default {}
 impl Plain for packet_splice {}
 impl Plain for flow {}
+impl Plain for packet_response {}
 
 #[expect(unsafe_code, reason = "the generated types have no conversion")]
 pub fn as_bytes<T: Plain>(value: &T) -> &[u8] {

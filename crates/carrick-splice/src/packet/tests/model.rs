@@ -7,6 +7,7 @@ mod beside;
 mod due;
 mod endpoint;
 mod frame;
+mod handing_back;
 mod host;
 mod paced;
 mod pacing;
@@ -14,8 +15,10 @@ mod programs;
 mod random;
 mod road;
 mod scenario;
+mod unjudged;
 mod world;
 
+pub use answered::answering;
 use host::Tally;
 use programs::Programs;
 use scenario::Scenario;

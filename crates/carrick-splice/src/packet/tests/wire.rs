@@ -27,6 +27,8 @@ pub struct Packet {
     pub payload: Vec<u8>,
     /// DSCP and ECN.
     pub tos: u8,
+    /// Time to live, or hop limit.
+    pub hops: u8,
     /// IPv4, padded to words.
     pub ip_options: Vec<u8>,
 }
@@ -48,7 +50,7 @@ impl Packet {
             let header_bytes = 20 + self.ip_options.len();
             let mut header = vec![0x40 | (header_bytes / 4) as u8, self.tos];
             header.extend(((header_bytes + tcp.len()) as u16).to_be_bytes());
-            header.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
+            header.extend([0x12, 0x34, 0x40, 0, self.hops, 6, 0, 0]);
             header.extend(source);
             header.extend(destination);
             header.extend(&self.ip_options);
@@ -65,7 +67,7 @@ impl Packet {
                 3,
             ]);
             frame.extend((tcp.len() as u16).to_be_bytes());
-            frame.extend([6, 64]);
+            frame.extend([6, self.hops]);
             frame.extend(source);
             frame.extend(destination);
         }

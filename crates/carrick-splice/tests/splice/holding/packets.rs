@@ -1,6 +1,7 @@
 //! SYNs that no socket has sent, and packets as they are on the wire.
 
 use super::{Bed, Host};
+use crate::support::link_address;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::Read;
 use std::net::IpAddr;
@@ -98,25 +99,10 @@ pub fn header(bed: &Bed, router: &str, is_ipv6: bool) -> Vec<u8> {
 pub struct Tap(Socket);
 
 impl Tap {
-    #[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
     pub fn open(device: &str) -> Tap {
         let protocol = Protocol::from(i32::from(ETH_P_ALL.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap();
-        let index = rustix::net::netdevice::name_to_index(&socket, device).unwrap();
-        // SAFETY: the address is a `sockaddr_ll`, all of whose bytes are set, and the length is its own.
-        let ((), address) = unsafe {
-            socket2::SockAddr::try_init(|storage, length| {
-                storage.write(std::mem::zeroed());
-                let address = storage.cast::<libc::sockaddr_ll>();
-                (*address).sll_family = libc::AF_PACKET as u16;
-                (*address).sll_protocol = ETH_P_ALL.to_be();
-                (*address).sll_ifindex = index.cast_signed();
-                *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-                Ok(())
-            })
-        }
-        .unwrap();
-        socket.bind(&address).unwrap();
+        socket.bind(&link_address(&socket, device)).unwrap();
         Tap(socket)
     }
 

@@ -3,11 +3,16 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::requests::{Cookie, Host as HostRule, RequestTable, Route, Settings};
-use carrick_splice::{Arming, Judging, PaceHandle, PacketService, Splicer};
+use carrick_splice::{
+    Arming, DisarmError, Judging, PaceHandle, PacketService, ResponseSplice, Splicer,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -53,7 +58,18 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Answers `GET /any/N/…` with N bytes and their length in front; how many requests came.
+/// The head of a response of so many bytes.
+fn response_head(bytes: usize) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n")
+}
+
+/// What such a head says.
+fn content_bytes(head: &str) -> usize {
+    let value = head.rsplit(": ").next().unwrap();
+    value.trim_end().parse().unwrap()
+}
+
+/// Answers `GET /any/N/…` with N bytes; how many requests came.
 fn answer_requests(mut stream: TcpStream) -> u64 {
     let mut count = 0;
     while let Some(head) = read_head(&mut stream) {
@@ -63,7 +79,7 @@ fn answer_requests(mut stream: TcpStream) -> u64 {
             // So late that the request is acknowledged before.
             std::thread::sleep(Duration::from_millis(60));
         }
-        let mut answer = (bytes as u64).to_le_bytes().to_vec();
+        let mut answer = response_head(bytes).into_bytes();
         answer.extend(sample(bytes as u64, bytes));
         stream.write_all(&answer).unwrap();
     }
@@ -95,27 +111,49 @@ async fn pass_requests(
             break;
         }
         passed += 1;
+        let is_exact = !responses.is_armed() || is_whole(&responses);
         let is_armed = responses.arm(Some(judging), PaceHandle::default()) == Arming::Armed;
         if is_armed {
-            responses.expect_response();
+            responses.expect_response(is_exact, false);
         }
         server.write_all(&head).await.unwrap();
         if is_armed {
             responses.settle(head.len() as u64);
             continue;
         }
-        let mut length = [0; 8];
-        server.read_exact(&mut length).await.unwrap();
-        let mut answer = vec![0; u64::from_le_bytes(length) as usize];
-        server.read_exact(&mut answer).await.unwrap();
-        client.write_all(&length).await.unwrap();
-        client.write_all(&answer).await.unwrap();
+        relay_response(&mut server, &mut client).await;
     }
     responses.disarm().unwrap();
     server.shutdown().await.unwrap();
     assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
     client.shutdown().await.unwrap();
     (passed, judged)
+}
+
+/// Whether the latest response has gone to the client.
+fn is_whole(responses: &ResponseSplice) -> bool {
+    let begun = responses.head();
+    let end = begun.windows(4).position(|four| four == b"\r\n\r\n");
+    end.is_some_and(|end| {
+        let content_bytes = content_bytes(std::str::from_utf8(&begun[..end]).unwrap());
+        responses.progress().sent_bytes == (end + 4 + content_bytes) as u64
+    })
+}
+
+/// Passes a response on.
+async fn relay_response(server: &mut tokio::net::TcpStream, client: &mut tokio::net::TcpStream) {
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\n") {
+        response.push(server.read_u8().await.unwrap());
+    }
+    let head_bytes = response.len();
+    let content_bytes = content_bytes(std::str::from_utf8(&response).unwrap());
+    response.resize(head_bytes + content_bytes, 0);
+    server
+        .read_exact(&mut response[head_bytes..])
+        .await
+        .unwrap();
+    client.write_all(&response).await.unwrap();
 }
 
 /// Asks one after the other, as the seed has it; some so that the process has to pass them on.
@@ -142,9 +180,8 @@ fn request(address: IpAddr, seed: u64, rounds: u64, process_every: usize) {
         } else {
             stream.write_all(head.as_bytes()).unwrap();
         }
-        let mut length = [0; 8];
-        stream.read_exact(&mut length).unwrap();
-        assert_eq!(u64::from_le_bytes(length), bytes as u64, "{seed}: {round}");
+        let head = read_head(&mut stream).unwrap();
+        assert_eq!(content_bytes(&head), bytes, "{seed}: {round}");
         let mut answer = vec![0; bytes];
         stream.read_exact(&mut answer).unwrap();
         assert_same(
@@ -217,4 +254,267 @@ fn requests_pass_though_packets_are_lost() {
         (16, 40),
         |bed| bed.lose(3),
     );
+}
+
+/// The client's TCP sends both again as one packet.
+#[test]
+fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
+    let name = "a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost";
+    let Some(bed) = Bed::new(name) else { return };
+    const CLIENTS: u64 = 8;
+    const REQUESTS: u64 = 5;
+    // Otherwise it tries the second one alone first.
+    bed.run(Host::Client, "sysctl -qw net.ipv4.tcp_early_retrans=0");
+    bed.nft(
+        Host::Server,
+        "table netdev lossy { chain c { type filter hook ingress device s priority -500; ip dscp cs1 drop; }; }",
+    );
+    let serving = bed.serve(V4[1], CLIENTS as usize, answer_requests);
+    let proxying = bed.proxy_with(V4, (CLIENTS as usize, 16), install, pass_requests);
+    let ask_twice = || {
+        let mut stream = connect(V4[0]);
+        stream.set_nodelay(true).unwrap();
+        let ask = |mut stream: &TcpStream, bytes: usize| {
+            stream.write_all(ask_for(bytes).as_bytes()).unwrap();
+        };
+        let hear = |stream: &mut TcpStream, bytes: usize| {
+            assert_eq!(content_bytes(&read_head(stream).unwrap()), bytes);
+            stream.read_exact(&mut vec![0; bytes]).unwrap();
+        };
+        for bytes in 100..98 + REQUESTS as usize {
+            ask(&stream, bytes);
+            hear(&mut stream, bytes);
+        }
+        rustix::net::sockopt::set_ip_tos(&stream, 0x20).unwrap();
+        ask(&stream, 7);
+        rustix::net::sockopt::set_ip_tos(&stream, 0).unwrap();
+        ask(&stream, 8);
+        hear(&mut stream, 7);
+        hear(&mut stream, 8);
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    };
+    let asking: Vec<_> = (0..CLIENTS)
+        .map(|_| bed.on(Host::Client, ask_twice))
+        .collect();
+    for thread in asking {
+        thread.join().unwrap();
+    }
+    let served: u64 = serving.join().unwrap().into_iter().sum();
+    let counts = proxying.join().unwrap();
+    let passed: u64 = counts.iter().map(|(by_process, _)| by_process).sum();
+    let judged: u64 = counts.iter().map(|(_, by_kernel)| by_kernel).sum();
+    assert_eq!(
+        (served, passed + judged),
+        (CLIENTS * REQUESTS, CLIENTS * REQUESTS)
+    );
+    assert!(judged > CLIENTS, "{judged}");
+}
+
+/// A container's or a virtual machine's: it may say where the checksum is to be written, and so change the request that was judged.
+#[test]
+fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server() {
+    let name = "a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server";
+    let Some(bed) = Bed::new(name) else { return };
+    // What the client's TCP sends is lost at first; the last interface writes checksums.
+    bed.nft(
+        Host::Server,
+        "table netdev lossy { chain c { type filter hook ingress device s priority -500; ip dscp cs1 drop; }; }",
+    );
+    bed.run(Host::Middle, "ethtool -K ps tx off");
+    let arrived = bed.on(Host::Server, || Wire::open("s")).join().unwrap();
+    let serving = bed.serve(V4[1], 1, answer_requests);
+    let proxying = bed.proxy_with(V4, (1, 4), install, pass_requests);
+    let asking = bed.on(Host::Client, || {
+        let wire = Wire::open("c");
+        let mut stream = connect(V4[0]);
+        for (number, checksum_at) in [(1, None), (2, None), (3, Some(34)), (4, Some(80))] {
+            let tos = if checksum_at.is_some() { 0x20 } else { 0 };
+            rustix::net::sockopt::set_ip_tos(&stream, tos).unwrap();
+            let head = ask_for(number);
+            stream.write_all(head.as_bytes()).unwrap();
+            if let Some(checksum_at) = checksum_at {
+                wire.send_again(head.as_bytes(), checksum_at);
+            }
+            rustix::net::sockopt::set_ip_tos(&stream, 0).unwrap();
+            assert_eq!(content_bytes(&read_head(&mut stream).unwrap()), number);
+            stream.read_exact(&mut vec![0; number]).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    });
+    asking.join().unwrap();
+    assert_eq!(serving.join().unwrap(), [4]);
+    proxying.join().unwrap();
+    let frames = arrived.frames();
+    for number in 1..=4 {
+        let (head, line) = (ask_for(number), format!("GET /kernel/{number}/"));
+        let mut count = 0;
+        for frame in &frames {
+            if frame.windows(line.len()).any(|at| at == line.as_bytes()) {
+                assert!(frame.ends_with(head.as_bytes()), "{}", frame.escape_ascii());
+                count += 1;
+            }
+        }
+        assert!(count > 0, "{number}");
+    }
+}
+
+fn ask_for(bytes: usize) -> String {
+    format!("GET /kernel/{bytes}/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+}
+
+/// What passes an interface, and frames with a virtio-net header on to it (packet(7), `PACKET_VNET_HDR`).
+struct Wire(Socket);
+
+impl Wire {
+    #[expect(unsafe_code, reason = "socket2 does not know this option")]
+    fn open(interface: &str) -> Wire {
+        const PACKET_VNET_HDR: libc::c_int = 15;
+        let every = i32::from((libc::ETH_P_ALL as u16).to_be());
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(every))).unwrap();
+        let one: libc::c_int = 1;
+        // SAFETY: the pointer and the length are those of `one`, which outlives the call.
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_VNET_HDR,
+                std::ptr::from_ref(&one).cast(),
+                size_of_val(&one) as libc::socklen_t,
+            )
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        socket.bind(&link_address(&socket, interface)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        Wire(socket)
+    }
+
+    /// What has passed since then.
+    fn frames(&self) -> Vec<Vec<u8>> {
+        self.0.set_nonblocking(true).unwrap();
+        let mut buffer = vec![0; 4096];
+        let mut frames = Vec::new();
+        while let Ok(read) = (&self.0).read(&mut buffer) {
+            frames.push(buffer[10..read].to_vec());
+        }
+        frames
+    }
+
+    /// Looks for the frame of IPv4 that ends so, and sends it once more with TOS 0; its checksum is to be written behind byte `checksum_at`.
+    fn send_again(&self, end: &[u8], checksum_at: u16) {
+        const NEEDS_CHECKSUM: u8 = 1;
+        let mut buffer = vec![0; 4096];
+        let mut frame = loop {
+            let read = (&self.0).read(&mut buffer).unwrap();
+            if buffer[10..read].ends_with(end) {
+                break buffer[10..read].to_vec();
+            }
+        };
+        let tos = u16::from(std::mem::take(&mut frame[15]));
+        let (sum, carry) = u16::from_be_bytes([frame[24], frame[25]]).overflowing_add(tos);
+        frame[24..26].copy_from_slice(&(sum + u16::from(carry)).to_be_bytes());
+        let mut sent = vec![NEEDS_CHECKSUM, 0, 0, 0, 0, 0];
+        sent.extend(checksum_at.to_ne_bytes());
+        sent.extend(16_u16.to_ne_bytes());
+        sent.extend(frame);
+        self.0.send(&sent).unwrap();
+    }
+}
+
+/// Otherwise others would get that client's response over the server's connection, and it none.
+#[test]
+fn the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way_that_the_process_does_not_know()
+ {
+    let name = "the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way";
+    let Some(bed) = Bed::new(name) else { return };
+    let (has_arrived, arrived) = mpsc::channel();
+    let (release, is_released) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let is_released = Mutex::new(is_released);
+    let serving = bed.serve(V4[1], 1, move |mut stream| {
+        while let Some(head) = read_head(&mut stream) {
+            if head.contains("/held/") {
+                has_arrived.send(()).unwrap();
+            }
+            is_released.lock().unwrap().recv_timeout(HANG).unwrap();
+            let answer = response_head(6) + "answer";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let channels = RefCell::new(Some((arrived, release, go)));
+    let proxying = bed.proxy_with(
+        V4,
+        (1, 4),
+        install,
+        move |splicer, client, server, judging| {
+            decide_late(splicer, client, server, judging, channels.take().unwrap())
+        },
+    );
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = connect(V4[0]);
+        let mut ask = |path: &str| {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            assert_eq!(content_bytes(&read_head(&mut stream).unwrap()), 6);
+            let mut answer = [0; 6];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"answer");
+        };
+        while may_go.try_recv().is_err() {
+            ask("/process/");
+        }
+        ask("/held/");
+    });
+    asking.join().unwrap();
+    proxying.join().unwrap();
+    serving.join().unwrap();
+}
+
+/// Passes requests on until the kernel has both connections. Then it looks, sees that all is answered, is late, and wants them back.
+async fn decide_late(
+    splicer: Splicer,
+    mut client: tokio::net::TcpStream,
+    mut server: tokio::net::TcpStream,
+    judging: Judging,
+    (arrived, release, go): (mpsc::Receiver<()>, mpsc::Sender<()>, mpsc::Sender<()>),
+) {
+    let mut responses = splicer.responses(&client, &server, 7).unwrap();
+    let mut is_armed = false;
+    while !is_armed {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await.unwrap());
+        }
+        is_armed = responses.arm(Some(judging), PaceHandle::default()) == Arming::Armed;
+        if is_armed {
+            responses.expect_response(true, false);
+            go.send(()).unwrap();
+        }
+        server.write_all(&head).await.unwrap();
+        if is_armed {
+            responses.settle(head.len() as u64);
+        }
+        release.send(()).unwrap();
+        if is_armed {
+            break;
+        }
+        relay_response(&mut server, &mut client).await;
+    }
+    // The client may ask behind that answer at once: the kernel forwards it.
+    arrived.recv_timeout(HANG).unwrap();
+    assert!(matches!(responses.disarm(), Err(DisarmError::Behind)));
+    assert!(responses.is_armed());
+    release.send(()).unwrap();
+    assert_eq!(responses.catch_up().unwrap().requests, 1);
+    let is_answered = |responses: &ResponseSplice| {
+        let (progress, whole) = (responses.progress(), response_head(6).len() as u64 + 6);
+        progress.sent_bytes == whole && progress.acked_bytes == whole
+    };
+    while !is_answered(&responses) {
+        tokio::task::yield_now().await;
+    }
+    responses.disarm().unwrap();
+    // What is asked from now on comes to the process.
+    assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
 }

@@ -164,7 +164,7 @@ fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
                     end = exchange.run() => panic!("{end:?}"),
                     () = greeted.notified() => {}
                 }
-                let (_, _, [client, server]) = exchange.unsplice_own();
+                let (_, _, [client, server]) = exchange.unsplice_own().await;
                 let by_kernel = splicer.counters().packet_bytes.get();
                 let (client, server) = (client.unwrap(), server.unwrap());
                 let order = ExchangeOrder::new(Choice::Copy);

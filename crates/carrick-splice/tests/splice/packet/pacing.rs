@@ -325,7 +325,7 @@ fn responses_keep_to_a_ceiling() {
                 let is_armed = responses.arm(None, paced.to_client()) == Arming::Armed;
                 unseen += u64::from(is_armed);
                 if is_armed {
-                    responses.expect_response();
+                    responses.expect_response(true, false);
                 }
                 server.write_all(&question).await.unwrap();
                 if !is_armed {

@@ -32,7 +32,7 @@ pub async fn bind(
     }
     let question = client.read_u8().await.unwrap();
     assert_eq!(responses.arm(None, PaceHandle::default()), Arming::Armed);
-    responses.expect_response();
+    responses.expect_response(true, false);
     server.write_u8(question).await.unwrap();
     responses
 }

@@ -57,7 +57,7 @@ async fn serve(
         }
         let is_armed = !is_apart && responses.arm(None, PaceHandle::default()) == Arming::Armed;
         if is_armed {
-            responses.expect_response();
+            responses.expect_response(true, false);
         }
         server.write_all(&question).await.unwrap();
         if is_armed {

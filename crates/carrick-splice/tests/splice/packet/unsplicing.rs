@@ -41,7 +41,7 @@ fn at_rest_they_come_back_and_go_on() {
                         end = exchange.run() => panic!("{choice:?}: {end:?}"),
                         () = next.notified() => {}
                     }
-                    let (up, down, [a, b]) = exchange.unsplice_own();
+                    let (up, down, [a, b]) = exchange.unsplice_own().await;
                     assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
                     (client, server) = (a.unwrap(), b.unwrap());
                     by_kernel.push(splicer.counters().packet_bytes.get() - before);
@@ -109,7 +109,7 @@ fn ends_that_went_by_are_found_by_whoever_goes_on() {
             let some = tokio::time::timeout(ARMED, exchange.run()).await;
             assert!(some.is_err(), "{some:?}");
             tokio::time::sleep(3 * ARMED).await;
-            let (up, down, [a, b]) = exchange.unsplice_own();
+            let (up, down, [a, b]) = exchange.unsplice_own().await;
             assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
             let order = ExchangeOrder::new(Choice::Copy);
             let mut exchange = splicer.exchange(a.unwrap(), b.unwrap(), order);
@@ -165,7 +165,7 @@ fn talk(stream: TcpStream, bytes: &[u8], seed: u64) -> Vec<u8> {
 fn is_closed(end: &ExchangeEnd) -> bool {
     match end {
         ExchangeEnd::Closed => true,
-        ExchangeEnd::Idle => false,
+        ExchangeEnd::Idle | ExchangeEnd::Stalled => false,
         ExchangeEnd::Fault { fault, .. } => {
             fault.call == "shutdown" && fault.source.kind() == std::io::ErrorKind::NotConnected
         }
@@ -209,7 +209,7 @@ async fn join_and_take_back(
             return splicer.counters().packet_bytes.get();
         }
         rounds -= 1;
-        let (up_left, down_left, [a, b]) = exchange.unsplice_own();
+        let (up_left, down_left, [a, b]) = exchange.unsplice_own().await;
         up = [&up[up.len() - up_left.prefix_unsent..], &up_left.unsent].concat();
         down = [
             &down[down.len() - down_left.prefix_unsent..],

@@ -1,7 +1,7 @@
 //! A client, a router with rules, and a server, each in a network namespace of its own, and traffic between them.
 
 use crate::hosts::{Hosts, Interface, succeed};
-use crate::support::{HANG, assert_same, sample};
+use crate::support::{HANG, assert_same, link_address, sample};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Deref;
@@ -221,23 +221,10 @@ pub fn send_frame(device: &str, frame: &[u8]) {
 }
 
 /// Sends many.
-#[expect(unsafe_code, reason = "socket2 has no addresses of frames")]
 pub fn send_frames(device: &str, frames: impl IntoIterator<Item = impl AsRef<[u8]>>) {
     let kind = socket2::Type::RAW;
     let socket = socket2::Socket::new(socket2::Domain::PACKET, kind, None).unwrap();
-    let index = rustix::net::netdevice::name_to_index(&socket, device).unwrap();
-    // SAFETY: the address is a `sockaddr_ll`, all of whose bytes are set, and the length is its own.
-    let ((), address) = unsafe {
-        socket2::SockAddr::try_init(|storage, length| {
-            storage.write(std::mem::zeroed());
-            let address = storage.cast::<libc::sockaddr_ll>();
-            (*address).sll_family = libc::AF_PACKET as u16;
-            (*address).sll_ifindex = index.cast_signed();
-            *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-            Ok(())
-        })
-    }
-    .unwrap();
+    let address = link_address(&socket, device);
     for frame in frames {
         let frame = frame.as_ref();
         assert_eq!(socket.send_to(frame, &address).unwrap(), frame.len());

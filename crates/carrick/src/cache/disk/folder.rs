@@ -1,6 +1,7 @@
 //! The folder: every system call that touches the medium is here. They wait for it, so they belong to the pool's threads, but for
 //! those that are made [`AtOnce`](Patience::AtOnce).
 use super::name::Name;
+use super::room::Room;
 use rustix::fs::{
     AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, ResolveFlags, fallocate, fdatasync,
     flock, fstat, fstatfs, fstatvfs, fsync, ftruncate, mkdirat, openat, openat2, renameat,
@@ -346,10 +347,10 @@ impl Folder {
         })
     }
 
-    /// Bytes that a user without privileges can still write.
-    pub(super) fn free_bytes(&self) -> Result<u64, Trouble> {
+    /// How much room the file system has.
+    pub(super) fn room(&self) -> Result<Room, Trouble> {
         let status = self.call("fstatvfs", &".", || fstatvfs(&self.root))?;
-        Ok(status.f_bavail.saturating_mul(status.f_frsize))
+        Ok(Room::of(&status))
     }
 
     /// The names in the folder with this number, and in the one above (`None`), but for those that belong there.

@@ -1,5 +1,6 @@
 //! What goes wrong on the disk: it is counted, told now and then, and writing rests for a while.
 use super::folder::Trouble;
+use super::room::{Room, Size};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,6 +47,8 @@ struct Told {
     last: [Option<(Instant, u64)>; KINDS],
     /// What is wrong with writing.
     fault: Option<String>,
+    /// That is that there is no room for so much.
+    missed_bytes: Option<u64>,
 }
 
 impl Health {
@@ -73,7 +76,9 @@ impl Health {
     pub(super) fn note_written(&self) {
         if self.failures_in_a_row.swap(0, Relaxed) > 0 {
             self.rests_until_ms.store(0, Relaxed);
-            self.told().fault = None;
+            let mut told = self.told();
+            (told.missed_bytes, told.fault) = (None, None);
+            drop(told);
             tracing::info!(
                 "the cache's disk {} can be written again",
                 self.path.display()
@@ -93,28 +98,39 @@ impl Health {
         self.looked_ms.try_update(Relaxed, Relaxed, is_due).is_ok()
     }
 
-    /// The file system has room for something, or not.
-    pub(super) fn note_room(&self, has_room: bool) {
-        const FULL: &str = "the file system is full";
-        let before = {
-            let mut told = self.told();
-            let before = told.fault.as_deref() == Some(FULL);
-            match (has_room, before) {
-                (true, true) => told.fault = None,
-                (false, false) if told.fault.is_none() => told.fault = Some(FULL.to_owned()),
-                _ => {}
-            }
-            before
-        };
-        if !has_room && !before {
-            self.tell(Doing::Writing as usize, || {
-                format!(
-                    "the cache's disk {} has no room for what should be written, and takes no more for the time being; {}",
-                    self.path.display(),
-                    advice(Errno::NOSPC)
-                )
-            });
+    /// The file system has room for so many bytes.
+    pub(super) fn note_room(&self, bytes_max: u64) {
+        let mut told = self.told();
+        // Not at once, so that it does not go back and forth.
+        let is_enough = |missed: u64| bytes_max >= missed.saturating_mul(2);
+        if told.missed_bytes.is_some_and(is_enough) {
+            (told.missed_bytes, told.fault) = (None, None);
         }
+    }
+
+    /// The file system has no room for an object of so many bytes, and nothing is left that could leave for it.
+    pub(super) fn note_full(&self, body_bytes: u64, room: Room) {
+        let what = format!(
+            "the file system is full: of {} are {} free, of which {} stay free",
+            Size(room.total_bytes),
+            Size(room.free_bytes),
+            Size(room.reserve_bytes())
+        );
+        {
+            let mut told = self.told();
+            if told.fault.is_some() {
+                return;
+            }
+            (told.missed_bytes, told.fault) = (Some(body_bytes), Some(what.clone()));
+        }
+        self.tell(Doing::Writing as usize, || {
+            format!(
+                "the cache's disk {} has no room for an object of {}, and takes none for the time being: {what}; {}",
+                self.path.display(),
+                Size(body_bytes),
+                advice(Errno::NOSPC)
+            )
+        });
     }
 
     /// A call failed.
@@ -127,7 +143,9 @@ impl Health {
             Doing::Writing => {
                 self.write_errors.fetch_add(1, Relaxed);
                 self.rest();
-                self.told().fault = Some(trouble.to_string());
+                let mut told = self.told();
+                (told.missed_bytes, told.fault) = (None, Some(trouble.to_string()));
+                drop(told);
                 "cannot be written, and is not for a while"
             }
             Doing::Removing => {

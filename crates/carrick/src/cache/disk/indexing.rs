@@ -180,6 +180,7 @@ impl Disk {
             *indexing = None;
             self.is_indexed.store(true, Ordering::Release);
         }
+        self.look_for_room();
         self.tell_of_walk(&walk, begun);
         // What could not be seen may be seen by the next process.
         if !walk.has_gaps

@@ -18,6 +18,7 @@ mod name;
 mod pool;
 mod purge;
 mod resident;
+mod room;
 mod stats;
 mod stream;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub(super) use load::{Loaded, LoadedBody};
 use purge::Left;
 pub use purge::Pattern;
 pub(super) use purge::Ticket;
+pub use room::misfit;
 pub use stats::Stats;
 pub(super) use stream::Stream;
 
@@ -42,6 +44,7 @@ use folder::Folder;
 use health::{Doing, Health};
 use indexing::Indexing;
 use pool::Pool;
+use room::Room;
 use rustix::process::{Resource, getrlimit};
 use stats::Counters;
 use std::collections::VecDeque;
@@ -57,9 +60,6 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// Files that are open for objects in memory at most; also a quarter of the descriptors that the process may have. With what the
 /// kernel keeps of it, each takes some 2 KB.
 const OPEN_MAX: u64 = 16 << 10;
-
-/// Room that is left on the file system, in bytes: nothing is written where there is less.
-const ROOM_MIN: u64 = 16 << 20;
 
 /// Files that a disk has open at most, with the present limit of the process.
 #[must_use]
@@ -93,8 +93,8 @@ pub struct Disk {
     has_left_open: AtomicBool,
     /// Long bodies on their way.
     streams: AtomicU64,
-    /// What the file system had left when it was looked at last, in bytes.
-    free_bytes: AtomicU64,
+    /// What the file system had when it was looked at last.
+    room: Mutex<Room>,
 }
 
 impl Disk {
@@ -110,7 +110,7 @@ impl Disk {
             object_bytes_max: plan.object_bytes_max,
         };
         let purges = folder.purges().map_err(|trouble| trouble.to_string())?;
-        let free_bytes = folder.free_bytes().map_err(|trouble| trouble.to_string())?;
+        let room = folder.room().map_err(|trouble| trouble.to_string())?;
         Ok(Self {
             pool: Pool::new(),
             index: Index::new(plan.objects),
@@ -129,7 +129,7 @@ impl Disk {
             left_open: Mutex::default(),
             has_left_open: AtomicBool::new(false),
             streams: AtomicU64::new(0),
-            free_bytes: AtomicU64::new(free_bytes),
+            room: Mutex::new(room),
             folder: Arc::new(folder),
         })
     }
@@ -226,25 +226,8 @@ impl Disk {
 
     /// Whether there is so much room yet that nothing has to leave for what comes.
     pub(in crate::cache) fn is_roomy(&self) -> bool {
-        self.ledger.used() < self.limits.bytes / 10 * 9
+        self.ledger.used() < self.ledger.bytes_max() / 10 * 9
             && self.ledger.objects() < self.limits.objects * 9 / 10
-    }
-
-    /// Whether an object of so many bytes could be stored at this moment.
-    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
-        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
-            return false;
-        }
-        let has_room = self.has_room(body_bytes);
-        if !has_room {
-            self.health.note_room(false);
-        }
-        if !has_room && self.health.is_time_to_look() {
-            // Somebody may have made room.
-            let disk = Arc::clone(self);
-            self.pool.chore(move || disk.look_for_room(body_bytes));
-        }
-        has_room
     }
 
     /// Notes an object whose body is an open file. Returns one that is to be closed for it, if there are too many.
@@ -291,19 +274,25 @@ impl Disk {
 
     fn take_with(&self, take: impl Fn(&Ledger) -> bool) -> bool {
         while !take(&self.ledger) {
-            match self.index.evict_one(self.ledger.objects()) {
-                Some(evicted) => {
-                    self.let_go(&evicted, None);
-                    if evicted.open_files.load(Ordering::Relaxed) > 0 {
-                        let left_open = self.left_open.lock();
-                        left_open
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(evicted);
-                        self.has_left_open.store(true, Ordering::Release);
-                    }
-                }
-                None => return false,
+            if !self.evict_one() {
+                return false;
             }
+        }
+        true
+    }
+
+    /// Lets one object go for others; `false`: there is none.
+    fn evict_one(&self) -> bool {
+        let Some(evicted) = self.index.evict_one(self.ledger.objects()) else {
+            return false;
+        };
+        self.let_go(&evicted, None);
+        if evicted.open_files.load(Ordering::Relaxed) > 0 {
+            let left_open = self.left_open.lock();
+            left_open
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(evicted);
+            self.has_left_open.store(true, Ordering::Release);
         }
         true
     }
@@ -319,27 +308,12 @@ impl Disk {
         drop(pending);
     }
 
-    /// Whether the file system has room for so many bytes, as far as is known.
-    fn has_room(&self, bytes: u64) -> bool {
-        self.free_bytes.load(Ordering::Relaxed) >= bytes.saturating_add(ROOM_MIN)
-    }
-
-    /// Looks how much room there is, of which so much is wanted. By a thread of the pool.
-    fn look_for_room(&self, wanted_bytes: u64) {
-        match self.folder.free_bytes() {
-            Ok(bytes) => {
-                self.free_bytes.store(bytes, Ordering::Relaxed);
-                // Not at once, so that it does not go back and forth.
-                if bytes >= wanted_bytes.saturating_add(2 * ROOM_MIN) {
-                    self.health.note_room(true);
-                }
-            }
-            Err(trouble) => self.health.note(Doing::Reading, &trouble),
-        }
-    }
-
     fn next_serial(&self) -> u64 {
         self.next_serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock_room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn indexing(&self) -> MutexGuard<'_, Option<Indexing>> {

@@ -115,7 +115,7 @@ impl Disk {
     pub(super) fn note_unwritten(&self, trouble: &Trouble) {
         self.health.note(Doing::Writing, trouble);
         if matches!(trouble.error, Errno::NOSPC | Errno::DQUOT) {
-            self.look_for_room(0);
+            self.look_for_room();
         }
     }
 
@@ -192,7 +192,7 @@ impl Disk {
         } else {
             self.remove_file(entry.name, None);
         }
-        self.look_for_room(0);
+        self.look_for_room();
     }
 }
 

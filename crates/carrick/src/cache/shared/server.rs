@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Connecting, and writing, may take longer than a request would wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Connecting, and writing, may take longer than a request would wait: at least so long.
+const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
 /// Writes fields, and has the whole kept for so many seconds at least. The key has no end before that is set: both are one
 /// command.
@@ -35,6 +35,7 @@ pub enum Failure {
 /// The server, connected to when it is needed.
 pub struct Server {
     plan: SharedPlan,
+    patience: Duration,
     generation_key: String,
     connection: RefCell<Option<Connection>>,
     connecting: Mutex<()>,
@@ -51,6 +52,7 @@ impl Server {
     pub fn new(plan: SharedPlan) -> Self {
         Self {
             generation_key: format!("{}:generation", plan.prefix),
+            patience: plan.timeout.max(PATIENCE_MIN),
             plan,
             connection: RefCell::new(None),
             connecting: Mutex::new(()),
@@ -105,19 +107,19 @@ impl Server {
         for (field, value) in fields {
             put.arg(field.text()).arg(value);
         }
-        self.ask(&put, PATIENCE).await
+        self.ask(&put, self.patience).await
     }
 
     /// Deletes a key.
     pub async fn forget(&self, key: &str) -> Result<(), Failure> {
-        self.ask(redis::cmd("DEL").arg(key), PATIENCE).await
+        self.ask(redis::cmd("DEL").arg(key), self.patience).await
     }
 
     /// Draws a new generation.
     pub async fn renew(&self) -> Result<(), Failure> {
         let mut draw = redis::cmd("SET");
         draw.arg(&self.generation_key).arg(&draw_generation());
-        self.ask(&draw, PATIENCE).await
+        self.ask(&draw, self.patience).await
     }
 
     /// A command, within `limit`. A connection that did not answer is given up.
@@ -144,7 +146,7 @@ impl Server {
         if let Some(connection) = self.connection.borrow().clone() {
             return Ok(connection);
         }
-        let connection = match tokio::time::timeout(PATIENCE, self.connect()).await {
+        let connection = match tokio::time::timeout(self.patience, self.connect()).await {
             // Also a refusal, of the password for example: without a connection there is nothing to ask.
             Ok(Err(error)) => return Err(Failure::Silent(error.to_string())),
             Err(_) => return Err(Failure::Silent("connecting took too long".to_owned())),
@@ -162,8 +164,8 @@ impl Server {
         if self.plan.cluster {
             let client = ClusterClient::builder(servers)
                 .retries(1)
-                .connection_timeout(PATIENCE)
-                .response_timeout(PATIENCE)
+                .connection_timeout(self.patience)
+                .response_timeout(self.patience)
                 .build()?;
             return client.get_async_connection().await.map(Connection::Cluster);
         }
@@ -171,8 +173,8 @@ impl Server {
             return Err((ErrorKind::InvalidClientConfig, "no server").into());
         };
         let how = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(self.patience))
+            .set_response_timeout(Some(self.patience));
         let client = Client::open(server)?;
         let connection = client.get_multiplexed_async_connection_with_config(&how);
         connection.await.map(Connection::Single)

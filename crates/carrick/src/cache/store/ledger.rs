@@ -46,9 +46,19 @@ impl Ledger {
         self.object_bytes_max.store(body_max, Relaxed);
     }
 
-    pub(super) fn is_above_limits(&self) -> bool {
+    /// The same for bytes alone.
+    pub(in crate::cache) fn limit_bytes(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Relaxed);
+    }
+
+    pub(in crate::cache) fn is_above_limits(&self) -> bool {
         self.used() > self.bytes_max.load(Relaxed)
             || self.objects() > self.objects_max.load(Relaxed)
+    }
+
+    /// Most bytes at present.
+    pub(in crate::cache) fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Relaxed)
     }
 
     /// The longest body that is taken.

@@ -4,7 +4,8 @@ use crate::config::file::File;
 use crate::config::plan::{ListenerPlan, Mode, ServerAddress, UpstreamPlan};
 use crate::config::problem::Problems;
 use crate::config::values;
-use std::net::{IpAddr, SocketAddr};
+use carrick_logic::route::Conditions;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
 /// Reports addresses that are taken twice, also by a wildcard, among listeners and admin.
@@ -46,30 +47,25 @@ pub fn check_conflicts(
     }
 }
 
-/// Reports listeners whose own servers or parent they are.
+/// Reports listeners whose own servers or parent they are, and those that lead to each other in a circle.
 pub fn check_loops(
     file: &File,
     listeners: &[Option<ListenerPlan>],
     upstreams: &[Option<UpstreamPlan>],
     problems: &mut Problems,
 ) {
-    for (written, plan) in file.listeners.iter().zip(listeners) {
-        let (Some(text), Some(plan)) = (written.listen.given(), plan) else {
+    let leads: Vec<Vec<Lead>> = listeners
+        .iter()
+        .map(|plan| {
+            let plan = plan.as_ref();
+            plan.map_or_else(Vec::new, |plan| leads_from(plan, listeners, upstreams))
+        })
+        .collect();
+    for (index, written) in file.listeners.iter().enumerate() {
+        let Some(text) = written.listen.given() else {
             continue;
         };
-        let next_hops: Vec<&ServerAddress> = match &plan.mode {
-            Mode::Forward(forward) => forward.parent.iter().map(|parent| &parent.proxy).collect(),
-            mode => {
-                let used = mode
-                    .routes()
-                    .iter()
-                    .filter_map(|route| upstreams.get(route.upstream?)?.as_ref());
-                used.flat_map(|upstream| upstream.servers.iter().map(|server| &server.address))
-                    .collect()
-            }
-        };
-        let is_itself = |next: &&ServerAddress| matches!(next, ServerAddress::Ip(next) if leads_to(*next, plan.address));
-        if next_hops.iter().any(is_itself) {
+        if leads_of(&leads, index).any(|lead| lead.to == index) {
             problems
                 .error(
                     text.span(),
@@ -77,6 +73,134 @@ pub fn check_loops(
                     "",
                 )
                 .help("one of its servers, or its parent, has the listener's own address");
+        } else if let Some((way, is_sure)) = circle(&leads, index) {
+            let names: Vec<String> = way
+                .iter()
+                .filter_map(|index| listeners.get(*index)?.as_ref())
+                .map(|plan| plan.address.to_string())
+                .collect();
+            let way = names.join(" to ");
+            if is_sure {
+                problems
+                    .error(
+                        text.span(),
+                        format!("these listeners would relay to each other, without end: {way}"),
+                        "",
+                    )
+                    .help("one of them has to lead somewhere else");
+            } else {
+                problems
+                    .warning(
+                        text.span(),
+                        format!("these listeners may relay to each other, without end: {way}"),
+                        "",
+                    )
+                    .help("see to it that no request meets all of these routes; one that comes back is answered 508");
+            }
+        }
+    }
+}
+
+/// That a listener relays to another one.
+struct Lead {
+    to: usize,
+    /// Whether everything that comes goes there.
+    is_sure: bool,
+}
+
+fn leads_of(leads: &[Vec<Lead>], index: usize) -> impl Iterator<Item = &Lead> {
+    leads.get(index).into_iter().flatten()
+}
+
+fn leads_from(
+    plan: &ListenerPlan,
+    listeners: &[Option<ListenerPlan>],
+    upstreams: &[Option<UpstreamPlan>],
+) -> Vec<Lead> {
+    let next_hops: Vec<(&ServerAddress, bool)> = match &plan.mode {
+        Mode::Forward(forward) => {
+            let parent = forward.parent.iter();
+            parent
+                .map(|parent| (&parent.proxy, parent.destinations.is_empty()))
+                .collect()
+        }
+        mode => {
+            let routes = mode.routes();
+            // Through a link, the address is another machine's.
+            let near = routes.iter().filter(|route| route.link.is_none());
+            near.filter_map(|route| {
+                let upstream = upstreams.get(route.upstream?)?.as_ref()?;
+                let takes_all =
+                    routes.len() == 1 && route.conditions.covers(&Conditions::default());
+                let is_sure = takes_all && upstream.servers.len() == 1;
+                Some(
+                    upstream
+                        .servers
+                        .iter()
+                        .map(move |server| (&server.address, is_sure)),
+                )
+            })
+            .flatten()
+            .collect()
+        }
+    };
+    let mut leads = Vec::new();
+    for (next, is_sure) in next_hops {
+        let to = listeners.iter().position(|listener| {
+            let listener = listener.as_ref();
+            listener.is_some_and(|listener| is_at(next, listener.address))
+        });
+        leads.extend(to.map(|to| Lead { to, is_sure }));
+    }
+    leads
+}
+
+/// The way from a listener back to it, if there is one, and none of a listener before it in the file; and whether everything goes it.
+fn circle(leads: &[Vec<Lead>], start: usize) -> Option<(Vec<usize>, bool)> {
+    fn go_on(
+        leads: &[Vec<Lead>],
+        way: &mut Vec<usize>,
+        seen: &mut [bool],
+        is_sure: bool,
+    ) -> Option<bool> {
+        let (start, here) = (*way.first()?, *way.last()?);
+        for lead in leads_of(leads, here) {
+            let is_sure = is_sure && lead.is_sure;
+            if lead.to == start {
+                way.push(start);
+                return Some(is_sure);
+            }
+            // Circles of earlier listeners are reported there.
+            let is_new = lead.to > start
+                && seen
+                    .get_mut(lead.to)
+                    .is_some_and(|seen| !std::mem::replace(seen, true));
+            if is_new {
+                way.push(lead.to);
+                if let Some(is_sure) = go_on(leads, way, seen, is_sure) {
+                    return Some(is_sure);
+                }
+                way.pop();
+            }
+        }
+        None
+    }
+    let mut way = vec![start];
+    let mut seen = vec![false; leads.len()];
+    let is_sure = go_on(leads, &mut way, &mut seen, true)?;
+    Some((way, is_sure))
+}
+
+/// Whether a connection to a server from this machine surely comes in at `listener`.
+fn is_at(server: &ServerAddress, listener: SocketAddr) -> bool {
+    match server {
+        ServerAddress::Ip(address) => leads_to(*address, listener),
+        ServerAddress::Name { host, port } => {
+            let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            // Whether it is tried by IPv4 or IPv6 is seen when it is connected to; either may come in here.
+            let host = host.to_ascii_lowercase();
+            (host == "localhost" || host.ends_with(".localhost"))
+                && (loopback.iter()).any(|ip| leads_to(SocketAddr::new(*ip, *port), listener))
         }
     }
 }

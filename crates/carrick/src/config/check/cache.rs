@@ -1,6 +1,7 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
 use super::{narrow, shared, siblings};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
+use crate::config::keys;
 use crate::config::plan::{
     CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, PrefetchPlan, Requests, Responses,
     RouteCache,
@@ -9,7 +10,6 @@ use crate::config::problem::Problems;
 use crate::config::values;
 use carrick_logic::cache::{KeyQuery, Policy, QuickAbort};
 use carrick_logic::embedded::Hosts;
-use carrick_logic::http1::Forwarded;
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
 use std::ops::Range;
@@ -42,6 +42,8 @@ const NOT_FOR_KEYS: [&str; 17] = [
 pub struct Caching {
     is_there: bool,
     policy: Policy,
+    /// `targeted` is not given.
+    targets_by_default: bool,
 }
 
 /// What a listener says, for its routes.
@@ -49,7 +51,6 @@ pub struct OfListener<'f> {
     caching: &'f Caching,
     written: &'f CacheUse,
     said: Said,
-    forwarded: Forwarded,
 }
 
 /// What a listener or a route says; what is wrong counts as not said.
@@ -80,6 +81,8 @@ pub fn check(
             .as_ref()
             .map(|plan| plan.policy.clone())
             .unwrap_or_default(),
+        targets_by_default: (file.cache.given())
+            .is_none_or(|written| written.get_ref().targeted.is_absent()),
     };
     (caching, plan)
 }
@@ -113,7 +116,10 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
                 "`object_max` is at most an eighth of `memory`; make this smaller, or that larger",
             );
     }
-    let mut targeted = Vec::new();
+    let mut targeted: Vec<Vec<u8>> = match written.targeted.is_absent() {
+        true => vec![keys::cache::TARGETED.into()],
+        false => Vec::new(),
+    };
     for name in written
         .targeted
         .given()
@@ -201,18 +207,16 @@ fn disk(written: &file::Disk, problems: &mut Problems) -> Option<DiskPlan> {
 }
 
 impl Caching {
-    /// Checks what a listener says. `forwarded` decides which fields of clients reach servers.
+    /// Checks what a listener says.
     pub fn of_listener<'f>(
         &'f self,
         written: &'f CacheUse,
-        forwarded: Forwarded,
         problems: &mut Problems,
     ) -> OfListener<'f> {
         OfListener {
             caching: self,
             written,
             said: self.read(written, problems),
-            forwarded,
         }
     }
 
@@ -257,7 +261,7 @@ impl OfListener<'_> {
     /// Of a forward proxy; it has a cache unless it says otherwise.
     pub fn forward(&self, problems: &mut Problems) -> Option<Arc<RouteCache>> {
         if self.caching.is_there && self.said.is_on != Some(false) {
-            return Some(self.cache(self.said.clone()));
+            return Some(self.cache(self.said.clone(), false));
         }
         self.caching
             .report_idle(self.written, "remove `cache = false`, or it", problems);
@@ -294,7 +298,7 @@ impl OfListener<'_> {
             "add `cache = false`"
         };
         check_way(way, own.unwrap_or(route.span.clone()), off, problems);
-        Some(self.cache(said))
+        Some(self.cache(said, !route.upstream.is_absent()))
     }
 
     /// Of what meets none of a transparent listener's routes.
@@ -309,7 +313,7 @@ impl OfListener<'_> {
         }
         let off = "add a last route with `to = \"original\"` that says so";
         check_way(way, word.span(), off, problems);
-        Some(self.cache(self.said.clone()))
+        Some(self.cache(self.said.clone(), false))
     }
 
     /// Warns if none of the routes takes up what the listener says.
@@ -323,12 +327,16 @@ impl OfListener<'_> {
         }
     }
 
-    fn cache(&self, said: Said) -> Arc<RouteCache> {
+    /// `is_own`: for servers of the configuration's, in whose place carrick answers.
+    fn cache(&self, said: Said, is_own: bool) -> Arc<RouteCache> {
         let mut policy = self.caching.policy.clone();
+        if self.caching.targets_by_default && !is_own {
+            policy.targeted.clear();
+        }
         if let Some(seconds) = said.default_ttl_s {
             policy.default_ttl_s = seconds;
         }
-        let mut cache = RouteCache::new(policy, self.forwarded);
+        let mut cache = RouteCache::new(policy);
         if let Some((query, headers)) = said.key {
             cache.set_key(query, headers);
         }

@@ -81,7 +81,7 @@ impl Profiles<'_> {
     }
 
     fn rule(&self, written: &file::LegRule, problems: &mut Problems) -> Option<Rule<Arc<LegPlan>>> {
-        let profile = self.find(&written.profile, problems)?;
+        let profile = self.find(&written.profile, problems);
         let interface = written.interface.given();
         if let Some(text) = interface.filter(|text| !is_interface(text.get_ref())) {
             problems
@@ -110,7 +110,7 @@ impl Profiles<'_> {
                 rtt_at_least: above,
                 rtt_below: below,
             },
-            profile,
+            profile: profile?,
         })
     }
 

@@ -6,18 +6,20 @@ use super::link::{self, Links};
 use super::pace::Classes;
 use super::route::{self, Inherited, Kind};
 use super::upstream::Known;
-use super::{engine, path, split, transparent};
+use super::{engine, path, requests, senders, split, transparent};
 use crate::config::file::{self, ConnectPorts};
-use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
+use crate::config::plan::{
+    FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, UpstreamPlan,
+};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::users::Users;
 use crate::config::values;
-use carrick_logic::access::{Access, NamePattern};
+use carrick_logic::access::{Access, NamePattern, inner_networks};
 use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use ipnet::IpNet;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,8 @@ use std::time::Duration;
 pub const VIA_DEFAULT: &str = "carrick";
 /// The ports of `CONNECT` when the file does not say.
 const CONNECT_PORTS_DEFAULT: [u16; 1] = [443];
+/// What stands for the standard list of inner networks in `deny_to`.
+const INNER: &str = "inner";
 /// The port of a parent proxy that does not say.
 const PARENT_PORT: u16 = 3128;
 /// Keys that mean something in some modes only.
@@ -46,8 +50,11 @@ const LINK_TOO: [&str; 8] = [
     "legs",
     "pace",
 ];
-const NOT_BLIND: [&str; 7] = [
+const NOT_BLIND: [&str; 10] = [
     "forwarded",
+    "trusted_proxies",
+    "trusted_field",
+    "underscores",
     "via",
     "cache",
     "default_ttl",
@@ -62,8 +69,10 @@ pub struct Given<'f> {
     pub engine: Choice,
     /// What paths are relative to.
     pub directory: &'f Path,
-    /// The upstreams.
+    /// The upstreams, by name.
     pub known: &'f Known<'f>,
+    /// Their plans, in the same order; `None`: it is wrong.
+    pub upstreams: &'f [Option<UpstreamPlan>],
     /// What `[cache]` says.
     pub caching: &'f Caching,
     /// What `[pace]` says.
@@ -89,7 +98,7 @@ pub fn check(
         ..
     } = given;
     let address = address(written, problems);
-    let mode = match &written.mode {
+    let mode_word = match &written.mode {
         Setting::Given(mode) => Some(*mode.get_ref()),
         Setting::Wrong => None,
         Setting::Absent => {
@@ -99,24 +108,25 @@ pub fn check(
             None
         }
     };
-    if let Some(mode) = mode {
+    if let Some(mode) = mode_word {
         report_misplaced(written, mode, problems);
     }
     let engine = engine(&written.engine).unwrap_or(given.engine);
     let pace = classes.of_listener(&written.pace, problems);
     let clients = clients(written, problems);
-    let handshake = split::handshake(written, mode.unwrap_or_default(), problems);
+    let trusted = senders::trusted(written, problems);
+    let handshake = split::handshake(written, mode_word.unwrap_or_default(), problems);
     let legs = given.legs.rules(&written.legs, problems);
     let link = given.links.of(&written.link, problems).flatten();
-    if mode != Some("split") {
+    if mode_word != Some("split") {
         split::report_misplaced_on_routes(written, problems);
     }
     // What is the upstream's to know is none of a stranger's business.
-    let forwarded = forwarded(written, mode == Some("forward") || written.transparent);
-    let mode = match mode {
+    let forwarded = forwarded(written, mode_word == Some("forward") || written.transparent);
+    let mode = match mode_word {
         Some("forward") => {
             let cache = caching
-                .of_listener(&written.cache, forwarded, problems)
+                .of_listener(&written.cache, problems)
                 .forward(problems);
             let plan = forward(written, engine, given.directory, problems);
             plan.map(|plan| {
@@ -128,7 +138,7 @@ pub fn check(
             })
         }
         Some("switch") => {
-            let cache = caching.of_listener(&written.cache, forwarded, problems);
+            let cache = caching.of_listener(&written.cache, problems);
             let inherited = Inherited {
                 engine,
                 pace,
@@ -163,20 +173,29 @@ pub fn check(
             link::report_open_door(written, problems);
             Some(Mode::Link(FarPlan { engine, pace }))
         }
-        // The routes still count as users of their upstreams and classes, so that one mistake does not look like several.
+        // Whatever the mode was to be: so that what else is wrong is said now, and one mistake does not look like several.
         _ => {
+            forward(written, engine, given.directory, problems);
             for route in &written.routes {
                 known.find(&route.upstream, route.span.clone(), problems);
                 classes.of(&route.pace, pace, problems);
+                route::conditions(route, None, problems);
             }
             None
         }
     };
-    let is_forward = matches!(mode, Some(Mode::Forward(_)));
-    let is_far = matches!(mode, Some(Mode::Link(_)));
     let interception = transparent::check(written, address, given.idle, problems);
-    let access = access(written, address, clients?, (is_forward, is_far), problems);
-    report_open_proxy(written, address, is_forward, problems);
+    let access = access(written, address, clients, mode_word, problems);
+    report_open_proxy(written, address, mode_word == Some("forward"), problems);
+    let odd_names = senders::odd_names(written, problems);
+    let via = via(written, problems);
+    requests::check(
+        written,
+        mode.as_ref(),
+        (forwarded, &via),
+        given.upstreams,
+        problems,
+    );
     Some(ListenerPlan {
         address: address?,
         interception: interception?,
@@ -184,8 +203,10 @@ pub fn check(
         legs,
         proxy_protocol: written.proxy_protocol,
         forwarded,
-        via: via(written, problems),
-        access,
+        odd_names,
+        trusted: trusted?,
+        via,
+        access: access?,
         mode: mode?,
     })
 }
@@ -275,19 +296,19 @@ pub(super) fn networks(
     (networks.len() == list.len()).then_some(networks)
 }
 
+/// `None` if the networks of clients are wrong.
 fn access(
     written: &file::Listener,
     address: Option<SocketAddr>,
-    clients: Vec<IpNet>,
-    (is_forward, is_far): (bool, bool),
+    clients: Option<Vec<IpNet>>,
+    mode: Option<&str>,
     problems: &mut Problems,
-) -> Access {
-    let mut access = Access {
-        clients,
-        ..Access::default()
-    };
-    if !is_forward && !is_far && !written.transparent {
-        return access;
+) -> Option<Access> {
+    let mut access = Access::default();
+    let is_far = mode == Some("link");
+    if matches!(mode, Some("switch" | "tunnel" | "split")) && !written.transparent {
+        access.clients = clients?;
+        return Some(access);
     }
     access.connect_ports = match written.connect_ports.given().map(toml::Spanned::get_ref) {
         None => CONNECT_PORTS_DEFAULT.to_vec(),
@@ -302,14 +323,54 @@ fn access(
             for text in list.get_ref() {
                 deny(text, &mut access, problems);
             }
+            if is_public || is_far || written.transparent {
+                note_inner_left_out(list, &access, problems);
+            }
         }
-        None if is_public || is_far || written.transparent => access.deny_networks = own_networks(),
+        None if is_public || is_far || written.transparent => {
+            access.deny_networks = inner_networks();
+        }
         None => {}
     }
-    access
+    access.clients = clients?;
+    Some(access)
+}
+
+/// Whoever adds a name to refuse seldom means to open the machine's own addresses by it.
+fn note_inner_left_out(
+    list: &toml::Spanned<Vec<toml::Spanned<String>>>,
+    access: &Access,
+    problems: &mut Problems,
+) {
+    let is_left_out = |inner: &IpNet| {
+        access.check_address(inner.network()).is_ok()
+            || access.check_address(inner.broadcast()).is_ok()
+    };
+    let inner = inner_networks();
+    let Some(first) = inner.iter().find(|inner| is_left_out(inner)) else {
+        return;
+    };
+    // An empty list says it plainly.
+    if !list.get_ref().is_empty() {
+        problems
+            .note(
+                list.span(),
+                format!(
+                    "this replaces the standard list, and {first} and others of it can be reached"
+                ),
+                "",
+            )
+            .help(format!(
+                "add \"{INNER}\", which stands for the standard list"
+            ));
+    }
 }
 
 fn deny(text: &toml::Spanned<String>, access: &mut Access, problems: &mut Problems) {
+    if text.get_ref() == INNER {
+        access.deny_networks.extend(inner_networks());
+        return;
+    }
     let refused = if values::looks_like_network(text.get_ref()) {
         values::network(text.get_ref()).map(|network| access.deny_networks.push(network))
     } else {
@@ -324,26 +385,6 @@ fn deny(text: &toml::Spanned<String>, access: &mut Access, problems: &mut Proble
             )
             .help(help);
     }
-}
-
-/// What only the proxy's own machine and link can reach, and others through it: loopback, "this host" (which Linux connects to loopback), link-local, where clouds keep
-/// their machines' credentials (RFC 1122 section 3.2.1.3, RFC 3927, RFC 4291 section 2.5).
-fn own_networks() -> Vec<IpNet> {
-    let v4 = |a, b, length| Ipv4Net::new(Ipv4Addr::new(a, b, 0, 0), length).map(IpNet::V4);
-    let v6 = |first, last, length| {
-        Ipv6Net::new(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last), length).map(IpNet::V6)
-    };
-    [
-        v4(127, 0, 8),
-        v4(0, 0, 8),
-        v4(169, 254, 16),
-        v6(0, 1, 128),
-        v6(0, 0, 128),
-        v6(0xfe80, 0, 10),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 /// A forward proxy that everybody can reach and use is soon used by everybody.

@@ -2,9 +2,7 @@
 //! And `responses`, which says what is read of responses that go by the packet engine.
 use crate::config::file;
 use crate::config::in_kernel;
-use crate::config::plan::{
-    HashOn, ListenerPlan, Mode, Requests, Responses, RoutePlan, UpstreamPlan,
-};
+use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan};
 use crate::config::problem::Problems;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::Forwarded;
@@ -12,52 +10,20 @@ use carrick_splice::Choice;
 use carrick_splice::requests::{NotInKernel, RequestTable, Settings};
 use std::ops::Range;
 
-/// Checks all listeners; where one cannot be used, there is nothing to say about its requests.
-pub fn check_all(
-    written: &[file::Listener],
-    listeners: &[Option<ListenerPlan>],
-    upstreams: &[Option<UpstreamPlan>],
-    problems: &mut Problems,
-) {
-    for (written, listener) in written.iter().zip(listeners) {
-        if let Some(listener) = listener {
-            check(written, listener, upstreams, problems);
-        }
-    }
-}
-
-fn check(
+/// Checks a listener's routes. Without a mode that can be used, only what its word tells.
+pub fn check(
     written: &file::Listener,
-    listener: &ListenerPlan,
+    mode: Option<&Mode>,
+    (forwarded, via): (Forwarded, &str),
     upstreams: &[Option<UpstreamPlan>],
     problems: &mut Problems,
 ) {
+    if matches!(written.mode.given(), Some(word) if ["tunnel", "split"].contains(word.get_ref())) {
+        report_blind(written, problems);
+    }
     let given = |route: &file::Route| route.requests.given().map(toml::Spanned::span);
-    let routes = match &listener.mode {
-        Mode::Switch(routes) => routes,
-        Mode::Tunnel(_) | Mode::Split(_) => {
-            for span in written.routes.iter().filter_map(given) {
-                problems
-                    .error(
-                        span,
-                        "a tunnel does not look at requests, so `requests` is not possible",
-                        "",
-                    )
-                    .help("use `mode = \"switch\"` to look at requests, or remove it");
-            }
-            let responses = |route: &file::Route| route.responses.given().map(toml::Spanned::span);
-            for span in written.routes.iter().filter_map(responses) {
-                problems
-                    .error(
-                        span,
-                        "a tunnel does not look at responses, so `responses` is not possible",
-                        "",
-                    )
-                    .help("use `mode = \"switch\"` to look at responses, or remove it");
-            }
-            return;
-        }
-        Mode::Forward(_) | Mode::Link(_) => return,
+    let Some(Mode::Switch(routes)) = mode else {
+        return;
     };
     check_responses(written, routes, problems);
     let table = RequestTable::new(&in_kernel::routes(routes), Settings::default());
@@ -96,17 +62,14 @@ fn check(
                 "the servers of this upstream are chosen by what each request says, and in the kernel a request goes where the last one went",
                 "use another `balance`, or `hash_on = \"client\"`",
             );
-        } else if matches!(
-            listener.forwarded,
-            Forwarded::XForwarded | Forwarded::Standard
-        ) {
+        } else if matches!(forwarded, Forwarded::XForwarded | Forwarded::Standard) {
             refuse(
                 problems,
                 span,
                 "the kernel sends requests on as they are, and servers would learn of the client with some requests only",
                 "add `forwarded = \"off\"` or \"unchanged\" to the listener; `send_proxy_protocol` of the upstream tells servers the client's address once for each connection",
             );
-        } else if !listener.via.is_empty() {
+        } else if !via.is_empty() {
             refuse(
                 problems,
                 span,
@@ -120,6 +83,28 @@ fn check(
                 &format!("this route cannot be judged in the kernel: {why}"),
                 "remove `requests`; the others may keep it, and what may be for this one goes to the process",
             );
+        }
+    }
+}
+
+/// What a listener that looks at no requests cannot do.
+fn report_blind(written: &file::Listener, problems: &mut Problems) {
+    for route in &written.routes {
+        let requests = route.requests.given().map(toml::Spanned::span);
+        let responses = route.responses.given().map(toml::Spanned::span);
+        for (what, span) in [("requests", requests), ("responses", responses)] {
+            let Some(span) = span else {
+                continue;
+            };
+            problems
+                .error(
+                    span,
+                    format!("a tunnel does not look at {what}, so `{what}` is not possible"),
+                    "",
+                )
+                .help(format!(
+                    "use `mode = \"switch\"` to look at {what}, or remove it"
+                ));
         }
     }
 }

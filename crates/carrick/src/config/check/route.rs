@@ -69,7 +69,7 @@ pub fn check_all(
         .routes
         .iter()
         .map(|route| {
-            let conditions = conditions(route, kind, problems);
+            let conditions = conditions(route, Some(kind), problems);
             let upstream = transparent::destination(written, route, given.known, problems);
             let split = split::splitting(&route.split).unwrap_or(inherited.split);
             let engine = split::engine(split, engine(&route.engine).unwrap_or(default));
@@ -164,8 +164,12 @@ fn responses(route: &file::Route) -> Responses {
     }
 }
 
-fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Option<Conditions> {
-    let errors_before = problems.count_errors();
+/// The conditions of a route; `None` if one of them is wrong. Without a kind, what depends on it is not judged.
+pub fn conditions(
+    route: &file::Route,
+    kind: Option<Kind>,
+    problems: &mut Problems,
+) -> Option<Conditions> {
     const HTTP_ONLY: [&str; 12] = [
         "host",
         "path",
@@ -180,7 +184,11 @@ fn conditions(route: &file::Route, kind: Kind, problems: &mut Problems) -> Optio
         "cache_bypass",
         "prefetch",
     ];
+    let errors_before = problems.count_errors();
     for (key, span) in &route.keys_given {
+        let Some(kind) = kind else {
+            break;
+        };
         if kind != Kind::Switch && HTTP_ONLY.contains(key) {
             let help = if *key == "host" {
                 "write `sni` for the server name of a TLS connection"
@@ -261,12 +269,45 @@ fn pattern(written: &Setting<String>, problems: &mut Problems) -> Option<NamePat
 
 fn path(written: &Setting<String>, problems: &mut Problems) -> Option<String> {
     let path = written.given()?;
-    if !path.get_ref().starts_with('/') {
+    let text = path.get_ref();
+    if let Some(pattern) = text.strip_prefix(['~', '^', '=', '*', '\\', '(']) {
+        problems
+            .error(
+                path.span(),
+                "this is a pattern of another program; `path` is the beginning of a path",
+                "",
+            )
+            .help(beginning(pattern));
+    } else if !text.starts_with('/') {
         problems
             .error(path.span(), "a path begins with \"/\"", "")
-            .help(format!("write \"/{}\"", path.get_ref()));
+            .help(format!("write \"/{text}\""));
+    } else if let Some(strange) = text.chars().find(|letter| "*\\^|".contains(*letter)) {
+        problems
+            .warning(
+                path.span(),
+                format!("\"{strange}\" stands for itself here, not for anything else"),
+                "",
+            )
+            .help(beginning(text));
     }
-    Some(path.get_ref().clone())
+    Some(text.clone())
+}
+
+/// What to write in place of a pattern: as much of it as is the same for all paths that it was meant for.
+fn beginning(pattern: &str) -> String {
+    const EXTENSION: &str = "`extension = [\"gif\", \"jpg\"]` is for the ends of names";
+    let is_mark = |letter: char| "~*^= ".contains(letter);
+    let bare = pattern.trim_start_matches(is_mark);
+    let is_special = |letter: char| "*+?()[]{}|\\^$".contains(letter);
+    let end = bare.find(is_special).unwrap_or(bare.len());
+    // Before a quantifier stands what it repeats: `/x/.*` begins with `/x/`.
+    let literal = bare[..end].trim_end_matches('.');
+    if literal.starts_with('/') && literal.len() > 1 {
+        format!("write \"{literal}\" for every path that begins so, letter by letter; {EXTENSION}")
+    } else {
+        format!("write \"/images/\" for every path that begins so, letter by letter; {EXTENSION}")
+    }
 }
 
 fn extensions(

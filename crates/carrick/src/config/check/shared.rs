@@ -1,7 +1,7 @@
 //! Checks `shared` of `[cache]`: the second level that several carricks share.
 use super::path;
 use crate::config::file;
-use crate::config::plan::{Password, SharedPlan};
+use crate::config::plan::{Password, ServerAddress, SharedPlan};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use std::path::Path;
@@ -31,6 +31,35 @@ pub(super) fn check(
             );
         return None;
     }
+    let servers = servers(written, problems);
+    let password = (written.password_file.given()).map(|file| password(file, directory, problems));
+    let prefix = prefix(&written.prefix, problems);
+    let user = written.user.given();
+    if let Some(user) = user.filter(|_| written.password_file.is_absent()) {
+        problems
+            .error(
+                user.span(),
+                "`user` has no effect without `password_file`",
+                "",
+            )
+            .help("add `password_file`, or remove it");
+    }
+    Some(SharedPlan {
+        cluster: written.cluster,
+        prefix: prefix?,
+        timeout: written.timeout,
+        object_bytes_max: written.object_max,
+        user: user.map(|user| user.get_ref().clone()),
+        password: match password {
+            Some(password) => Some(password?),
+            None => None,
+        },
+        servers: servers?,
+    })
+}
+
+/// `None` if one of them is wrong.
+fn servers(written: &file::Shared, problems: &mut Problems) -> Option<Vec<ServerAddress>> {
     let Some(list) = written.servers.given() else {
         if written.servers.is_absent() {
             problems
@@ -51,30 +80,7 @@ pub(super) fn check(
             address.given().map(|address| address.get_ref().clone())
         })
         .collect();
-    let password = match written.password_file.given() {
-        Some(file) => Some(password(file, directory, problems)?),
-        None => None,
-    };
-    let user = written.user.given();
-    if let Some(user) = user.filter(|_| written.password_file.is_absent()) {
-        problems
-            .error(
-                user.span(),
-                "`user` has no effect without `password_file`",
-                "",
-            )
-            .help("add `password_file`, or remove it");
-    }
-    let plan = SharedPlan {
-        cluster: written.cluster,
-        prefix: prefix(&written.prefix, problems)?,
-        timeout: written.timeout,
-        object_bytes_max: written.object_max,
-        user: user.map(|user| user.get_ref().clone()),
-        password,
-        servers,
-    };
-    (plan.servers.len() == list.get_ref().len()).then_some(plan)
+    (servers.len() == list.get_ref().len()).then_some(servers)
 }
 
 /// A word: braces would decide in a cluster which server has a key.

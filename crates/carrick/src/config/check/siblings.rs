@@ -21,12 +21,13 @@ pub(super) fn check(written: &file::Siblings, problems: &mut Problems) -> Option
         }
         return None;
     };
-    let members = members(list, problems)?;
+    let members = members(list, problems);
     let own = match &written.own {
-        Setting::Given(own) => Some(place(own, &members, problems)?),
+        Setting::Given(own) => Some(place(own, members.as_deref(), problems)?),
         Setting::Absent => None,
         Setting::Wrong => return None,
     };
+    let members = members?;
     if own.is_some() && members.len() == 1 {
         problems
             .warning(list.span(), "there is nobody to ask", "")
@@ -72,15 +73,15 @@ fn members(
     (members.len() == written.len()).then_some(members)
 }
 
-/// The place of `self` in the list.
+/// The place of `self` in the list; of a wrong list it is not known.
 fn place(
     own: &Spanned<String>,
-    members: &[ServerAddress],
+    members: Option<&[ServerAddress]>,
     problems: &mut Problems,
 ) -> Option<usize> {
     let address = file::server_address(&Setting::Given(own.clone()), Some(PORT), problems);
     let address = address.given()?.get_ref();
-    let place = members.iter().position(|member| member == address);
+    let place = members?.iter().position(|member| member == address);
     if place.is_none() {
         problems
             .error(own.span(), "this is none of `members`", "")

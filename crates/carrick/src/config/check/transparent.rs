@@ -7,6 +7,8 @@ use crate::config::plan::{Interception, ListenerPlan, LocalInterception, PortRan
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use ipnet::IpNet;
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -91,7 +93,7 @@ pub fn check(
         }
         return None;
     };
-    interception(written, intercept.get_ref(), (address?, idle), problems).map(Some)
+    interception(written, intercept.get_ref(), (address, idle), problems).map(Some)
 }
 
 /// Nothing is led to the far end of a link, but servers' answers to connections that have clients' addresses.
@@ -131,9 +133,14 @@ fn answers_only(
 fn interception(
     written: &file::Listener,
     intercept: &Intercept,
-    (address, idle): (SocketAddr, Duration),
+    (address, idle): (Option<SocketAddr>, Duration),
     problems: &mut Problems,
 ) -> Option<Interception> {
+    let from = list(&intercept.from, "from", problems);
+    let to = list(&intercept.to, "to", problems);
+    let except = list(&intercept.except, "except", problems);
+    let interfaces = interfaces(intercept, problems);
+    let address = address?;
     let listen = written
         .listen
         .given()
@@ -159,10 +166,6 @@ fn interception(
     if is_all {
         except_ports.push(address.port().into());
     }
-    let from = list(&intercept.from, "from", problems);
-    let to = list(&intercept.to, "to", problems);
-    let except = list(&intercept.except, "except", problems);
-    let interfaces = interfaces(intercept, problems);
     let number = NUMBER_BASE + u32::from(address.port());
     let interception = Interception {
         listener: address,
@@ -257,7 +260,8 @@ fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<Stri
                 .help("`ip link` shows them; `eth*` is all that begin so");
             continue;
         }
-        if stem == name && !std::path::Path::new("/sys/class/net").join(name).exists() {
+        // Not of `/sys`, which may be of another network namespace.
+        if stem == name && if_nametoindex(name.as_str()) == Err(Errno::ENODEV) {
             problems
                 .note(
                     text.span(),

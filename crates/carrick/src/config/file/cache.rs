@@ -17,6 +17,8 @@ pub struct Cache {
     /// Where its header is.
     pub span: Range<usize>,
     pub memory: u64,
+    /// Where it is written, if it is.
+    pub memory_given: Option<Range<usize>>,
     pub objects: u64,
     pub object_max: Setting<u64>,
     pub disk: Setting<Disk>,
@@ -161,6 +163,7 @@ impl Cache {
             stale_if_error: lifetime("stale_if_error"),
             span: table.span(),
             memory: table.size("memory", problems),
+            memory_given: table.raw("memory").map(Spanned::span),
             objects: table.number("objects", problems),
             object_max: table.size_within("object_max", OBJECT_BYTES_MIN, u64::MAX, problems),
             disk: inline(table, "disk", &keys::DISK, problems, disk),

@@ -4,8 +4,8 @@ mod requests;
 use super::conditions;
 use carrick_logic::access::NamePattern;
 use carrick_logic::http1::{
-    BodyLength, Forwarded, HeadLimits, Method, Progress, RequestHead, RequestRewrite, Target,
-    TargetForm, Version, write_request,
+    BodyLength, Forwarded, HeadLimits, Method, OddNames, Progress, RequestHead, RequestRewrite,
+    StatedIn, Target, TargetForm, Version, write_request,
 };
 use carrick_logic::route::{Conditions, CookieRule, pick_request};
 use carrick_splice::requests::{Judge, RequestTable, Route, Settings, UpToProcess, Verdict};
@@ -44,6 +44,9 @@ fn process(
         Ok(Progress::Complete) => {}
         other => return Err(format!("{other:?}")),
     }
+    if let Err(refusal) = head.judge_names(OddNames::Drop) {
+        return Err(format!("{refusal:?}"));
+    }
     let is_plain = head.head_bytes == bytes.len()
         && head.body == BodyLength::None
         && head.keep_alive
@@ -72,8 +75,10 @@ fn written(bytes: &[u8], head: &RequestHead) -> Vec<u8> {
         form: TargetForm::Origin,
         default_host: "",
         via: "",
+        mark: None,
         client: Ipv4Addr::LOCALHOST.into(),
         forwarded: Forwarded::Remove,
+        stated_in: StatedIn::default(),
         pass_proxy_authorization: false,
         pass_upgrade: false,
         drop_expect: false,
@@ -266,6 +271,8 @@ fn what_means_something_to_a_proxy_is_up_to_it() {
         "Content-Length: 0",
         "Content-Length: 5",
         "Transfer-Encoding: chunked",
+        "Proxy: http://evil.example:80",
+        "pROXY: a",
         "Proxy-Connection: keep-alive",
         "Proxy-Authorization: Basic YTpi",
         "Max-Forwards: 1",
@@ -273,6 +280,10 @@ fn what_means_something_to_a_proxy_is_up_to_it() {
         "X-Forwarded-Host: a",
         "X-Forwarded-Proto: http",
         "Forwarded: for=a",
+        "X-Forwarded-Port: 1",
+        "X-Real-IP: 10.0.0.1",
+        "True-Client-IP: 10.0.0.1",
+        "X-Host: a",
         "CONTENT-LENGTH: 5",
         "eXPECT: 100-continue",
     ] {

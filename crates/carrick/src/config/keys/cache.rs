@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Longest lifetime that a configuration can give: a year of 365.25 days.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(31_557_600);
 
+/// What `targeted` is for routes to upstreams: who works for a server is what RFC 9213, 3.1, calls a CDN.
+pub const TARGETED: &str = "cdn-cache-control";
+
 /// Smallest `size` of `disk`.
 pub const DISK_BYTES_MIN: u64 = 16 * MIB;
 /// The largest.
@@ -103,9 +106,9 @@ pub static CACHE: Table = Table {
             name: "targeted",
             form: Form::Texts {
                 what: "names of headers",
-                default: NONE,
+                default: "`CDN-Cache-Control` on routes to upstreams",
             },
-            about: "Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213), such as `CDN-Cache-Control`; the first that is there counts",
+            about: "Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213); the first that is right and not empty counts. The default does not hold for what goes to origins, for which carrick does not work; `[]` is none",
         },
         Key {
             name: "respect_client_no_cache",
@@ -473,7 +476,7 @@ pub static CACHE_BYPASS: Table = Table {
         Key {
             name: "host",
             form: Form::Text {
-                what: "a name or `*.suffix`",
+                what: "a name pattern",
                 default: "any",
             },
             about: "As in a route",

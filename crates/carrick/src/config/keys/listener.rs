@@ -75,7 +75,31 @@ pub static LISTENER: Table = Table {
                 words: &["x-forwarded", "forwarded", "off", "unchanged"],
                 default: "switch: x-forwarded; forward, and with `transparent`: unchanged",
             },
-            about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` passes on what the client sent. Not for `tunnel` and `split`",
+            about: "What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239); `off` removes all of them, `unchanged` adds nothing, and passes on what clients sent, or with `trusted_proxies` what these sent. Not for `tunnel` and `split`",
+        },
+        Key {
+            name: "trusted_proxies",
+            form: Form::Texts {
+                what: "networks or addresses",
+                default: NONE,
+            },
+            about: "Proxies before this one that are believed what they say of clients: their `Forwarded`, `X-Forwarded-…`, `X-Real-IP` and the like are kept and extended, and the client's address for `allow`, `connections_per_client`, `hash_on`, pacing and the access log is the last one in `trusted_field` that is none of these proxies. Such fields of all others are removed. Only for `forward` and `switch`",
+        },
+        Key {
+            name: "trusted_field",
+            form: Form::OneOf {
+                words: &["x-forwarded-for", "forwarded"],
+                default: "forwarded with `forwarded = \"forwarded\"`, else x-forwarded-for",
+            },
+            about: "The field in which `trusted_proxies` name the client",
+        },
+        Key {
+            name: "underscores",
+            form: Form::OneOf {
+                words: &["drop", "refuse", "pass"],
+                default: "drop",
+            },
+            about: "Request headers whose names have `_`, or anything else but letters, digits and hyphens, which CGI and its like take for other headers (`X_Forwarded_For`): `drop` takes them out, as nginx does, `refuse` answers 400, `pass` lets them through. Trailers likewise. Not for `tunnel` and `split`",
         },
         Key {
             name: "via",
@@ -83,7 +107,7 @@ pub static LISTENER: Table = Table {
                 what: "a name",
                 default: "\"carrick\"",
             },
-            about: "The name in `Via` (RFC 9110 section 7.6.3); `\"\"`: no `Via`. Not for `tunnel` and `split`",
+            about: "The name in `Via` (RFC 9110 section 7.6.3); `\"\"`: no `Via`, and what servers of upstreams and parents get has a mark in `CDN-Loop` instead. Not for `tunnel` and `split`",
         },
         Key {
             name: "route",
@@ -104,8 +128,8 @@ pub static LISTENER: Table = Table {
         Key {
             name: "deny_to",
             form: Form::Texts {
-                what: "networks, addresses, names or `*.suffix`",
-                default: "forward on loopback: none; else loopback and link-local networks",
+                what: "networks, addresses, name patterns or `\"inner\"`",
+                default: "forward on loopback: none; else `\"inner\"`, the list of inner networks",
             },
             about: "Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`, and with `transparent`: there for what goes to its original destination",
         },
@@ -227,7 +251,7 @@ pub static PARENT: Table = Table {
         Key {
             name: "for",
             form: Form::Texts {
-                what: "names or `*.suffix`",
+                what: "name patterns",
                 default: "all",
             },
             about: "Destinations that go through it; the others are connected to directly",
@@ -258,10 +282,10 @@ pub static ROUTE: Table = Table {
         Key {
             name: "host",
             form: Form::Text {
-                what: "a name or `*.suffix`",
+                what: "a name pattern",
                 default: "any",
             },
-            about: "Host name, without port; `*.example.org` is any depth below `example.org`, and not the name itself",
+            about: "Host name, without port; `*.example.org` is any depth below `example.org`, and `.example.org` also the name itself",
         },
         Key {
             name: "path",
@@ -314,7 +338,7 @@ pub static ROUTE: Table = Table {
         Key {
             name: "sni",
             form: Form::Text {
-                what: "a name or `*.suffix`",
+                what: "a name pattern",
                 default: "any",
             },
             about: "The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel` and `split`, which have no other condition",

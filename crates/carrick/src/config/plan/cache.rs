@@ -2,7 +2,7 @@
 use super::{Plan, ServerAddress};
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
 use carrick_logic::embedded::Hosts;
-use carrick_logic::http1::{Forwarded, RequestHead};
+use carrick_logic::http1::RequestHead;
 use carrick_logic::route::Conditions;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +101,10 @@ impl Default for CachePlan {
             objects: usize::try_from(OBJECTS_DEFAULT).unwrap_or(usize::MAX),
             object_bytes_max: MEMORY_BYTES_DEFAULT / OBJECT_SHARE,
             disk: None,
-            policy: Policy::default(),
+            policy: Policy {
+                targeted: vec![crate::config::keys::cache::TARGETED.into()],
+                ..Policy::default()
+            },
             quick_abort: QuickAbort::default(),
             status: true,
             siblings: None,
@@ -155,18 +158,11 @@ pub struct PrefetchPlan {
 }
 
 impl RouteCache {
-    /// With whole URLs as keys, and nothing that passes by. Of the fields that servers may heed those are guarded that go on
-    /// as the client sent them.
+    /// With whole URLs as keys, and nothing that passes by. Fields that servers may heed are guarded; those that are not believed are gone
+    /// before.
     #[must_use]
-    pub fn new(policy: Policy, forwarded: Forwarded) -> Self {
-        let is_replaced = |name: &str| match name {
-            "forwarded" => forwarded == Forwarded::Remove,
-            "x-forwarded-host" | "x-forwarded-proto" => {
-                matches!(forwarded, Forwarded::Remove | Forwarded::XForwarded)
-            }
-            _ => false,
-        };
-        let guarded = GUARDED_FIELDS.iter().filter(|name| !is_replaced(name));
+    pub fn new(policy: Policy) -> Self {
+        let guarded = GUARDED_FIELDS.iter();
         Self {
             policy,
             key: KeyRules {

@@ -1,5 +1,5 @@
 //! Whether a request was meant for admin, or comes from a web page whose name was made to resolve to this address.
-use hyper::header::HOST;
+use hyper::header::{HOST, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 use std::net::IpAddr;
@@ -25,6 +25,17 @@ pub(super) fn is_ours<B>(request: &Request<B>) -> bool {
         }
         (Some(_), Some(_)) => false,
     }
+}
+
+/// What a page that asks for a change is told.
+pub(super) const NOT_FOR_PAGES: &str = "Web pages may not change anything here.\n";
+
+/// Whether a page of the web has made a browser send it. That needs nobody's leave for a POST, but the browser says so (Fetch,
+/// "append a request `Origin` header").
+pub(super) fn comes_from_page<B>(request: &Request<B>) -> bool {
+    [ORIGIN.as_str(), "sec-fetch-site"]
+        .iter()
+        .any(|field| request.headers().contains_key(*field))
 }
 
 fn is_our_name(host: &str) -> bool {

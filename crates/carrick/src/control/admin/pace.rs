@@ -1,14 +1,13 @@
 //! `/pace`: how what is relayed is paced, and changing a class.
 mod change;
 
-use super::{JSON, TEXT, answer, text};
+use super::{JSON, TEXT, answer};
 use crate::config::keys::pace::weight_name;
 use crate::control::ControlState;
 use crate::engines::NotChanged;
 use carrick_splice::{ClassReport, NetworkRate, Policy, WorkerReport};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::ORIGIN;
 use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
 use std::time::Duration;
@@ -190,17 +189,6 @@ pub(super) fn change<B>(
     name: &str,
     state: &ControlState,
 ) -> Response<Full<Bytes>> {
-    // Without asking anybody a page of the web can make a browser send a POST, but not without saying so (Fetch, "append a request
-    // `Origin` header").
-    if [ORIGIN.as_str(), "sec-fetch-site"]
-        .iter()
-        .any(|field| request.headers().contains_key(*field))
-    {
-        return text(
-            StatusCode::FORBIDDEN,
-            "Web pages may not change anything here.\n",
-        );
-    }
     let query = request.uri().query().unwrap_or_default();
     let wanted: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
         .into_owned()
@@ -209,9 +197,11 @@ pub(super) fn change<B>(
         .kernel
         .change_class(name, |class| change::change(class, &wanted));
     match changed {
-        Ok(()) => tracing::info!(
-            "the class {name} was changed by admin, until the next reload: {wanted:?}"
-        ),
+        Ok(()) => {
+            let said = wanted.iter().map(|(key, value)| format!("{key}={value:?}"));
+            let said = said.collect::<Vec<_>>().join(", ");
+            tracing::info!("the class {name} was changed by admin, until the next reload: {said}");
+        }
         Err(NotChanged::Because(why)) => {
             let body = format!("The class {name} stays as it is: {why}.\n");
             return answer(StatusCode::BAD_REQUEST, TEXT, body);

@@ -5,7 +5,7 @@ use super::link::Links;
 use super::pace::PaceStatus;
 use super::splices::{self, Splices};
 use crate::config::plan::{Handshake, ListenerPlan, ServerPlan};
-use crate::control::{ControlState, EngineStatus, LookupResult};
+use crate::control::{self, ControlState, EngineStatus, LookupResult};
 use crate::handshakes::Handshakes;
 use crate::privileges::Standing;
 use crate::telemetry::metrics::{Job, Limit, WorkerMetrics};
@@ -355,16 +355,17 @@ struct Reloads {
 
 #[derive(Serialize)]
 struct LastReload {
+    /// In UTC, as exactly as the clock has it: whoever asks for a reload tells it from one just before.
     at: String,
     error: Option<String>,
 }
 
 impl Reloads {
     fn of(state: &ControlState) -> Self {
-        let (ok, failed) = state.reloads();
-        let last = state.last_reload().map(|last| LastReload {
-            at: rfc3339(last.at),
-            error: last.error,
+        let control::Reloads { ok, failed, last } = state.reloads();
+        let last = last.map(|last| LastReload {
+            at: timestamp(last.at).to_string(),
+            error: last.error.map(|error| error.to_string()),
         });
         Self { ok, failed, last }
     }
@@ -372,6 +373,9 @@ impl Reloads {
 
 /// In UTC, to the second.
 fn rfc3339(time: SystemTime) -> String {
-    let timestamp = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{timestamp:.0}")
+    format!("{:.0}", timestamp(time))
+}
+
+fn timestamp(time: SystemTime) -> jiff::Timestamp {
+    jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }

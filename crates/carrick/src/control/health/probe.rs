@@ -1,6 +1,7 @@
 //! One check of one server: a connection, and, where a path is configured, a GET.
 use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
 use crate::control::{ResolveError, Resolver};
+use crate::shortage::{Shortage, is_tcp_memory_short};
 use crate::upstreams::ServerState;
 use socket2::SockRef;
 use std::io;
@@ -45,6 +46,17 @@ pub(super) enum Illness {
     Status(u16),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
+}
+
+impl Illness {
+    /// Whether it is this machine's, and says nothing about the server.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            Self::Connect(error) | Self::Lost(error) if Shortage::of(error).is_some() => true,
+            Self::Timeout(_) | Self::Connect(_) | Self::Lost(_) => is_tcp_memory_short(),
+            _ => false,
+        }
+    }
 }
 
 /// What is asked of a server.

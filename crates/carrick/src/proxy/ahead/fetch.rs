@@ -2,12 +2,12 @@
 use super::page::Page;
 use crate::proxy::cached;
 use crate::proxy::decide::{Decision, decide_for};
+use crate::proxy::head;
 use crate::proxy::relay::{Failure, Outcome, relay_for_cache};
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::Unreachable;
 use crate::telemetry::metrics::Ahead;
 use carrick_logic::embedded::Object;
-use carrick_logic::http1::Progress;
 use std::rc::Rc;
 
 /// An object on its way into the store. Dropped, it makes room for the page's next one.
@@ -58,12 +58,7 @@ pub(super) async fn fetch(fetching: Fetching, object: Object) {
     let mut errand = page.client.errand();
     let mut scratch = errand.worker.scratch.take();
     page.write_request(&mut scratch.request, &object);
-    let limits = errand.live.plan().limits.head;
-    let scratch_ref = &mut *scratch;
-    let parsed = scratch_ref
-        .request_head
-        .parse(&scratch_ref.request, &limits);
-    if !matches!(parsed, Ok(Progress::Complete)) {
+    if !head::read_again(&errand, &mut scratch) {
         return fetching.ends(Ahead::Denied);
     }
     let Decision::Relay(destination) = decide_for(&errand, &scratch) else {

@@ -46,7 +46,7 @@ impl Look {
             page: Rc::clone(&page),
             pieces,
             left_bytes: page.plan.look_bytes,
-            chunked: Chunked::new(),
+            chunked: Chunked::lenient(),
             is_whole: false,
         };
         let reading = Reading::begin(page, coding, hosts);

@@ -11,6 +11,7 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::{read_at_most, write_all, write_both};
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{BodyLength, ResponseBody, Version};
+use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -264,17 +265,30 @@ impl Bound {
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(_)) => return PassedOn::ServerGone { is_reset: true },
         }
+        let bytes = scratch.response.len() as u64;
+        if let Some(unread) = &mut self.unread {
+            unread.took(&self.checkout.upstream.stream, bytes);
+        }
         let idle = client.live.plan().timeouts.idle;
-        let written = client
-            .timer
-            .within(idle, write_all(&client.stream, &scratch.response))
-            .await;
+        let written = {
+            let mut writing = write_all(&client.stream, &scratch.response);
+            let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut writing).poll(cx))).await;
+            match at_once {
+                Poll::Ready(written) => Ok(written),
+                // It may take nothing for long, and then the kernel never gets the rest.
+                Poll::Pending => {
+                    let upstream = &mut self.checkout.upstream;
+                    self.unread
+                        .get_or_insert_with(|| UnreadWindow::new(upstream.limit_unread()));
+                    Box::pin(client.timer.within(idle, writing)).await
+                }
+            }
+        };
         match written {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return PassedOn::ClientGone("client_reset"),
             Err(_) => return PassedOn::ClientGone(IDLE_TIMEOUT),
         }
-        let bytes = scratch.response.len() as u64;
         client.worker.splicer.counters().copy_bytes.add(bytes);
         if let Some(pending) = &mut self.pending {
             pending.relayed_bytes += bytes;

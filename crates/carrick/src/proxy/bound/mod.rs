@@ -29,7 +29,8 @@ use super::trace::Trace;
 use super::upstream::checkout::Checkout;
 use crate::telemetry::forwarded::Named;
 use carrick_logic::http1::{Method, Progress, RequestHead};
-use carrick_splice::ResponseSplice;
+use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::{DisarmError, ResponseSplice};
 use response::{Known, Look};
 use std::cell::Cell;
 use std::task::{Context, Waker};
@@ -60,8 +61,12 @@ pub struct Bound {
     request: Vec<u8>,
     /// Whether each response so far is known to be whole by its length: then the next bytes are the next response's head.
     is_exact: bool,
+    /// The length of the latest response was known, so that its end is certain.
+    had_length: bool,
     /// Whether the latest response said that its connection ends.
     is_closing: bool,
+    /// What of the server may wait to be read, once a client has not taken at once what the process passes on.
+    unread: Option<UnreadWindow>,
 }
 
 /// What a client's connection has to do with servers' connections.
@@ -92,6 +97,17 @@ impl Binding {
     pub fn start_afresh(&self) {
         self.refusals.set(0);
     }
+}
+
+/// What came of taking both connections back from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disarmed {
+    /// The process has both, and knows of each request that went to the server.
+    Done,
+    /// The kernel has them still, and has forwarded requests that [`Bound::catch_up`] will find.
+    Behind,
+    /// Neither can be used any more.
+    Lost,
 }
 
 /// A request whose response the kernel forwards.
@@ -178,12 +194,15 @@ impl Bound {
     fn is_over(&mut self, client: &Client, is_exact: bool) {
         self.note_body(client);
         self.is_exact = is_exact;
+        if let Some(pending) = &self.pending {
+            self.had_length = pending.has_length();
+        }
         self.is_closing = (self.pending.as_ref()).is_some_and(Pending::ends_client);
         self.conclude(client, "complete");
     }
 
     /// [`Bound::disarm`] for good: the engine hears how both connections have fared.
-    fn disarm_to_part(&mut self, client: &Client) -> bool {
+    fn disarm_to_part(&mut self, client: &Client) -> Disarmed {
         self.note_fares(client);
         self.disarm()
     }
@@ -193,17 +212,21 @@ impl Bound {
         self.splice.note_fares(&client.stream, server);
     }
 
-    /// Gives the packets back to the process. False: neither connection can be used any more.
-    fn disarm(&mut self) -> bool {
-        let disarmed = self.splice.disarm();
+    /// Gives the packets back to the process.
+    fn disarm(&mut self) -> Disarmed {
+        let disarmed = match self.splice.disarm() {
+            Ok(()) => Disarmed::Done,
+            Err(DisarmError::Behind) => return Disarmed::Behind,
+            Err(error @ DisarmError::Lost(_)) => {
+                tracing::debug!(
+                    "taking {} back from the kernel: {error}",
+                    self.checkout.upstream.address
+                );
+                Disarmed::Lost
+            }
+        };
         self.named = None;
-        if let Err(error) = &disarmed {
-            tracing::debug!(
-                "taking {} back from the kernel: {error}",
-                self.checkout.upstream.address
-            );
-        }
-        disarmed.is_ok()
+        disarmed
     }
 
     /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.
@@ -222,7 +245,7 @@ impl Bound {
 
     /// Keeps the server's connection for others, if it is exactly at rest.
     fn give_back(self: Box<Self>, client: &Client) {
-        if self.is_exact && self.pending.is_none() {
+        if self.is_exact && self.pending.is_none() && !self.splice.has_server_ended() {
             let Self {
                 checkout,
                 splice,

@@ -15,6 +15,8 @@ pub enum Look {
     Partial,
     /// The client has all that has come; whether that is all cannot be told.
     Unknown,
+    /// The client has more than its response.
+    TooLong,
     /// The client has all of it; `is_exact`: that is certain, and the server's connection can be used again.
     Whole { is_exact: bool },
 }
@@ -75,9 +77,15 @@ impl Pending {
             sent_bytes if sent_bytes == total_bytes => Look::Whole {
                 is_exact: self.is_trusted && known.keep_alive,
             },
-            // The server has sent more than it should.
-            _ => Look::Unknown,
+            // What was nobody's would be taken for the next response.
+            _ => Look::TooLong,
         }
+    }
+
+    /// Whether the head says how long the response is. Content may look like a last chunk.
+    pub fn has_length(&self) -> bool {
+        let known = self.final_head();
+        known.is_some_and(|known| matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_)))
     }
 
     /// Whether the response ends with the server's stream.
@@ -105,7 +113,8 @@ fn read_head(bytes: &[u8], pending: &Pending, limits: &HeadLimits) -> Option<Kno
     while known.is_none_or(|known| known.is_interim) {
         let mut head = ResponseHead::new();
         if !matches!(
-            head.parse(rest, pending.method, limits),
+            // The client got it as it came.
+            head.parse_strictly(rest, pending.method, limits),
             Ok(Progress::Complete)
         ) {
             break;

@@ -1,8 +1,8 @@
 //! Which requests go to the server that a client is bound to, and sending them.
 use super::body::may_hold;
 use super::judged::judging;
-use super::settle::{Unclear, part, settle};
-use super::{Bound, Pending};
+use super::settle::{Parting, Unclear, part, settle};
+use super::{Bound, Disarmed, Pending};
 use crate::config::plan::{Mode, Responses};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::{Destination, Place, hash_key};
@@ -13,7 +13,7 @@ use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::balance;
-use carrick_logic::http1::Version;
+use carrick_logic::http1::{Method, Version};
 use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
@@ -143,18 +143,18 @@ pub async fn offer(
     };
     let goes_there =
         bound.leads_to(client, scratch, destination) && client.is_paced_by(destination.pace);
+    let unclear = if goes_there && is_eligible {
+        Unclear::Goes
+    } else {
+        Unclear::MustEnd
+    };
     bound = match bound.look(client) {
-        Look::Whole { is_exact } => {
-            bound.is_over(client, is_exact);
+        look if bound.is_settled(look, unclear) => {
+            bound.is_over(client, matches!(look, Look::Whole { is_exact: true }));
             bound
         }
         look => {
-            client.binding.has_pipelined |= look != Look::Unknown;
-            let unclear = if goes_there && is_eligible {
-                Unclear::Goes
-            } else {
-                Unclear::before_others(client)
-            };
+            client.binding.has_pipelined |= matches!(look, Look::Nothing | Look::Partial);
             match Box::pin(settle(client, bound, unclear)).await {
                 Ok(Some(bound)) => bound,
                 Ok(None) => return Offered::Relay(None),
@@ -166,15 +166,17 @@ pub async fn offer(
     let is_usable = goes_there && bound.is_server_quiet() && !bound.is_closing;
     if !is_usable || !(is_eligible || bound.is_exact) {
         return match part(client, bound) {
-            Ok(()) => Offered::Relay(None),
-            Err(next) => Offered::End(next),
+            Parting::Parted => Offered::Relay(None),
+            // The kernel forwards nothing while this process has a request in hand.
+            Parting::NotYet(_) => Offered::End(Next::Reset),
+            Parting::End(next) => Offered::End(next),
         };
     }
     if !is_eligible {
         // Where the kernel is to get this response's body, too, the connections stay in its hands.
         let stays =
             bound.splice.is_body() && may_hold(client, scratch, &bound.checkout, destination);
-        if !stays && !bound.disarm() {
+        if !stays && bound.disarm() != Disarmed::Done {
             return Offered::End(Next::Reset);
         }
         return Offered::Relay(Some(bound.into_checkout(true)));
@@ -182,6 +184,8 @@ pub async fn offer(
     let [_, pace] = client.paced(destination.pace);
     match bound.splice.arm(judging(client, &bound.place), pace) {
         Arming::Armed => client.binding.start_afresh(),
+        // What may be left of an earlier response would be taken for this one.
+        Arming::NotYet | Arming::Never(_) if !bound.is_exact => return Offered::Relay(None),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {
             refused(client, &bound.checkout, reason);
@@ -222,7 +226,8 @@ async fn send(
     mut bound: Box<Bound>,
     trace: &mut Trace,
 ) -> Result<(), Option<Next>> {
-    bound.splice.expect_response();
+    let is_head = scratch.request_head.method == Method::Head;
+    bound.splice.expect_response(bound.is_exact, is_head);
     let idle = client.live.plan().timeouts.idle;
     let sent = client
         .timer
@@ -232,9 +237,15 @@ async fn send(
         )
         .await;
     if !matches!(sent, Ok(Ok(()))) {
-        tracing::debug!("send to {}: {sent:?}", bound.checkout.upstream.address);
+        let why = match sent {
+            Ok(Err(error)) => error.to_string(),
+            _ => "it takes nothing".to_owned(),
+        };
+        tracing::debug!("send to {}: {why}", bound.checkout.upstream.address);
         bound.reset_server();
-        let is_clean = bound.disarm_to_part(client) && bound.is_exact && bound.has_sent_nothing();
+        let is_clean = bound.disarm_to_part(client) == Disarmed::Done
+            && bound.is_exact
+            && bound.has_sent_nothing();
         client.worker.metrics.retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
     }
@@ -277,7 +288,9 @@ impl Bound {
             pending: None,
             request: Vec::new(),
             is_exact: true,
+            had_length: true,
             is_closing: false,
+            unread: None,
         }
     }
 

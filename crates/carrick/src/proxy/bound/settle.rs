@@ -1,8 +1,10 @@
 //! Waiting for a response's end where something else is to follow on the client's connection, and parting the two connections.
-use super::Bound;
 use super::body::PassedOn;
 use super::response::Look;
-use super::wait::{Ears, Event, Gone, Lost, Pace, client_gone, next_event, server_gone, stuck};
+use super::wait::{
+    Ears, Event, Gone, Lost, Pace, client_gone, next_event, server_gone, stuck, too_long,
+};
+use super::{Bound, Disarmed, Pending};
 use crate::proxy::arrival::Client;
 use crate::proxy::session::Next;
 use rustix::net::{Shutdown, shutdown};
@@ -14,29 +16,20 @@ const LOOK_FIRST: Duration = Duration::from_millis(1);
 /// See [`LOOK_FIRST`].
 const LOOK_MAX: Duration = Duration::from_millis(50);
 
-/// A client that never pipelines asks only when it has its response. So much silence of the server besides will do.
+/// A server is told that nothing more is asked only when it has been silent for so long: some give up what they are about.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// A client that never pipelines asks only when it has its response. So much silence of a server that was told will do.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// What is done about a response of which it cannot be told whether it is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unclear {
     /// The next one may follow on the same connection, which keeps the order.
     Goes,
-    /// It counts as whole when the server has been silent for [`QUIET`].
-    IsQuiet,
-    /// The server is told that nothing more is asked; its end is the response's end.
+    /// Something else than this server's next response is to follow. The server is told that nothing more is asked; its end is the response's
+    /// end, or [`SILENT`].
     MustEnd,
-}
-
-impl Unclear {
-    /// Where something else than this server's next response is to follow.
-    pub fn before_others(client: &Client) -> Self {
-        if client.binding.has_pipelined {
-            Self::MustEnd
-        } else {
-            Self::IsQuiet
-        }
-    }
 }
 
 /// Why a response did not come to its end.
@@ -78,27 +71,31 @@ pub async fn settle(
         dismissal: false,
     };
     let (mut pace, mut look_again, mut is_asked) = (Pace::new(&bound), LOOK_FIRST, false);
+    let sent_bytes = bound.progress().sent_bytes;
     loop {
         let look = bound.look(client);
-        match (look, unclear) {
-            (Look::Whole { is_exact }, _) => {
-                bound.is_over(client, is_exact && !is_asked);
-                return Ok(Some(bound));
-            }
-            (Look::Unknown, Unclear::Goes) => {
+        // What comes after the next request was not waited for.
+        client.binding.has_pipelined |= bound.progress().sent_bytes != sent_bytes;
+        if bound.is_settled(look, unclear) {
+            let is_exact = matches!(look, Look::Whole { is_exact: true });
+            bound.is_over(client, is_exact && !is_asked);
+            return Ok(Some(bound));
+        }
+        if look == Look::TooLong {
+            return Err(too_long(client, bound).into());
+        }
+        if matches!(look, Look::Unknown | Look::Whole { .. }) {
+            let quiet = pace.quiet(&bound);
+            let may_be_over = look != Look::Unknown || !client.binding.has_pipelined;
+            if is_asked && quiet >= SILENT && may_be_over {
                 bound.is_over(client, false);
                 return Ok(Some(bound));
             }
-            (Look::Unknown, Unclear::IsQuiet) if pace.quiet(&bound) >= QUIET => {
-                bound.is_over(client, false);
-                return Ok(Some(bound));
-            }
-            (Look::Unknown, Unclear::MustEnd) if !is_asked => {
+            if !is_asked && (quiet >= QUIET || look != Look::Unknown) {
                 is_asked = true;
                 // A connection that is gone tells so by itself.
                 let _ = shutdown(&bound.checkout.upstream.stream, Shutdown::Write);
             }
-            _ => {}
         }
         if let Some(ended) = pace.judge(client, &bound) {
             return Err(stuck(client, bound, look, ended).into());
@@ -137,12 +134,59 @@ pub async fn settle(
     }
 }
 
-/// Parts a client from its server's connection, which is kept for others if it is at rest. `Err`: the client's has to end.
-pub fn part(client: &Client, mut bound: Box<Bound>) -> Result<(), Next> {
-    if !bound.disarm_to_part(client) {
-        return Err(Next::Reset);
+impl Bound {
+    /// Whether a response that looks so is over.
+    pub(super) fn is_settled(&self, look: Look, unclear: Unclear) -> bool {
+        let has_length = (self.pending.as_ref()).map_or(self.had_length, Pending::has_length);
+        let ends_client = (self.pending.as_ref()).is_some_and(Pending::ends_client);
+        match look {
+            Look::Whole { is_exact } => {
+                is_exact || has_length || ends_client || unclear == Unclear::Goes
+            }
+            Look::Unknown => unclear == Unclear::Goes,
+            Look::Nothing | Look::Partial | Look::TooLong => false,
+        }
     }
-    bound.give_back(client);
+}
+
+/// What came of an attempt to part a client from its server's connection.
+pub enum Parting {
+    Parted,
+    /// The kernel has forwarded another request, whose response is to be waited for.
+    NotYet(Box<Bound>),
+    /// The client's connection has to end so.
+    End(Next),
+}
+
+/// Parts a client from its server's connection, which is kept for others if it is at rest.
+///
+/// A server's connection gets to others only here and by [`Bound::into_checkout`](super::send), and only if both hold in the step in which
+/// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
+pub fn part(client: &Client, mut bound: Box<Bound>) -> Parting {
+    match bound.disarm_to_part(client) {
+        Disarmed::Done => bound.give_back(client),
+        Disarmed::Behind => {
+            bound.catch_up(client);
+            return Parting::NotYet(bound);
+        }
+        Disarmed::Lost => return Parting::End(Next::Reset),
+    }
+    Parting::Parted
+}
+
+/// Waits until the client has its response, and parts it from the server's connection.
+pub async fn settle_and_part(
+    client: &mut Client,
+    mut bound: Box<Bound>,
+    unclear: Unclear,
+) -> Result<(), Unsettled> {
+    while let Some(settled) = settle(client, bound, unclear).await? {
+        match part(client, settled) {
+            Parting::Parted => break,
+            Parting::NotYet(again) => bound = again,
+            Parting::End(next) => return Err(next.into()),
+        }
+    }
     Ok(())
 }
 
@@ -151,12 +195,8 @@ pub async fn leave(client: &mut Client) -> Result<(), Next> {
     let Some(bound) = client.binding.bound.take() else {
         return Ok(());
     };
-    let unclear = Unclear::before_others(client);
-    match settle(client, bound, unclear).await {
-        Ok(Some(bound)) => part(client, bound),
-        Ok(None) => Ok(()),
-        Err(unsettled) => Err(unsettled.give_up(client)),
-    }
+    let parted = settle_and_part(client, bound, Unclear::MustEnd).await;
+    parted.map_err(|unsettled| unsettled.give_up(client))
 }
 
 /// The client has ended its stream, or was reset; in the former case it still gets its response (RFC 9112 section 9.6).
@@ -165,15 +205,14 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Uns
         return Ok(());
     };
     if !is_reset {
-        return match settle(client, bound, Unclear::MustEnd).await? {
-            Some(bound) => Ok(part(client, bound)?),
-            None => Ok(()),
-        };
+        return settle_and_part(client, bound, Unclear::MustEnd).await;
     }
     match bound.look(client) {
         Look::Whole { is_exact } => {
             bound.is_over(client, is_exact);
-            let _ = part(client, bound);
+            if let Parting::NotYet(bound) = part(client, bound) {
+                bound.reset_server();
+            }
         }
         _ => {
             bound.conclude(client, "client_reset");

@@ -1,8 +1,8 @@
 //! Between two requests of a bound client: it may ask, its server may end, and the time of a response may be over.
 use super::body::PassedOn;
 use super::response::Look;
-use super::settle::{Unclear, Unsettled, part, settle};
-use super::{BOUND_IDLE_MAX, Bound, TICK};
+use super::settle::{Parting, Unclear, Unsettled, part, settle_and_part};
+use super::{BOUND_IDLE_MAX, Bound, Disarmed, TICK};
 use crate::proxy::arrival::Client;
 use crate::proxy::relay::Failure;
 use crate::proxy::response_body::{IDLE_TIMEOUT, TOO_SLOW};
@@ -63,8 +63,7 @@ impl Bound {
     pub(super) fn poll_server(&self, cx: &mut Context<'_>) -> Poll<Event> {
         if self.splice.is_armed() {
             self.splice.listen(cx);
-            let progress = self.splice.progress();
-            if self.splice.has_server_ended() && progress.sent_bytes == progress.acked_bytes {
+            if self.splice.is_server_over() {
                 return Poll::Ready(Event::Server { is_reset: false });
             }
         }
@@ -160,22 +159,18 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 };
             }
             Event::Dismissed => {
-                let settled = Box::pin(settle(client, bound, Unclear::MustEnd)).await;
-                return match settled {
-                    Ok(Some(bound)) => {
-                        Waited::End(part(client, bound).err().unwrap_or(Next::Close))
-                    }
-                    Ok(None) => Waited::End(Next::Close),
+                let parting = settle_and_part(client, bound, Unclear::MustEnd);
+                return match Box::pin(parting).await {
+                    Ok(()) => Waited::End(Next::Close),
                     Err(Unsettled::End(next)) => Waited::End(next),
                     Err(Unsettled::Lost(lost)) => Waited::Lost(lost),
                 };
             }
-            Event::Tick if bound.pending.is_none() => {
-                return match part(client, bound) {
-                    Ok(()) => Waited::Parted(limit.saturating_sub(quiet_max)),
-                    Err(next) => Waited::End(next),
-                };
-            }
+            Event::Tick if bound.pending.is_none() => match part(client, bound) {
+                Parting::Parted => return Waited::Parted(limit.saturating_sub(quiet_max)),
+                Parting::NotYet(again) => bound = again,
+                Parting::End(next) => return Waited::End(next),
+            },
             // A response that takes so long may show what its legs are like.
             Event::Tick => bound.note_fares(client),
             Event::Body => {}
@@ -184,11 +179,16 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
             Look::Whole { is_exact } => {
                 bound.is_over(client, is_exact);
                 if bound.is_closing {
-                    return Waited::End(part(client, bound).err().unwrap_or(Next::Close));
+                    // Whoever asks behind the last response gets none, from whomever.
+                    return Waited::End(match part(client, bound) {
+                        Parting::Parted | Parting::NotYet(_) => Next::Close,
+                        Parting::End(next) => next,
+                    });
                 }
             }
             Look::Nothing if bound.has_waited(idle) => return timed_out(client, bound),
             Look::Nothing => {}
+            Look::TooLong => return Waited::End(too_long(client, bound)),
             look => {
                 let pace = pace.get_or_insert_with(|| Pace::new(&bound));
                 if let Some(ended) = pace.judge(client, &bound) {
@@ -285,7 +285,9 @@ pub(super) async fn server_gone(
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let look = bound.look(client);
-    if !bound.disarm_to_part(client) {
+    if bound.disarm_to_part(client) != Disarmed::Done {
+        // What the kernel has forwarded since is not answered any more.
+        bound.catch_up(client);
         bound.conclude(client, how);
         return Gone::End(Next::Reset);
     }
@@ -316,7 +318,7 @@ pub(super) async fn server_gone(
             bound.conclude(client, "complete");
             Gone::End(Next::Close)
         }
-        Look::Partial | Look::Unknown => {
+        Look::Partial | Look::Unknown | Look::TooLong => {
             bound.checkout.failed(&bound.place);
             bound.conclude(client, how);
             Gone::End(Next::Reset)
@@ -328,9 +330,9 @@ pub(super) async fn server_gone(
 fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
     let is_trusted = (bound.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
     if !is_trusted {
-        // The response before may not be whole.
+        // The response before may not be whole, and says so itself. An end is sent again if it is lost; a reset is not.
         bound.conclude(client, how);
-        return Gone::End(Next::Reset);
+        return Gone::End(Next::Close);
     }
     let request = std::mem::take(&mut bound.request);
     match bound.pending.take() {
@@ -350,7 +352,7 @@ fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
 fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
     client.worker.metrics.limits.reached(Limit::IdleTimeout);
     bound.reset_server();
-    let is_clean = bound.disarm_to_part(client) && bound.has_sent_nothing();
+    let is_clean = bound.disarm_to_part(client) == Disarmed::Done && bound.has_sent_nothing();
     match lost(client, bound, "upstream_timeout") {
         Gone::Lost(mut lost) if is_clean => {
             lost.failure = Some(Failure::TimedOut);
@@ -358,6 +360,14 @@ fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
         }
         Gone::Lost(_) | Gone::Over | Gone::End(_) => Waited::End(Next::Reset),
     }
+}
+
+/// The server has sent more than its response, and the client has it. No other response may follow.
+pub(super) fn too_long(client: &Client, mut bound: Box<Bound>) -> Next {
+    bound.conclude(client, "bad_response");
+    bound.reset_server();
+    bound.disarm_to_part(client);
+    Next::Reset
 }
 
 /// A response does not go on.
@@ -378,7 +388,7 @@ pub(super) fn stuck(
     }
     bound.conclude(client, if is_unclear { "complete" } else { ended });
     bound.reset_server();
-    if bound.disarm_to_part(client) && is_unclear {
+    if bound.disarm_to_part(client) == Disarmed::Done && is_unclear {
         Next::Close
     } else {
         Next::Reset

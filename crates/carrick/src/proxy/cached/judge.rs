@@ -72,8 +72,15 @@ pub fn judge(
     asking.is_aged = exchange.response.age_s.is_some();
     if !matches!(head.method, Method::Get | Method::Head) {
         let status = exchange.response.status;
+        let begun = asking.cache.purges.now();
+        let mut purges = 0;
         if invalidates(head.method, head.method_text.of(bytes), status) {
-            invalidate(client, destination, &exchange, asking);
+            purges = invalidate(client, destination, &exchange, asking);
+        }
+        if head.method == Method::Post && begun == asking.asked {
+            // What this answer has purged was there before it.
+            asking.asked = begun.after(purges);
+            return keep_answer_to_post(client, scratch, &exchange, asking);
         }
         return Verdict::PassOn;
     }
@@ -101,6 +108,27 @@ pub fn judge(
         }
         Validated::AskAgain => Verdict::AskAgain,
         Validated::Replace => replace(client, scratch, &exchange, asking),
+    }
+}
+
+/// The answer to POST may say that it is what GET would get (RFC 9110 section 9.3.3). Where others have purged something meanwhile it is not
+/// stored: which of both was first cannot be known.
+fn keep_answer_to_post(
+    client: &Client,
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Verdict {
+    if asking.cache.purges.now() != asking.asked {
+        return Verdict::PassOn;
+    }
+    match try_store(scratch, exchange, asking) {
+        Ok(verdict) => {
+            asking.status.stored = true;
+            client.worker.metrics.cache.stored.add(1);
+            verdict
+        }
+        Err(_) => Verdict::PassOn,
     }
 }
 
@@ -170,14 +198,15 @@ fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
     }
 }
 
-/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4).
+/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4). Returns how many purges that took.
 fn invalidate(
     client: &Client,
     destination: &Destination,
     exchange: &Exchange<'_>,
     asking: &Asking,
-) {
+) -> usize {
     let mut key = Vec::with_capacity(128);
+    let mut purges = 0;
     for path in invalidated(&exchange.uri, exchange.response.fields) {
         let uri = Uri {
             path_and_query: &path,
@@ -195,7 +224,9 @@ fn invalidate(
         let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
         second_level::forget(client, &asking.cache, &key);
         client.worker.metrics.cache.invalidated.add(removed);
+        purges += 1;
     }
+    purges
 }
 
 /// A whole answer: it is stored, if it may be.
@@ -257,7 +288,7 @@ fn try_store(
     let variant = Variant::of(response.fields, request.fields)
         .ok_or_else(|| NotStored::VaryEverything.label())?;
     let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
-    write_stored_fields(&mut head, response.fields, &response.directives);
+    write_stored_fields(&mut head, response);
     if !response.fields.has(b"date") {
         // RFC 9110 section 6.6.1: who stores a response without one adds when it came.
         head.extend_from_slice(b"Date: ");
@@ -265,6 +296,8 @@ fn try_store(
         head.extend_from_slice(b"\r\n");
     }
     let length = match scratch.response_head.body {
+        // Its client gets it from the server, as the request that it has sent has it.
+        _ if request.method == Method::Post => None,
         ResponseBody::Bytes(length) => Some(length),
         ResponseBody::None => Some(0),
         ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,

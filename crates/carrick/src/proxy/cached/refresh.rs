@@ -2,10 +2,10 @@
 use super::ask::Asking;
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Destination;
+use crate::proxy::head;
 use crate::proxy::relay::relay;
 use crate::proxy::trace::Trace;
 use crate::worker::scratch::Scratch;
-use carrick_logic::http1::Progress;
 
 /// Asks the origin for what the request in `scratch` asks for, while its client is served.
 pub fn begin(client: &Client, scratch: &Scratch, destination: &Destination, asking: Asking) {
@@ -13,13 +13,7 @@ pub fn begin(client: &Client, scratch: &Scratch, destination: &Destination, aski
     let head_bytes = scratch.request_head.head_bytes;
     own.request
         .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
-    let limits = client.live.plan().limits.head;
-    let own_ref = &mut *own;
-    // It was read before.
-    if !matches!(
-        own_ref.request_head.parse(&own_ref.request, &limits),
-        Ok(Progress::Complete)
-    ) {
+    if !head::read_again(client, &mut own) {
         return;
     }
     let (mut errand, destination) = (client.errand(), destination.clone());

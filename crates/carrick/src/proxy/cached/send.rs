@@ -215,7 +215,7 @@ fn write_head(
         "HTTP/1.1 {status} {}\r\n",
         reason_phrase(status)
     ));
-    write_answer_fields(out, stored.fields, &answer, source.age_s());
+    write_answer_fields(out, &stored, &answer, source.age_s());
     let mut put = |text: std::fmt::Arguments<'_>| {
         let _ = io::Write::write_fmt(out, text);
     };
@@ -261,11 +261,17 @@ fn write_head(
             Vec::new()
         }
     };
-    match (keep_alive, version) {
-        (false, _) => out.extend_from_slice(b"Connection: close\r\n"),
-        (true, Version::Http10) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        (true, Version::Http11) => {}
-    }
+    // RFC 9110 section 7.8: whoever sends `Upgrade` says that it is for the next hop. Only a 426 is stored with it.
+    let has_upgrade = status == 426 && stored.fields.has(b"upgrade");
+    let options: &[u8] = match (keep_alive, version, has_upgrade) {
+        (false, _, false) => b"Connection: close\r\n",
+        (false, _, true) => b"Connection: close, Upgrade\r\n",
+        (true, Version::Http10, false) => b"Connection: keep-alive\r\n",
+        (true, Version::Http10, true) => b"Connection: keep-alive, Upgrade\r\n",
+        (true, Version::Http11, false) => b"",
+        (true, Version::Http11, true) => b"Connection: Upgrade\r\n",
+    };
+    out.extend_from_slice(options);
     let said = source.says_status.then(|| status_value(&source.status));
     for (name, value) in [
         (b"Via: 1.1 ".as_slice(), Some(via.as_bytes())),

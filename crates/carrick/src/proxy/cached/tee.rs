@@ -46,7 +46,8 @@ impl Tee {
             filling: Some(filling),
             lead,
             ticket,
-            chunked: Chunked::new(),
+            // For a client of HTTP/1.0 the framing is not tidied.
+            chunked: Chunked::lenient(),
         }
     }
 

@@ -71,7 +71,8 @@ impl Drop for Opened {
 
 impl Connection {
     /// One that this end has opened. The answer to its HELLO has not come.
-    pub fn opened(upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Self {
+    pub fn opened(mut upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Self {
+        upstream.limit_unread_if_near();
         metrics.link.opened.add(1);
         Self {
             stream: Rc::clone(&upstream.stream),

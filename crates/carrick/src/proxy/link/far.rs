@@ -6,7 +6,7 @@ use super::relay::{Asked, Outcome, Relay};
 use crate::config::plan::{Mode, ServerAddress};
 use crate::proxy::arrival::Client;
 use crate::proxy::legs::ServerLegs;
-use crate::proxy::session::unreachable_reply;
+use crate::proxy::reply::unreachable_reply;
 use crate::proxy::trace::Trace;
 use crate::proxy::tunnel::{kept_target, note_paths};
 use crate::proxy::upstream::dial::{Terms, dial};
@@ -186,7 +186,7 @@ async fn connect(
     if matches!(result, Err(Unreachable::TimedOut)) {
         client.worker.metrics.limits.reached(Limit::ConnectTimeout);
     }
-    trace.connect = Some(begun.elapsed());
+    trace.connect = result.is_ok().then(|| begun.elapsed());
     result
 }
 
@@ -204,7 +204,7 @@ async fn refuse(
     let why = match unreachable {
         Unreachable::Denied(_) => Why::Denied,
         Unreachable::TimedOut => Why::TimedOut,
-        Unreachable::Shortage => Why::Failed,
+        Unreachable::Shortage(_) => Why::Failed,
         Unreachable::Connect { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
             Why::Refused
         }
@@ -222,10 +222,11 @@ async fn refuse(
 async fn relay(
     client: &mut Client,
     connection: &Connection,
-    upstream: Upstream,
+    mut upstream: Upstream,
     target: &[u8],
     trace: &mut Trace,
 ) -> Result<(), Lost> {
+    upstream.limit_unread_if_near();
     trace.took(&upstream);
     trace.status = 200;
     let opened = connection.talk(|talk| talk.opened(upstream.address));

@@ -88,7 +88,7 @@ async fn take(
             if matches!(result, Err(Unreachable::TimedOut)) {
                 worker.metrics.limits.reached(Limit::ConnectTimeout);
             }
-            trace.connect = Some(begun.elapsed());
+            trace.connect = result.is_ok().then(|| begun.elapsed());
             result
         }
     };

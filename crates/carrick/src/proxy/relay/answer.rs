@@ -81,7 +81,7 @@ impl Attempt<'_> {
         } else {
             Default::default()
         };
-        let means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker, self.destination, pace);
         let may_keep = body_sent
             && !self.client.is_last
             && !worker.is_draining()
@@ -99,6 +99,7 @@ impl Attempt<'_> {
         {
             return self.leave_body(checkout, body_sent).await;
         }
+        means.unread = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.stream;
         let passed = pass_response(
             means,
@@ -117,6 +118,7 @@ impl Attempt<'_> {
         }
         match (tee, &passed) {
             (Some(tee), Passed::Whole | Passed::WholeAndDone) => tee.end(),
+            (Some(_), Passed::Refused(_)) => {}
             (Some(tee), _) => Box::pin(tee.cut()).await,
             (None, _) => {}
         }
@@ -188,6 +190,10 @@ impl Attempt<'_> {
                 self.trace.ended = how;
                 self.count_limit(how);
                 checkout.failed(&self.destination.place);
+            }
+            Passed::Refused(refusal) => {
+                checkout.failed(&self.destination.place);
+                return Outcome::Failed(Failure::BadResponse(refusal));
             }
         }
         Outcome::Answered { passed, keep_alive }

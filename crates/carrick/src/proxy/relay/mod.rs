@@ -13,6 +13,7 @@ pub use sibling::relay_for_cache;
 use super::arrival::Client;
 use super::bound;
 use super::cached::{self, Asking};
+use super::circle;
 use super::decide::{Destination, Place, hash_key};
 use super::original;
 use super::request_body::Means;
@@ -24,6 +25,7 @@ use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
 use crate::worker::scratch::Scratch;
 use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
+use carrick_splice::tcp::UnreadLimit;
 use carrick_splice::{PaceHandle, Policy, RateMin};
 use std::rc::Rc;
 
@@ -133,8 +135,8 @@ pub async fn relay(
             Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
             None => checkout(client, &destination.place, wanted, &mut tried, trace).await,
         };
-        let mut checkout = match found {
-            Ok(checkout) => checkout,
+        let found = match found {
+            Ok(found) => found,
             Err(unreachable) => {
                 // Where nobody else is left to ask, what the last one did says more.
                 return Outcome::Failed(match (last, unreachable) {
@@ -143,7 +145,8 @@ pub async fn relay(
                 });
             }
         };
-        if binds && bound::bind(client, &mut checkout, destination) {
+        let (checkout, is_bound) = bind(client, found, destination, binds);
+        if is_bound {
             return Outcome::Bound(checkout);
         }
         let has_body = scratch.request_head.body != BodyLength::None;
@@ -202,6 +205,18 @@ async fn wait_for_leave(client: &mut Client, destination: &Destination) {
     }
 }
 
+/// Binds the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
+/// its room in every session's future, even when it has been given away.
+fn bind(
+    client: &mut Client,
+    mut checkout: Checkout,
+    destination: &Destination,
+    binds: bool,
+) -> (Checkout, bool) {
+    let is_bound = binds && bound::bind(client, &mut checkout, destination);
+    (checkout, is_bound)
+}
+
 /// A connection that the client had already is used once more.
 fn note_use(
     client: &Client,
@@ -242,8 +257,10 @@ pub fn write_request(
         form: destination.form,
         default_host,
         via: &client.listener.via,
+        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
         client: client.address.ip(),
         forwarded: client.listener.forwarded,
+        stated_in: client.listener.trusted.stated_in,
         pass_proxy_authorization: matches!(destination.place, Place::Origin { parent: true, .. }),
         pass_upgrade: head.wants_upgrade,
         drop_expect: false,
@@ -251,6 +268,12 @@ pub fn write_request(
         added: &added,
     };
     http1::write_request(&mut scratch.out, &scratch.request, head, &how);
+}
+
+/// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
+fn marks(client: &Client, destination: &Destination) -> bool {
+    let is_strangers = matches!(destination.place, Place::Origin { parent: false, .. });
+    !client.listener.via.is_empty() || !is_strangers
 }
 
 /// Whether the request may be sent again although it may have been acted on.
@@ -294,5 +317,7 @@ fn means<'a>(
         idle: plan.timeouts.idle,
         rate_min,
         pace,
+        unread: UnreadLimit::default(),
+        odd_names: client.listener.odd_names,
     }
 }

@@ -4,14 +4,14 @@ use super::wait::{HeadWait, NoHead};
 use super::{Again, Attempt, Failure, Outcome, means};
 use crate::proxy::bound;
 use crate::proxy::cached;
-use crate::proxy::request_body::{self, NotSent};
+use crate::proxy::request_body::{self, Means, NotSent};
 use crate::proxy::response_body::Passed;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Limit;
 use crate::worker::deadline::{Deadline, TimedOut};
 use crate::worker::io::{write_all, write_some};
 use crate::worker::scratch::Scratch;
-use carrick_logic::http1::{ResponseBody, Version};
+use carrick_logic::http1::{BodyLength, ResponseBody, Version};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -24,6 +24,9 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How long an answer is waited for from an upstream that has stopped reading the request.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A request's body of which no more is to come is read at once.
+const BODY_BYTES_FEW: usize = 64 << 10;
 
 /// What came of serving both directions at the same time.
 enum Met {
@@ -97,11 +100,25 @@ impl Attempt<'_> {
             .map_err(|error| (error, left == head.len()))
     }
 
+    /// Whether more of the request's body may be to come than a few reads bring.
+    fn has_much_to_come(&self) -> bool {
+        let here = self.scratch.request.len() - self.scratch.request_head.head_bytes;
+        match self.scratch.request_head.body {
+            BodyLength::None => false,
+            BodyLength::Bytes(length) => length > (here + BODY_BYTES_FEW) as u64,
+            BodyLength::Chunked => true,
+        }
+    }
+
     /// Sends a request with a body. While it goes up an early response may come down (RFC 9112 section 9.3); both are served at the same time.
-    pub(super) async fn with_body(mut self, checkout: Checkout) -> Result<Outcome, Again> {
+    pub(super) async fn with_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
         let worker = Rc::clone(&self.client.worker);
         let pace = self.client.paced(self.destination.pace);
-        let means = means(self.client, &worker, self.destination, pace);
+        let mut means = means(self.client, &worker, self.destination, pace);
+        if self.has_much_to_come() {
+            means.unread = self.client.limit_unread();
+        }
+        let unread_response = checkout.upstream.limit_unread();
         let upstream = &checkout.upstream.stream;
         let mut sending = checkout.preamble.clone();
         sending.append(&mut self.scratch.out);
@@ -186,7 +203,10 @@ impl Attempt<'_> {
                     let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
                     let passed = {
                         let mut passing = pin!(pass_response(
-                            means,
+                            Means {
+                                unread: unread_response,
+                                ..means
+                            },
                             upstream,
                             &client.stream,
                             &mut client.timer,

@@ -178,7 +178,7 @@ async fn connect(
     Box::pin(dial(&client.worker, server, None, terms, plan.connect))
         .await
         .map_err(|unreachable| match unreachable {
-            Unreachable::Shortage => Turned::Short,
+            Unreachable::Shortage(_) => Turned::Short,
             Unreachable::TimedOut => {
                 Turned::Away(Said::Failed, "connecting took too long".to_owned())
             }

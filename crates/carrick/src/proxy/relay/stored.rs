@@ -2,12 +2,11 @@
 use super::{Attempt, Outcome};
 use crate::cache::store::{Filling, Object};
 use crate::proxy::cached::{self, Asking, Fill, Keep, Source, Tee, reuse_of};
-use crate::proxy::request_body::follow;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::telemetry::metrics::Ahead;
 use crate::worker::io::read_some;
 use carrick_logic::cache::Reuse;
-use carrick_logic::http1::{Chunked, ResponseBody};
+use carrick_logic::http1::{Chunked, Followed, ResponseBody};
 use std::sync::Arc;
 
 /// Room that a read needs in its buffer.
@@ -17,10 +16,11 @@ impl Attempt<'_> {
     /// The body goes into the store, and the client reads it from there.
     pub(super) async fn fill(
         mut self,
-        checkout: Checkout,
+        mut checkout: Checkout,
         body_sent: bool,
         (filling, object, mut keep): (Filling, Arc<Object>, Box<Keep>),
     ) -> Outcome {
+        checkout.upstream.limit_unread_if_near();
         if let Some(asking) = self.asking.as_deref_mut() {
             keep.take_lead(asking);
         }
@@ -51,18 +51,19 @@ impl Attempt<'_> {
     }
 
     /// A body of unknown length for nobody but the store.
-    pub(super) async fn fetch(self, checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
+    pub(super) async fn fetch(self, mut checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
+        checkout.upstream.limit_unread_if_near();
         let idle = self.client.live.plan().timeouts.idle;
         let response = &self.scratch.response_head;
         let is_chunked = response.body == ResponseBody::Chunked;
         let buffer = &mut self.scratch.response;
         buffer.drain(..response.head_bytes);
-        let mut chunked = Chunked::new();
+        let mut chunked = Chunked::lenient();
         let mut bytes = 0;
         loop {
             let (used, is_over) = if is_chunked {
-                match follow(&mut chunked, buffer, &mut bytes) {
-                    Ok(followed) => followed,
+                match chunked.tidy(buffer, 0, &mut bytes) {
+                    Ok(Followed { bytes, is_over }) => (bytes, is_over),
                     Err(_) => return Outcome::Kept,
                 }
             } else {

@@ -8,12 +8,14 @@ use crate::proxy::decide::Place;
 use crate::proxy::legs::ServerLegs;
 use crate::proxy::original;
 use crate::proxy::trace::Trace;
+use crate::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::ServerState;
 use crate::worker::io::peek;
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use carrick_splice::ResponseSplice;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
@@ -125,11 +127,16 @@ pub async fn checkout(
                         });
                     }
                     Err(unreachable) => {
-                        // Our own shortage says nothing about the server.
-                        if matches!(unreachable, Unreachable::Shortage) {
+                        // Another server can be reached from the same ports, but without the descriptor or the memory none can.
+                        if let Unreachable::Shortage(Shortage::Descriptors | Shortage::Memory) =
+                            unreachable
+                        {
                             return Err(unreachable);
                         }
-                        group.failed(server, Instant::now());
+                        // Our own shortage says nothing about the server.
+                        if !unreachable.is_ours() {
+                            group.failed(server, Instant::now());
+                        }
                         tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
                         tried.push(server);
                         if tried.len() >= attempts {
@@ -191,8 +198,19 @@ impl Checkout {
 
     /// Keeps the connection for another request; nothing may be under way on it.
     pub fn give_back(mut self, client: &Client, place: &Place) {
-        // First the kernel gives it back.
-        self.splice = None;
+        // First the kernel gives it back, with nothing on its way that this process does not know of.
+        let splice = self.splice.take();
+        if splice.is_some_and(|mut splice| splice.disarm().is_err()) {
+            return;
+        }
+        // Whatever has answered a request that the server does not have yet, may answer the next one, which is another client's.
+        if !carrick_splice::tcp::is_all_acknowledged(&self.upstream.stream) {
+            return;
+        }
+        if client.worker.admission.upstreams_waited_for() > 0 {
+            // Its descriptor is for somebody who waits.
+            return;
+        }
         let now = Instant::now();
         match (place, self.server) {
             (Place::Group { group, .. }, Some(server)) => {
@@ -254,8 +272,10 @@ fn take_kept(
     }
     trace.connect = Some(kept.connecting);
     let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
-    let mut upstream = Upstream::new(stream, address);
+    let unread_bytes = client.live.plan().limits.unread;
+    let mut upstream = Upstream::new(stream, address, unread_bytes);
     upstream.counted = Some(Counted::on(&client.worker.metrics));
+    upstream.place = Some(client.worker.admission.have_upstream());
     Some(upstream)
 }
 
@@ -272,6 +292,7 @@ async fn timed_dial(
         source: client.source(),
         source_port: client.source_port(),
         segment_bytes: wanted.segment_bytes,
+        itself: itself(client, access),
         legs: ServerLegs::of(client),
     };
     // Boxed: most requests find a connection that is open already.
@@ -283,8 +304,22 @@ async fn timed_dial(
             .limits
             .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
     }
-    trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
+    // What failed opened no connection: then there is nothing whose opening took a time.
+    if result.is_ok() {
+        trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
+    }
     result
+}
+
+/// The address that the client has connected to: a server there would be carrick again, without end. An intercepted client has connected to
+/// its server; and where a client names its destination itself, it only asks for so many turns as it names.
+fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
+    if client.original.is_some() || access.is_some() {
+        return None;
+    }
+    // It fails for nothing but a connection that is gone.
+    let own = client.stream.local_addr().ok()?;
+    Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
 }
 
 /// Whether nothing has come on an idle connection, neither data nor an end, as the kernel knows it now.
@@ -296,7 +331,7 @@ fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let (Some(version), Ok(destination)) = (version, client.stream.local_addr()) {
         let endpoints = Endpoints {
-            source: client.address,
+            source: client.who(),
             destination,
         };
         proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);

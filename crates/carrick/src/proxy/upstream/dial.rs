@@ -1,15 +1,19 @@
 //! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
 use super::{Counted, Unreachable, Upstream};
 use crate::config::plan::ServerAddress;
+use crate::control::ResolveError;
 use crate::proxy::legs::ServerLegs;
+use crate::shortage::Shortage;
 use crate::telemetry::metrics::Limit;
 use crate::worker::Worker;
+use crate::worker::admission::UpstreamPlace;
 use carrick_logic::access::Access;
 use carrick_logic::eyeballs;
 use carrick_splice::tcp::limit_segments;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use socket2::SockRef;
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +33,8 @@ pub struct Terms {
     pub source_port: Option<u16>,
     /// The longest segments that the server may send, in bytes as TCP's option MSS counts them.
     pub segment_bytes: Option<u32>,
+    /// An address that must not be connected to: carrick's own.
+    pub itself: Option<SocketAddr>,
     /// How its TCP is to be.
     pub legs: Option<ServerLegs>,
 }
@@ -39,6 +45,10 @@ struct AllTerms {
     of_one: Terms,
     /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
     mark: Option<u32>,
+    /// `limits.unsent`
+    unsent: u32,
+    /// `limits.unread`
+    unread: u32,
 }
 
 /// Connects to a server by address or name, within `limit`, resolution included.
@@ -68,32 +78,56 @@ pub async fn try_dial(
     terms: Terms,
     limit: Duration,
 ) -> Result<Upstream, Unreachable> {
+    let live = worker.live();
+    let plan = live.plan();
     let terms = AllTerms {
         of_one: terms,
-        mark: worker.live().plan().own_mark(),
+        mark: plan.own_mark(),
+        unsent: plan.limits.unsent,
+        unread: plan.limits.unread,
     };
+    drop(live);
+    let stage = Cell::new(Stage::Resolving);
     let connecting = async {
-        match server {
+        let addresses = match server {
             ServerAddress::Ip(address) => {
-                check(access, address.ip())?;
-                connect(*address, &terms)
-                    .await
-                    .map_err(|error| refused(*address, error))
+                check(access, *address, &terms)?;
+                None
             }
-            ServerAddress::Name { host, port } => {
-                let addresses = worker.resolver.resolve(host).await?;
-                race(&addresses, *port, access, &terms).await
+            ServerAddress::Name { host, .. } => Some(worker.resolver.resolve(host).await?),
+        };
+        stage.set(Stage::Waiting);
+        let place = descriptor(worker).await;
+        stage.set(Stage::Connecting);
+        let mut upstream = match server {
+            ServerAddress::Ip(address) => connect(*address, &terms)
+                .await
+                .map_err(|error| refused(*address, error)),
+            ServerAddress::Name { port, .. } => {
+                race(
+                    addresses.as_deref().unwrap_or_default(),
+                    *port,
+                    access,
+                    &terms,
+                )
+                .await
             }
-        }
+        }?;
+        upstream.place = Some(place);
+        Ok(upstream)
     };
     let result = match tokio::time::timeout(limit, connecting).await {
         Ok(result) => result,
-        Err(_) => Err(Unreachable::TimedOut),
+        Err(_) => Err(match stage.get() {
+            Stage::Resolving => ResolveError::Timeout.into(),
+            Stage::Waiting => Unreachable::Shortage(Shortage::Descriptors),
+            Stage::Connecting => Unreachable::TimedOut,
+        }),
     };
     match &result {
         Ok(_) => {}
-        Err(Unreachable::Shortage) => {
-            worker.metrics.limits.reached(Limit::Descriptors);
+        Err(Unreachable::Shortage(shortage)) => {
+            worker.metrics.limits.reached(Limit::from(*shortage));
             worker.metrics.upstream_connections_failed.add(1);
         }
         Err(_) => worker.metrics.upstream_connections_failed.add(1),
@@ -101,9 +135,37 @@ pub async fn try_dial(
     result
 }
 
-fn check(access: Option<&Access>, address: IpAddr) -> Result<(), Unreachable> {
+/// What is waited for.
+#[derive(Clone, Copy)]
+enum Stage {
+    Resolving,
+    Waiting,
+    Connecting,
+}
+
+/// A descriptor for a connection to a server. Where there is none, idle connections are closed, of this worker at once, of others when
+/// they look after their house, and no more are kept: so many clients are let in that there is one for each.
+async fn descriptor(worker: &Worker) -> UpstreamPlace {
+    match worker.admission.take_upstream() {
+        Some(place) => place,
+        None => {
+            let make_room = || worker.close_idle_upstreams(1);
+            worker.admission.upstream(make_room).await
+        }
+    }
+}
+
+fn check(
+    access: Option<&Access>,
+    address: SocketAddr,
+    terms: &AllTerms,
+) -> Result<(), Unreachable> {
+    let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
+    if terms.of_one.itself == Some(canonical) {
+        return Err(Unreachable::Itself(address));
+    }
     access
-        .map_or(Ok(()), |access| access.check_address(address))
+        .map_or(Ok(()), |access| access.check_address(address.ip()))
         .map_err(Unreachable::from)
 }
 
@@ -117,9 +179,10 @@ async fn race(
     let mut last = Unreachable::NoServer;
     let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
     for address in eyeballs::order(addresses) {
-        match check(access, address) {
-            Ok(()) => waiting.push(SocketAddr::new(address, port)),
-            Err(denied) => last = denied,
+        let address = SocketAddr::new(address, port);
+        match check(access, address, terms) {
+            Ok(()) => waiting.push(address),
+            Err(refused) => last = refused,
         }
     }
     if let [only] = waiting.as_slice() {
@@ -153,9 +216,9 @@ async fn race(
 }
 
 fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
-    match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Unreachable::Shortage,
-        _ => Unreachable::Connect { address, error },
+    match Shortage::of(&error) {
+        Some(shortage) => Unreachable::Shortage(shortage),
+        None => Unreachable::Connect { address, error },
     }
 }
 
@@ -187,9 +250,14 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
         TcpSocket::new_v6()
     }?;
     socket.set_nodelay(true)?;
+    // As of clients (`worker::listen`).
+    SockRef::from(&socket).set_out_of_band_inline(true)?;
     if let Some(mark) = terms.mark {
         // Without it, it would be intercepted like those of other programs of this machine.
         SockRef::from(&socket).set_mark(mark)?;
+    }
+    if terms.unsent > 0 {
+        carrick_splice::tcp::limit_unsent(&socket, terms.unsent)?;
     }
     let Terms {
         source,
@@ -210,7 +278,7 @@ async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::R
     if let Some(legs) = legs {
         legs.connected(&stream, address);
     }
-    Ok(Upstream::new(stream, address))
+    Ok(Upstream::new(stream, address, terms.unread))
 }
 
 /// Connects, and tells the server that segments may be so long at most. What this host may send is not limited by that, unless the

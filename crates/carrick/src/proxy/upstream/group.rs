@@ -184,6 +184,12 @@ impl Group {
         }
     }
 
+    /// Closes an idle connection. False: there is none.
+    pub fn close_one(&self) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|server| server.borrow_mut().idle.close_oldest())
+    }
+
     /// Idle connections, over all servers.
     #[must_use]
     pub fn idle_count(&self) -> usize {

@@ -53,6 +53,11 @@ impl IdleConnections {
         });
     }
 
+    /// Closes the one that has been idle for the longest time. False: there is none.
+    pub fn close_oldest(&mut self) -> bool {
+        self.parked.pop_front().is_some()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -5,7 +5,11 @@ pub mod group;
 pub mod idle;
 pub mod origins;
 
+use crate::proxy::unread::Unread;
+use crate::shortage::{Shortage, is_tcp_memory_short};
 use crate::telemetry::metrics::WorkerMetrics;
+use crate::worker::admission::UpstreamPlace;
+use carrick_splice::tcp::UnreadLimit;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -25,6 +29,10 @@ pub struct Upstream {
     pub first_read_bytes: usize,
     /// Counts the connection as open while it is.
     pub counted: Option<Counted>,
+    /// Its part of the process's descriptors.
+    pub place: Option<UpstreamPlace>,
+    /// What may wait to be read; see [`Upstream::limit_unread`].
+    unread: Unread,
 }
 
 /// A connection that is counted as open, until dropped.
@@ -53,16 +61,30 @@ const LARGE_BODY_BYTES: u64 = 32 * 1024;
 const HEAD_READ_BYTES: usize = 2 * 1024;
 
 impl Upstream {
-    /// A connection that has not been used yet.
+    /// A connection that has not been used yet, with `limits.unread`.
     #[must_use]
-    pub fn new(stream: TcpStream, address: SocketAddr) -> Self {
+    pub fn new(stream: TcpStream, address: SocketAddr, unread_bytes: u32) -> Self {
         Self {
             stream: Rc::new(stream),
             address,
             reused: false,
             first_read_bytes: usize::MAX,
             counted: None,
+            place: None,
+            unread: Unread::new(unread_bytes),
         }
+    }
+
+    /// Limits what the kernel holds of bytes that nobody has read: before the process passes on what comes from the server, and once for a
+    /// connection. Not sooner, since the limit is also a buffer of that size from the start: the server could send all of it before a response's
+    /// head is read. Without the limit a new connection has a small window, and the packet engine can take the rest of a response soon.
+    pub fn limit_unread(&mut self) -> UnreadLimit {
+        self.unread.begin(&self.stream)
+    }
+
+    /// The same for those who do not see to it that the window grows as it should: only if the server is near.
+    pub fn limit_unread_if_near(&mut self) {
+        self.unread.begin_if_near(&self.stream);
     }
 
     /// Expects the next response to be like one with a body of so many bytes. A wrong guess costs one more read.
@@ -98,21 +120,35 @@ pub enum Unreachable {
     /// It took longer than `[timeouts] connect`.
     #[error("connecting took longer than [timeouts] connect")]
     TimedOut,
-    /// This process has no descriptor left.
-    #[error("no descriptor is free for a connection to the upstream")]
-    Shortage,
+    /// The server is carrick, at the address that its client has connected to.
+    #[error("{0} is this proxy itself")]
+    Itself(SocketAddr),
+    /// This machine is short of something.
+    #[error("{0}")]
+    Shortage(Shortage),
 }
 
 impl Unreachable {
+    /// Whether it says nothing about the server.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        match self {
+            Self::Shortage(_) => true,
+            Self::TimedOut => is_tcp_memory_short(),
+            _ => false,
+        }
+    }
+
     /// The status that the client gets (RFC 9110 section 15.6).
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::NoServer | Self::Shortage => 503,
+            Self::NoServer | Self::Shortage(_) => 503,
             Self::Denied(_) => 403,
             Self::TimedOut => 504,
             Self::Resolve(error) => error.status(),
             Self::Connect { .. } => 502,
+            Self::Itself(_) => 508,
         }
     }
 }

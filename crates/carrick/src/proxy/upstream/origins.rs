@@ -54,6 +54,12 @@ impl Origins {
         });
     }
 
+    /// Closes one. False: there is none.
+    pub fn close_one(&self) -> bool {
+        let mut by_authority = self.by_authority.borrow_mut();
+        by_authority.values_mut().any(IdleConnections::close_oldest)
+    }
+
     /// Closes all: the rules may have changed.
     pub fn clear(&self) {
         self.by_authority.borrow_mut().clear();

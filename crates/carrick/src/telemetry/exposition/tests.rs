@@ -159,14 +159,14 @@ fn busy_state() -> Arc<ControlState> {
         .healthy
         .store(false, Relaxed);
     state.reloaded(Ok(()));
-    state.reloaded(Err("no".into()));
+    state.reloaded(Err(crate::control::NotReloaded::Refused("no".into())));
     state.set_draining();
     Arc::clone(&state)
 }
 
 #[test]
 fn a_strict_reader_takes_it_and_the_numbers_are_right() {
-    let text = exposition(&busy_state()).unwrap();
+    let text = exposition(&busy_state(), Format::OpenMetrics).unwrap();
     let families = parse(&text);
     let value = |family: &str, sample: &str| {
         let samples = &families
@@ -325,8 +325,54 @@ fn a_strict_reader_takes_it_and_the_numbers_are_right() {
 }
 
 #[test]
+fn the_plain_format_has_the_same_samples_under_names_that_its_readers_know() {
+    let state = busy_state();
+    let samples = |text: &str| -> Vec<String> {
+        let of_process = |line: &&str| line.contains("process_");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter(|line| !of_process(line))
+            .map(ToOwned::to_owned)
+            .collect()
+    };
+    let plain = exposition(&state, Format::Plain).unwrap();
+    let open = exposition(&state, Format::OpenMetrics).unwrap();
+    assert_eq!(samples(&plain), samples(&open));
+    assert!(!plain.contains("# EOF"), "{plain}");
+    for lines in [
+        "# TYPE carrick_refusals_total counter\ncarrick_refusals_total{reason=",
+        "# TYPE carrick_build_info gauge\ncarrick_build_info{version=",
+        "# TYPE carrick_draining gauge\ncarrick_draining 1\n",
+        "# TYPE carrick_connect_seconds histogram\ncarrick_connect_seconds_",
+        "\ncarrick_engine_usable{engine=\"copy\"} 1\n",
+    ] {
+        assert!(plain.contains(lines), "{lines}\n{plain}");
+    }
+    // As the format's readers do it: a sample belongs to the family that has its name, or its name without a part of a histogram.
+    let mut family = (String::new(), String::new());
+    for line in plain.lines() {
+        if let Some(described) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = described.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            family = (name.to_owned(), kind.to_owned());
+        } else if !line.starts_with("# HELP ") {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let suffix = name
+                .strip_prefix(&*family.0)
+                .unwrap_or_else(|| panic!("{line}"));
+            let allowed: &[&str] = match &*family.1 {
+                "histogram" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
+            };
+            assert!(allowed.contains(&suffix), "{line}");
+        }
+    }
+}
+
+#[test]
 fn histograms_are_cumulative_and_end_with_their_count() {
-    let families = parse(&exposition(&busy_state()).unwrap());
+    let families = parse(&exposition(&busy_state(), Format::OpenMetrics).unwrap());
     let samples = &families["carrick_request_seconds"].samples;
     let mut previous = 0.0;
     let bounds = Histogram::BOUNDS_US
@@ -345,7 +391,7 @@ fn histograms_are_cumulative_and_end_with_their_count() {
 
 #[test]
 fn what_is_shown_is_what_is_declared() {
-    let families = parse(&exposition(&busy_state()).unwrap());
+    let families = parse(&exposition(&busy_state(), Format::OpenMetrics).unwrap());
     let shown: BTreeMap<&str, &str> = families
         .iter()
         .map(|(name, family)| (&**name, &*family.kind))
@@ -366,7 +412,7 @@ fn what_is_shown_is_what_is_declared() {
 
 #[test]
 fn an_idle_carrick_shows_zeros_rather_than_nothing() {
-    let families = parse(&exposition(&state(plan(None, Vec::new()))).unwrap());
+    let families = parse(&exposition(&state(plan(None, Vec::new())), Format::OpenMetrics).unwrap());
     for (name, family) in &families {
         let of_others = [
             "carrick_server_",

@@ -3,6 +3,7 @@ mod early;
 mod expect;
 mod framing;
 mod large;
+mod lenient;
 mod lost;
 mod persistence;
 mod pieces;

@@ -49,3 +49,21 @@ fn every_split_of_a_response_gives_the_same_response() {
     }
     stage.server.expect_nobody();
 }
+
+/// `recv(2)` would leave the byte out: carrick would wait for it, or pass on another request.
+#[test]
+fn an_urgent_byte_of_a_request_is_one_like_the_others() {
+    let stage = Stage::new();
+    let mut client = stage.carrick.connect();
+    let mut upstream = None;
+    for at in 0..REQUEST.len() {
+        client.send(&REQUEST[..at]);
+        client.send_urgent(&REQUEST[at..=at]);
+        client.send(&REQUEST[at + 1..]);
+        let upstream = upstream.get_or_insert_with(|| stage.server.accept());
+        assert!(upstream.read_head().starts_with("POST /p?q HTTP/1.1\r\n"));
+        upstream.expect(BODY);
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n.");
+        assert_eq!(client.read_response("POST").text(), ".");
+    }
+}

@@ -124,3 +124,76 @@ fn clients_of_http_1_0_get_it_too() {
     }
     play.server.expect_nobody();
 }
+
+/// What is stored is the content, whatever the framing looked like; and the next client gets it with a length.
+#[test]
+fn a_stored_response_has_nothing_of_its_servers_old_habits() {
+    let play = Play::begin("");
+    let head = "HTTP/1.1 200 OK\nCache-Control : max-age=60\nConnection: close\n";
+    for (path, rest) in [
+        (
+            "/length",
+            "Content-Length: 5, 5\nContent-Length: 5\n\nhello",
+        ),
+        (
+            "/chunks",
+            "Transfer-Encoding: chunked\n\n0000000000000000000003 \r\nhel\r\n02\t\r\nlo\r\n000 \r\n\r\n",
+        ),
+    ] {
+        let first = play.fetch(path, &format!("{head}{rest}"));
+        assert_eq!(
+            (first.status, first.text()),
+            (200, "hello".into()),
+            "{}",
+            first.head
+        );
+        let second = play.find(path);
+        assert_eq!(
+            (second.status, second.text()),
+            (200, "hello".into()),
+            "{}",
+            second.head
+        );
+        let lengths = second
+            .head
+            .to_lowercase()
+            .matches("content-length: 5\r\n")
+            .count();
+        assert_eq!(lengths, 1, "{}", second.head);
+        assert!(
+            !second.head.replace("\r\n", "").contains('\n'),
+            "{:?}",
+            second.head
+        );
+    }
+    // A client of HTTP/1.0 gets the content alone, and it is stored all the same.
+    let mut client = play.carrick.connect();
+    client.send("GET /old HTTP/1.0\r\nHost: a.example\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send(format!(
+        "{head}Transfer-Encoding: chunked\n\n05 \r\nhello\r\n00\r\n\r\n"
+    ));
+    assert_eq!(client.read_response("GET").text(), "hello");
+    client.expect_end();
+    assert_eq!(play.find("/old").text(), "hello");
+}
+
+/// Nothing of it was sent, so the client can get the stored response instead.
+#[test]
+fn a_malformed_first_chunk_leaves_a_client_with_what_is_stored() {
+    let play = Play::begin("");
+    let stored = "Cache-Control: max-age=0, stale-if-error=60\r\nETag: \"a\"\r\n";
+    play.fetch("/a", &ok(stored, "hello"));
+    let wrong =
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    let response = play.fetch("/a", wrong);
+    assert_eq!((response.status, response.text()), (200, "hello".into()));
+    let response = play.fetch("/b", wrong);
+    assert_eq!(response.status, 502);
+    assert_eq!(
+        play.fetch("/b", &ok("", "b")).text(),
+        "b",
+        "nothing of it is stored"
+    );
+}

@@ -126,7 +126,17 @@ fn what_is_wrong_is_said() {
         String::from_utf8_lossy(&output.stderr).contains("Say which"),
         "{output:?}"
     );
-    // A web page can make a browser send a POST, and nothing comes of it.
+    // What a web page has a browser send takes nothing out.
+    play.fetch("/a", &ok(FRESH, "body"));
+    for from in ["Origin: https://evil.example", "Sec-Fetch-Site: same-site"] {
+        let mut page = crate::support::Peer::connect(play.carrick.admin());
+        page.send(format!(
+            "DELETE /cache?all=yes HTTP/1.1\r\nHost: 127.0.0.1\r\n{from}\r\n\r\n"
+        ));
+        assert_eq!(page.read_response("DELETE").status, 403);
+    }
+    assert_eq!(play.find("/a").text(), "body");
+    // Without it a POST is none of the methods that there are.
     let mut page = crate::support::Peer::connect(play.carrick.admin());
     page.send("POST /cache?all=yes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(page.read_response("POST").status, 405);

@@ -416,9 +416,8 @@ fn a_folder_that_cannot_be_used_is_told() {
     assert!(no_folder.contains("is not a folder"), "{no_folder}");
 }
 
-/// A small file system of its own, in a namespace of mounts that ends with carrick.
-#[test]
-fn a_full_disk_is_told_and_hurts_nobody() {
+/// A file system of 20 MB of its own, in a namespace of mounts that ends with carrick.
+fn small_file_system() -> Command {
     let mut command = Command::new("unshare");
     command.args([
         "--mount",
@@ -429,22 +428,71 @@ fn a_full_disk_is_told_and_hurts_nobody() {
         "mkdir -p disk && mount -t tmpfs -o size=20m tmpfs disk && exec \"$0\" \"$@\"",
         PROGRAM,
     ]);
-    let play = Play::begin_by(command);
-    for number in 0..60 {
+    command
+}
+
+#[test]
+fn a_small_file_system_is_filled_up_to_its_reserve_and_what_is_old_makes_room() {
+    let play = Play::begin_by(small_file_system());
+    play.carrick()
+        .standard_error()
+        .wait_for("has 20 MB, of which 1 MB stay free: at most 19 MB can be used")
+        .expect("that `size` does not fit is told");
+    for number in 0..300 {
         let (name, all) = (format!("/{number}"), body(100_000 + number));
         assert_eq!(hash(&play.fetch(&name, answer(&all)).body), hash(&all));
         assert_eq!(hash(&play.find(&name, "").body), hash(&all));
+        // As slowly as the disk takes it, so that none is left out.
+        play.wait_for("writes_total", (number + 1) as f64);
     }
+    let disk = play.carrick().status()["cache"]["disk"].clone();
+    assert!(disk["fault"].is_null(), "{disk}");
+    let bytes = disk["bytes"].as_u64().unwrap();
+    assert!((16_000_000..19 << 20).contains(&bytes), "{disk}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_hurts_nobody() {
+    let play = Play::begin_by(small_file_system());
+    let fetch_twice = |number: usize| {
+        let (name, all) = (format!("/{number}"), body(100_000 + number));
+        assert_eq!(hash(&play.fetch(&name, answer(&all)).body), hash(&all));
+        assert_eq!(hash(&play.find(&name, "").body), hash(&all));
+    };
+    for number in 0..60 {
+        fetch_twice(number);
+    }
+    // Somebody else takes all the room that there is.
+    let pid = play.carrick().pid().as_raw_nonzero();
+    let disk = path(&play.place);
+    let filler = format!("/proc/{pid}/root{}/filler", disk.display());
+    let mut file = std::fs::File::create(&filler).expect("as root");
+    let mut number = 60;
+    let disk = wait_for("the fault", || {
+        // Also what objects leave to it.
+        while std::io::Write::write_all(&mut file, &[1; 10_000]).is_ok() {}
+        fetch_twice(number);
+        number += 1;
+        let disk = play.carrick().status()["cache"]["disk"].clone();
+        let fault = disk["fault"].as_str().unwrap_or_default();
+        fault.contains("the file system is full").then_some(disk)
+    });
+    assert!(disk["writes"].as_u64().unwrap() > 5, "{disk}");
     // Too long for memory, and there is no room on the disk: it is passed on.
     let all = body(3_000_000);
     assert_eq!(hash(&play.fetch("/long", answer(&all)).body), hash(&all));
-    let disk = wait_for("the fault", || {
-        let disk = play.carrick().status()["cache"]["disk"].clone();
-        disk["fault"].is_string().then_some(disk)
-    });
-    assert!(disk["writes"].as_u64().unwrap() > 5, "{disk}");
     play.carrick()
         .standard_error()
         .wait_for("make room on the file system")
         .expect("it is told");
+    // It is taken up again when there is room.
+    std::fs::remove_file(&filler).expect("it is there");
+    drop(file);
+    wait_for("room", || {
+        fetch_twice(number);
+        number += 1;
+        play.carrick().status()["cache"]["disk"]["fault"]
+            .is_null()
+            .then_some(())
+    });
 }

@@ -29,6 +29,23 @@ fn what_is_fresh_is_not_asked_for_again() {
     );
 }
 
+/// RFC 9110 section 15.5.22.
+#[test]
+fn a_426_from_the_store_tells_a_client_what_to_upgrade_to() {
+    let play = Play::begin("");
+    let required = "HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade, close\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nno";
+    for response in [play.fetch("/a", required), play.find("/a")] {
+        assert_eq!((response.status, response.text()), (426, "no".into()));
+        assert_eq!(response.field("upgrade").as_deref(), Some("websocket"));
+        assert_eq!(response.field("connection").as_deref(), Some("Upgrade"));
+    }
+    let mut client = play.carrick.connect();
+    let last = client.ask(&get("/a", "Connection: close\r\n"));
+    assert_eq!(last.field("connection").as_deref(), Some("close, Upgrade"));
+    client.expect_end();
+    play.server.expect_nobody();
+}
+
 #[test]
 fn one_connection_gets_one_answer_after_the_other_from_the_store() {
     let play = Play::begin("");
@@ -149,4 +166,15 @@ fn a_forward_proxy_keeps_what_it_fetches_too() {
         assert!(status(&carrick.connect_forward().ask(&request)).contains("hit"));
     }
     assert_eq!(serving.accepted(), 1);
+}
+
+#[test]
+fn a_stored_response_has_all_its_fields() {
+    let play = Play::begin("");
+    let lines = "Cache-Control: max-age=60\r\nContent-Range: bytes 0-1/2\r\nSet-Cookie2: a=b\r\n";
+    play.fetch("/a", &ok(lines, "hello"));
+    let found = play.find("/a");
+    assert_eq!((found.status, found.text()), (200, "hello".into()));
+    assert_eq!(found.field("content-range").as_deref(), Some("bytes 0-1/2"));
+    assert_eq!(found.field("set-cookie2").as_deref(), Some("a=b"));
 }

@@ -103,3 +103,67 @@ fn a_route_has_lifetimes_of_its_own() {
         );
     }
 }
+
+/// RFC 9213: a cache that works for the server does as its own field says; what is no such field counts as absent. It is passed on all the same.
+#[test]
+fn cdn_cache_control_goes_before_cache_control_and_expires() {
+    let play = Play::begin("");
+    let past = "Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+    for (number, (lines, expected)) in [
+        (
+            "CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n",
+            true,
+        ),
+        (
+            "CDN-Cache-Control: max-age=60, unknown=\"a\";b\r\nCache-Control: private\r\n",
+            true,
+        ),
+        (
+            "CDN-Cache-Control: no-store\r\nCache-Control: max-age=60\r\n",
+            false,
+        ),
+        (
+            "CDN-Cache-Control: max-age=60, private\r\nCache-Control: max-age=60\r\n",
+            false,
+        ),
+        (
+            "CDN-Cache-Control: max-age=0\r\nCDN-Cache-Control: max-age=60\r\n",
+            true,
+        ),
+        // Not right, or empty: what else there is counts.
+        (
+            "CDN-Cache-Control: max-age=60, &\r\nCache-Control: no-store\r\n",
+            false,
+        ),
+        (
+            "CDN-Cache-Control: max-age=\"60\"\r\nCache-Control: no-store\r\n",
+            false,
+        ),
+        (
+            "CDN-Cache-Control: MAX-AGE=60\r\nCache-Control: no-store\r\n",
+            false,
+        ),
+        ("CDN-Cache-Control:\r\nCache-Control: max-age=60\r\n", true),
+        (
+            "CDN-Cache-Control: no-store, &\r\nCache-Control: max-age=60\r\n",
+            true,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/{number}");
+        let past = if lines.contains("\nCache-Control: max-age") {
+            ""
+        } else {
+            past
+        };
+        let first = play.fetch(&path, &ok(&format!("{lines}{past}"), "body"));
+        assert_eq!(status(&first).contains("stored"), expected, "{lines}");
+        if expected {
+            let found = play.find(&path);
+            assert!(status(&found).contains("hit"), "{lines}: {}", found.head);
+            assert!(found.field("cdn-cache-control").is_some(), "{}", found.head);
+        }
+    }
+}

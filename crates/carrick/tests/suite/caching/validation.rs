@@ -224,3 +224,60 @@ fn who_passes_the_cache_by_changes_what_is_stored_nevertheless() {
     assert_eq!(client.read_response("DELETE").status, 204);
     assert_eq!(play.fetch("/a", &ok("", "new")).text(), "new");
 }
+
+/// RFC 9110 section 9.3.3.
+#[test]
+fn an_answer_to_post_that_says_so_answers_later_gets() {
+    let play = Play::begin("");
+    let post = |path: &str, lines: &str, answer: &str| {
+        let mut client = play.carrick.connect();
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n{lines}\r\nhi"
+        ));
+        let mut upstream = play.server.accept();
+        upstream.read_head();
+        upstream.expect("hi");
+        upstream.send(answer);
+        upstream.half_close();
+        client.read_response("POST")
+    };
+    let fresh = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
+    let long = "x".repeat(100_000);
+    for (path, body) in [("/a1", "posted"), ("/a2", ""), ("/a3", &long)] {
+        // What was stored before is not what there is now.
+        play.fetch(path, &ok(fresh, "old"));
+        assert_eq!(play.find(path).text(), "old");
+        // Conditions and ranges of the POST were for the server to judge.
+        let lines = "If-None-Match: \"a\"\r\nRange: bytes=0-0\r\n";
+        let own = format!("{fresh}Content-Location: {path}\r\n");
+        let posted = post(path, lines, &ok(&own, body));
+        assert_eq!((posted.status, posted.text()), (200, body.into()));
+        // Its client may have all of it a moment before it is stored.
+        let found = wait_for("the answer to POST", || {
+            let lines = "Cache-Control: only-if-cached\r\n";
+            let found = play.carrick.connect().ask(&get(path, lines));
+            (found.status != 504).then_some(found)
+        });
+        assert_eq!((found.status, found.text()), (200, body.into()));
+    }
+    for own in [
+        fresh.to_owned(),
+        format!("{fresh}Content-Location: /c\r\n"),
+        "Content-Location: /b\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n".to_owned(),
+        format!("{fresh}Content-Location: /b\r\nSet-Cookie: a=b\r\n"),
+    ] {
+        post("/b", "", &ok(&own, "posted"));
+        assert_eq!(play.fetch("/b", &ok("", "got")).text(), "got", "{own}");
+    }
+    // One that breaks off is not stored.
+    let mut client = play.carrick.connect();
+    client.send("POST /d HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n");
+    let mut upstream = play.server.accept();
+    upstream.read_head();
+    upstream.send(format!(
+        "HTTP/1.1 200 OK\r\n{fresh}Content-Location: /d\r\nContent-Length: 10\r\n\r\nhello"
+    ));
+    drop(upstream);
+    client.read_ending();
+    assert_eq!(play.fetch("/d", &ok("", "got")).text(), "got");
+}

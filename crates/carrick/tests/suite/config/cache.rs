@@ -3,7 +3,7 @@ use super::{parse, parse_right};
 use carrick::config::plan::{Mode, Plan, RouteCache};
 use carrick::config::problem::Severity;
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, Policy};
-use carrick_logic::http1::{Forwarded, HeadLimits, Progress, RequestHead};
+use carrick_logic::http1::{HeadLimits, Progress, RequestHead};
 
 const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const SWITCH: &str = "[upstream.u]\nservers = \"10.0.0.1\"\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n";
@@ -83,35 +83,15 @@ fn the_largest_object_is_an_eighth_of_the_memory_unless_less_is_said() {
 }
 
 #[test]
-fn fields_are_guarded_where_they_reach_servers_and_are_in_no_key() {
-    let cache = |keys: &str| {
-        let plan = plan(&format!(
-            "[cache]\n{SWITCH}{keys}\n[[listener.route]]\nupstream = \"u\"\ncache = true\ncache_key = {{ headers = \"X-Host\" }}"
-        ));
-        caches(&plan)[0].unwrap().clone()
-    };
-    for (forwarded, is_host_guarded, is_forwarded_guarded) in [
-        ("", false, true),
-        ("forwarded = \"x-forwarded\"", false, true),
-        ("forwarded = \"forwarded\"", true, true),
-        ("forwarded = \"off\"", false, false),
-        ("forwarded = \"unchanged\"", true, true),
-    ] {
-        let cache = cache(forwarded);
-        let guarded = guarded(&cache);
-        assert_eq!(
-            guarded.contains(&"x-forwarded-host"),
-            is_host_guarded,
-            "{forwarded}"
-        );
-        assert_eq!(
-            guarded.contains(&"forwarded"),
-            is_forwarded_guarded,
-            "{forwarded}"
-        );
-        assert!(guarded.contains(&"x-original-url"), "{forwarded}");
-        assert!(!guarded.contains(&"x-host"), "it is in the key");
+fn fields_are_guarded_that_are_in_no_key() {
+    let switch = plan(&format!(
+        "[cache]\n{SWITCH}\n[[listener.route]]\nupstream = \"u\"\ncache = true\ncache_key = {{ headers = \"X-Host\" }}"
+    ));
+    let cache = caches(&switch)[0].unwrap().clone();
+    for name in ["forwarded", "x-forwarded-host", "x-original-url"] {
+        assert!(guarded(&cache).contains(&name), "{name}");
     }
+    assert!(!guarded(&cache).contains(&"x-host"), "it is in the key");
     let forward = plan(&format!("[cache]\n{FORWARD}"));
     assert_eq!(guarded(caches(&forward)[0].unwrap()), GUARDED_FIELDS);
 }
@@ -172,7 +152,7 @@ fn cookies_in_a_key_are_worth_a_note() {
 #[test]
 fn a_forward_proxy_that_says_nothing_has_what_the_plan_makes_by_itself() {
     let plan = plan(&format!("[cache]\n{FORWARD}"));
-    let by_itself = RouteCache::new(Policy::default(), Forwarded::Unchanged);
+    let by_itself = RouteCache::new(Policy::default());
     assert_eq!(
         format!("{:?}", caches(&plan)[0].unwrap()),
         format!("{by_itself:?}")

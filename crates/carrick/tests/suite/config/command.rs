@@ -15,10 +15,15 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn check(file: &str) -> (Option<i32>, String, String) {
+    check_with(&[], file)
+}
+
+fn check_with(flags: &[&str], file: &str) -> (Option<i32>, String, String) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("carrick.toml");
     std::fs::write(&path, file).expect("a file");
-    let output = carrick(&["check", "-c", &path.display().to_string()]);
+    let path = path.display().to_string();
+    let output = carrick(&[&["check", "-c", &path], flags].concat());
     (
         output.status.code(),
         text(&output.stdout),
@@ -62,19 +67,88 @@ fn check_fails_with_2_and_shows_errors() {
 }
 
 #[test]
-fn check_fails_with_2_for_a_warning_and_not_for_a_note() {
-    let (code, _, error) = check(&format!("{RIGHT}[upstream.u]\nservers = \"10.0.0.1\"\n"));
-    assert_eq!(code, Some(2));
+fn a_warning_does_not_keep_a_reload_back_unless_check_is_strict() {
+    let unused = format!("{RIGHT}[upstream.u]\nservers = \"10.0.0.1\"\n");
+    let (code, out, error) = check(&unused);
+    assert_eq!(code, Some(0));
+    assert!(error.contains("warning: nothing uses"), "{error}");
+    assert!(
+        out.contains("carrick.toml: no errors, 1 warning\n") && out.contains("forward proxy on"),
+        "{out}"
+    );
+    let (code, out, error) = check_with(&["--strict"], &unused);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(
         error.contains("warning: nothing uses") && error.trim_end().ends_with(": 1 warning"),
         "{error}"
     );
-    let (code, out, error) = check(&format!("{RIGHT}[admin]\nlisten = \"0.0.0.0:3129\"\n"));
-    assert_eq!(code, Some(0));
-    assert!(
-        out.contains("fine") && error.contains("note: admin has no authentication"),
-        "{error}"
-    );
+    for flags in [&[][..], &["--strict"]] {
+        let note = format!("{RIGHT}[admin]\nlisten = \"0.0.0.0:3129\"\n");
+        let (code, out, error) = check_with(flags, &note);
+        assert_eq!(code, Some(0));
+        assert!(
+            out.contains("fine") && error.contains("note: admin has no authentication"),
+            "{error}"
+        );
+        assert_eq!(check_with(flags, "").0, Some(2));
+    }
+}
+
+/// Starts a command whose standard output nobody reads.
+fn into_a_closed_pipe(arguments: &[&str]) -> Output {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    Command::new(env!("CARGO_BIN_EXE_carrick"))
+        .args(arguments)
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .output()
+        .expect("carrick runs")
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_no_failure() {
+    for arguments in [
+        &["lab", "list"][..],
+        &["generate", "configuration"],
+        &["generate", "completions", "bash"],
+        &["check"],
+        &["doctor"],
+        &["--help"],
+    ] {
+        let output = into_a_closed_pipe(arguments);
+        assert_eq!(
+            (output.status.code(), text(&output.stderr)),
+            (Some(0), String::new()),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn an_interface_is_known_where_sys_is_of_another_namespace() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a network namespace needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("carrick.toml");
+    let configuration = "[[listener]]\nlisten = \"0.0.0.0:8080\"\nmode = \"forward\"\ntransparent = true\n\
+        intercept = { ports = [80], interfaces = [\"here0\", \"absent0\"] }\n";
+    std::fs::write(&path, configuration).expect("a file");
+    // `unshare` leaves /sys as it is.
+    let output = Command::new("unshare")
+        .args(["--net", "sh", "-c"])
+        .arg("ip link add here0 type veth peer name there0 && exec \"$0\" check -c \"$1\"")
+        .args([env!("CARGO_BIN_EXE_carrick")])
+        .arg(&path)
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("unshare");
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.contains("no interface absent0 now"), "{error}");
+    assert!(!error.contains("no interface here0"), "{error}");
 }
 
 #[test]
@@ -193,6 +267,7 @@ fn man_pages_are_written_for_every_command() {
             "carrick-lab.1",
             "carrick-pace.1",
             "carrick-purge.1",
+            "carrick-reload.1",
             "carrick-run.1",
             "carrick-status-legs.1",
             "carrick-status.1",

@@ -35,6 +35,12 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[process]",
+        "sandbox",
+        FORWARD,
+        "[process]\nsandbox = \"off\"",
+    ),
+    (
+        "[process]",
         "group",
         FORWARD,
         "[process]\nuser = \"nobody\"\ngroup = \"0\"",
@@ -69,6 +75,14 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[limits]", "dns_cache", FORWARD, "[limits]\ndns_cache = 10"),
     ("[limits]", "pipes", FORWARD, "[limits]\npipes = 10"),
     ("[limits]", "splices", FORWARD, "[limits]\nsplices = 10"),
+    ("[limits]", "unsent", FORWARD, "[limits]\nunsent = \"1 MB\""),
+    ("[limits]", "unread", FORWARD, "[limits]\nunread = \"1 MB\""),
+    (
+        "[limits]",
+        "stalled",
+        FORWARD,
+        "[limits]\nstalled = \"1 MB\"",
+    ),
     ("[timeouts]", "head", FORWARD, "[timeouts]\nhead = \"1s\""),
     ("[timeouts]", "idle", FORWARD, "[timeouts]\nidle = \"1s\""),
     (
@@ -199,6 +213,24 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("[[listener]]", "engine", FORWARD, "engine = \"copy\""),
     ("[[listener]]", "allow", FORWARD, "allow = [\"::1\"]"),
     ("[[listener]]", "forwarded", FORWARD, "forwarded = \"off\""),
+    (
+        "[[listener]]",
+        "trusted_proxies",
+        FORWARD,
+        "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
+    ),
+    (
+        "[[listener]]",
+        "trusted_field",
+        FORWARD,
+        "trusted_proxies = \"::1\"\ntrusted_field = \"forwarded\"",
+    ),
+    (
+        "[[listener]]",
+        "underscores",
+        FORWARD,
+        "underscores = \"refuse\"",
+    ),
     ("[[listener]]", "via", FORWARD, "via = \"\""),
     (
         "[[listener]]",
@@ -489,6 +521,28 @@ fn an_unknown_key_is_refused_in_every_table() {
             "{table} {key}: {rejected}"
         );
     }
+}
+
+/// RFC 9213, 3.1: it is for caches that work for the server.
+#[test]
+fn cdn_cache_control_is_for_routes_to_upstreams_unless_the_file_says_otherwise() {
+    use carrick::config::plan::Mode;
+    let targeted = |text: &str| {
+        let loaded = parse_right(text);
+        let policy = match &loaded.plan.listeners[0].mode {
+            Mode::Forward(forward) => forward.cache.as_ref().map(|cache| cache.policy.clone()),
+            Mode::Switch(routes) => routes[0].cache.as_ref().map(|cache| cache.policy.clone()),
+            mode => panic!("{mode:?}"),
+        };
+        policy.expect("a cache").targeted
+    };
+    let switch = "[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\ncache = true\n[cache]\n";
+    let (none, cdn) = (Vec::<Vec<u8>>::new(), vec![b"cdn-cache-control".to_vec()]);
+    assert_eq!(targeted(switch), cdn);
+    assert_eq!(targeted(cache::CACHE), none);
+    assert_eq!(targeted(&format!("{switch}targeted = []")), none);
+    let given = format!("{}targeted = \"CDN-Cache-Control\"", cache::CACHE);
+    assert_eq!(targeted(&given), cdn);
 }
 
 #[test]

@@ -21,6 +21,10 @@ fn an_open_forward_proxy_does_not_reach_its_own_machine_and_link() {
         "::",
         "fe80::1",
         "::ffff:127.0.0.1",
+        "fd00:ec2::254",
+        "100.100.100.200",
+        "192.0.0.192",
+        "168.63.129.16",
     ] {
         let address = address.parse().expect("an address");
         assert!(
@@ -28,10 +32,19 @@ fn an_open_forward_proxy_does_not_reach_its_own_machine_and_link() {
             "{address} is denied by default"
         );
         assert!(
+            with("deny_to = [\"inner\", \"*.bad.example\"]")
+                .check_address(address)
+                .is_err(),
+            "{address} is denied beside names"
+        );
+        assert!(
             with("deny_to = []").check_address(address).is_ok(),
             "{address} is the user's choice"
         );
     }
+    let named_inner = with("deny_to = \"inner.\"");
+    assert!(named_inner.check_name(b"inner", 80, false).is_err());
+    assert!(named_inner.deny_networks.is_empty());
     for address in ["192.0.2.1", "10.0.0.1", "2001:db8::1"] {
         assert!(
             with("")

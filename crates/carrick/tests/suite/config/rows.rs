@@ -260,9 +260,9 @@ const ROWS: &[(&str, &str, &str)] = &[
         "8443,",
     ),
     (
-        r#"deny_to = ["169.254.0.0/16"]"#,
-        r#"deny_to = ["10.9.0.0/16", "*.secret.example"]"#,
-        r#""secret.example""#,
+        r#"deny_to = ["inner", "*.secret.example"]"#,
+        r#"deny_to = ["10.9.0.0/16", "*.hidden.example"]"#,
+        r#""hidden.example""#,
     ),
     (r#"users = "users.htpasswd""#, "", "users: None"),
     (

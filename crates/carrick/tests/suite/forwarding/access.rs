@@ -3,6 +3,32 @@ use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Carrick, Peer, Place, Server};
 
 #[test]
+fn credentials_services_of_clouds_are_refused_by_the_standard_list() {
+    let place = Place::claim();
+    let text = format!("{FORWARD_TEXT}deny_to = [\"inner\", \"*.evil.example\"]\n");
+    let carrick = Carrick::start(&place, &text);
+    for host in [
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "[fd20:ce::254]",
+        "[::ffff:100.100.100.200]",
+        "[64:ff9b::168.63.129.16]",
+        "[2002:c000:c0::1]",
+    ] {
+        for request in [
+            format!("GET http://{host}/latest/meta-data/ HTTP/1.1\r\nHost: x\r\n\r\n"),
+            format!("CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n"),
+        ] {
+            let response = carrick.connect_forward().ask(&request);
+            assert_eq!(response.status, 403, "{request:?}: {}", response.text());
+        }
+    }
+}
+
+#[test]
 fn destinations_are_denied_by_network_name_and_suffix_however_they_are_written() {
     let place = Place::claim();
     let server = Server::listen(&place);

@@ -1,6 +1,6 @@
 //! Through another proxy: a second carrick, or a scripted one.
 use crate::support::carrick::FORWARD_TEXT;
-use crate::support::message::field;
+use crate::support::message::{field, via};
 use crate::support::{Carrick, Place, Server};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -32,10 +32,7 @@ fn urls_and_connect_go_through_a_second_carrick() {
         head.starts_with(&format!("GET /x HTTP/1.1\r\nHost: {address}\r\n")),
         "{head}"
     );
-    assert_eq!(
-        field(&head, "via").as_deref(),
-        Some("1.1 carrick, 1.1 outer")
-    );
+    assert_eq!(via(&head).as_deref(), Some("1.1 carrick, 1.1 outer"));
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let response = client.read_response("GET");
     assert_eq!(

@@ -1,6 +1,9 @@
 //! Destinations that cannot be reached: the answer says why, in words.
-use crate::support::carrick::FORWARD_TEXT;
+use crate::support::access_log::Line;
+use crate::support::carrick::{FORWARD_TEXT, PROGRAM};
 use crate::support::{Carrick, Place};
+use std::net::UdpSocket;
+use std::process::Command;
 
 fn both(carrick: &Carrick, target: &str) -> Vec<(u16, String)> {
     [
@@ -49,5 +52,58 @@ fn what_cannot_be_a_name_is_refused_at_once() {
         for (status, text) in both(&carrick, target) {
             assert!(matches!(status, 400 | 403), "{target}: {status} {text}");
         }
+    }
+}
+
+fn has_no_time_to_connect(line: &Line) -> bool {
+    line.0.get("connect").is_none_or(|value| value.is_null())
+}
+
+/// A carrick whose only name server is this address.
+fn with_name_server(place: &Place, text: &str, server: &str) -> Carrick {
+    place.write("resolv.conf", &format!("nameserver {server}\n"));
+    let script =
+        "mount --make-rprivate / && mount --bind resolv.conf /etc/resolv.conf && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", PROGRAM]);
+    Carrick::try_start_by(place, text, command).expect("a start")
+}
+
+#[test]
+fn a_name_server_that_says_nothing_is_not_taken_for_a_slow_connection() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: another name server is root's to give");
+        return;
+    }
+    let place = Place::claim();
+    // It is there, and never answers. `/etc/resolv.conf` has no ports.
+    let address = format!("{}:53", place.at(0).ip());
+    let _silent = UdpSocket::bind(&address).expect("the port of name servers");
+    let text = format!("[timeouts]\nconnect = \"500ms\"\ndrain = \"2s\"\n{FORWARD_TEXT}");
+    let carrick = with_name_server(&place, &text, &place.at(0).ip().to_string());
+    for (status, text) in both(&carrick, "silent.example:80") {
+        assert_eq!(status, 504, "{text}");
+        let says = "the name servers did not answer in time";
+        assert!(
+            text.contains(says) && !text.contains("connecting"),
+            "{text}"
+        );
+    }
+    for line in carrick.access_log(2) {
+        assert_eq!(line.status(), 504);
+        assert!(has_no_time_to_connect(&line), "{line:?}");
+    }
+}
+
+#[test]
+fn the_log_has_no_time_to_connect_where_no_connection_was_opened() {
+    let place = Place::claim();
+    let (refusing, _guard) = place.refusing();
+    let carrick = Carrick::forward(&place);
+    for (status, _) in both(&carrick, &refusing.to_string()) {
+        assert_eq!(status, 502);
+    }
+    for line in carrick.access_log(2) {
+        assert!(has_no_time_to_connect(&line), "{line:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Requests with a whole URL.
 use crate::support::carrick::FORWARD_TEXT;
-use crate::support::message::field;
+use crate::support::message::{field, via};
 use crate::support::{Carrick, Place, Server};
 
 #[test]
@@ -30,7 +30,7 @@ fn a_url_leads_to_its_origin_in_origin_form() {
         Some("192.0.2.1"),
         "nothing is told about the client unless asked for"
     );
-    assert_eq!(field(&head, "via").as_deref(), Some("1.1 carrick"));
+    assert_eq!(via(&head).as_deref(), Some("1.1 carrick"));
     upstream.expect("hello");
     upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert_eq!(client.read_response("POST").text(), "ok");

@@ -1,17 +1,17 @@
 //! Fields: end-to-end ones stay, hop-by-hop ones go (RFC 9110 section 7.6.1), `Via` and the client's address come.
 use crate::support::carrick::switch_text;
-use crate::support::message::field;
+use crate::support::message::{field, via};
 use crate::support::{Carrick, Peer, Place, Server};
 
-struct Stage {
-    server: Server,
-    carrick: Carrick,
-    _place: Place,
+pub struct Stage {
+    pub server: Server,
+    pub carrick: Carrick,
+    pub place: Place,
 }
 
 impl Stage {
     /// With further keys of the listener.
-    fn with(keys: &str) -> Self {
+    pub fn with(keys: &str) -> Self {
         let place = Place::claim();
         let server = Server::listen(&place);
         let text = switch_text(&[server.address()]).replace(
@@ -22,13 +22,22 @@ impl Stage {
         Self {
             server,
             carrick,
-            _place: place,
+            place,
         }
     }
 
     /// The head that the server gets for a request, and the head that the client gets for a response.
-    fn exchange(&self, request: &str, response: &str) -> (String, String) {
-        let mut client = self.carrick.connect();
+    pub fn exchange(&self, request: &str, response: &str) -> (String, String) {
+        self.exchange_with(self.carrick.connect(), request, response)
+    }
+
+    /// The same with a client that is connected.
+    pub fn exchange_with(
+        &self,
+        mut client: Peer,
+        request: &str,
+        response: &str,
+    ) -> (String, String) {
         client.send(request);
         let mut upstream = self.server.accept();
         let request = upstream.read_head();
@@ -42,7 +51,7 @@ impl Stage {
     }
 }
 
-const NOTHING: &str = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+pub const NOTHING: &str = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
 
 #[test]
 fn end_to_end_fields_stay_in_their_order_and_form() {
@@ -153,17 +162,14 @@ fn via_is_added_in_both_directions_behind_those_that_are_there() {
         "GET / HTTP/1.0\r\nHost: a\r\nVia: 1.1 first\r\n\r\n",
         "HTTP/1.1 204 No Content\r\nVia: 1.1 origin\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(
-        field(&request, "via").as_deref(),
-        Some("1.1 first, 1.0 carrick")
-    );
+    assert_eq!(via(&request).as_deref(), Some("1.1 first, 1.0 carrick"));
     assert_eq!(
         field(&response, "via").as_deref(),
         Some("1.1 origin, 1.1 carrick")
     );
     let stage = Stage::with("via = \"gate-1\"");
     let (request, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
-    assert_eq!(field(&request, "via").as_deref(), Some("1.1 gate-1"));
+    assert_eq!(via(&request).as_deref(), Some("1.1 gate-1"));
     assert_eq!(field(&response, "via").as_deref(), Some("1.1 gate-1"));
     let stage = Stage::with("via = \"\"");
     let (request, response) = stage.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n", NOTHING);
@@ -185,29 +191,19 @@ fn the_clients_address_is_told_as_the_option_says() {
     for (option, expected) in [
         (
             "",
-            [
-                Some("192.0.2.1, 127.0.0.1"),
-                Some("http"),
-                Some("a.example:81"),
-                Some("for=192.0.2.2"),
-            ],
+            [Some("127.0.0.1"), Some("http"), Some("a.example:81"), None],
         ),
         (
             "forwarded = \"x-forwarded\"",
-            [
-                Some("192.0.2.1, 127.0.0.1"),
-                Some("http"),
-                Some("a.example:81"),
-                Some("for=192.0.2.2"),
-            ],
+            [Some("127.0.0.1"), Some("http"), Some("a.example:81"), None],
         ),
         (
             "forwarded = \"forwarded\"",
             [
-                Some("192.0.2.1"),
-                Some("https"),
-                Some("evil"),
-                Some("for=192.0.2.2, for=127.0.0.1;host=\"a.example:81\";proto=http"),
+                None,
+                None,
+                None,
+                Some("for=127.0.0.1;host=\"a.example:81\";proto=http"),
             ],
         ),
         (
@@ -230,20 +226,6 @@ fn the_clients_address_is_told_as_the_option_says() {
             "{option}: {request}"
         );
     }
-}
-
-/// A list that a client left open must not swallow what is appended.
-#[test]
-fn an_open_quote_does_not_swallow_the_clients_address() {
-    let stage = Stage::with("forwarded = \"forwarded\"");
-    let (request, _) = stage.exchange(
-        "GET / HTTP/1.1\r\nHost: a\r\nForwarded: for=\"evil\r\n\r\n",
-        NOTHING,
-    );
-    assert_eq!(
-        field(&request, "forwarded").as_deref(),
-        Some("for=127.0.0.1;host=\"a\";proto=http")
-    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The way of one request through the switch, and back: what of its head stays, goes and comes.
+mod circles;
 mod connecting;
 mod fields;
 mod places;
 mod rate;
+mod senders;
 mod time_outs;
 
 use crate::support::carrick::switch_text;

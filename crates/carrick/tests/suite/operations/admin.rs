@@ -11,14 +11,28 @@ fn metrics_are_well_formed() {
     let server = echo_server(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     assert_eq!(carrick.connect().ask(ASK).status, 200);
-    let response = carrick.ask_admin("/metrics");
-    let content_type = response.field("content-type").expect("a type");
-    assert!(
-        content_type.starts_with("application/openmetrics-text"),
-        "{content_type}"
-    );
-    let text = response.text();
-    assert!(text.ends_with("# EOF\n"), "no end: {text}");
+    let asks = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1\r\n";
+    for (fields, content_type, is_open) in [
+        ("", "text/plain; version=0.0.4; charset=utf-8", false),
+        (
+            asks,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            true,
+        ),
+    ] {
+        let response = carrick.ask_admin_with("/metrics", fields);
+        assert_eq!(
+            response.field("content-type").as_deref(),
+            Some(content_type)
+        );
+        let text = response.text();
+        assert_eq!(text.ends_with("# EOF\n"), is_open, "{text}");
+        check_metrics(&text, is_open);
+    }
+}
+
+/// Reads the text as strictly as its format can be read.
+fn check_metrics(text: &str, is_open: bool) {
     let mut kinds = HashMap::new();
     let mut samples = HashSet::new();
     for line in text.lines().filter(|line| *line != "# EOF") {
@@ -44,9 +58,10 @@ fn metrics_are_well_formed() {
         let is_declared = kinds.iter().any(|(family, kind)| {
             let rest = name.strip_prefix(family.as_str());
             rest.is_some_and(|rest| match kind.as_str() {
-                "counter" => rest == "_total",
+                "counter" if is_open => rest == "_total",
+                "counter" => rest.is_empty() && family.ends_with("_total"),
                 "gauge" => rest.is_empty(),
-                "info" => rest == "_info",
+                "info" => is_open && rest == "_info",
                 "histogram" => matches!(rest, "_bucket" | "_sum" | "_count"),
                 _ => false,
             })

@@ -220,3 +220,55 @@ fn a_drain_of_no_time_ends_at_once() {
     assert!(carrick.wait().status.success());
     assert!(client.read_ending().bytes().is_empty());
 }
+
+/// What the carrick says of itself whose admin this connection leads to.
+fn status_over(admin: &mut Peer) -> serde_json::Value {
+    let status = admin.ask("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(status.status, 200, "{}", status.text());
+    serde_json::from_slice(&status.body).expect("JSON")
+}
+
+#[test]
+fn the_next_process_has_all_addresses_as_soon_as_the_drain_begins() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let mut old = switch_with_drain(&place, &server, "10m");
+    let mut client = old.connect();
+    let mut upstream = half_a_download(&mut client, &server);
+    let mut admin = Peer::connect(old.admin());
+    let old_pid = status_over(&mut admin)["pid"].clone();
+    // As long as it serves, it keeps its address, whoever asks.
+    let keeps =
+        Peer::connect(old.admin()).ask("POST /handover HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(keeps.status, 409, "{}", keeps.text());
+    old.signal(Signal::TERM);
+    old.standard_error()
+        .wait_for("draining")
+        .expect("a message");
+    // Until there is another, load balancers are told.
+    assert_eq!(old.ask_admin("/health").status, 503);
+    let of_page = Peer::connect(old.admin())
+        .ask("POST /handover HTTP/1.1\r\nHost: localhost\r\nOrigin: http://a.example\r\n\r\n");
+    assert_eq!(of_page.status, 403, "{}", of_page.text());
+
+    let new = switch_with_drain(&place, &server, "10m");
+    assert_eq!(new.ask_admin("/health").status, 200);
+    let status = new.status();
+    assert_ne!(status["pid"], old_pid);
+    assert_eq!(status["state"], "serving");
+    let mut second = new.connect();
+    let mut second_upstream = half_a_download(&mut second, &server);
+    // Whoever asked the old one goes on asking it, and what is under way there goes on.
+    let status = status_over(&mut admin);
+    assert_eq!(
+        (&status["pid"], &status["state"]),
+        (&old_pid, &"draining".into())
+    );
+    upstream.send(vec![b'2'; 100_000]);
+    client.expect(vec![b'2'; 100_000]);
+    drop(client);
+    drop(upstream);
+    assert!(old.wait().status.success());
+    second_upstream.send(vec![b'2'; 100_000]);
+    second.expect(vec![b'2'; 100_000]);
+}

@@ -7,8 +7,14 @@ mod leftovers;
 mod load;
 mod logs;
 mod pace;
+mod package;
 mod privileges;
 mod reload;
+mod sandbox;
+mod service_manager;
+mod stalled;
+mod stalled_beds;
+mod stalled_far;
 mod start;
 mod top;
 

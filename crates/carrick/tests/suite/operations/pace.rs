@@ -2,6 +2,7 @@
 use crate::support::carrick::{PROGRAM, switch_text, tunnel_text};
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Server, wait_for};
+use carrick::config::keys::PACE_CLASS;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -208,14 +209,31 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     ));
     for line in [
         "policy             deadline\n",
-        "target_us          2000\n",
-        "ceiling            2097152\n",
-        "network.prefix_v6  64\n",
+        "target             2ms\n",
+        "ceiling            2MB/s\n",
+        "network_prefix_v6  64\n",
         "parent             none\n",
     ] {
         assert!(changed.contains(line), "{line}{changed}");
     }
     assert_eq!(said(&command(&carrick, &["slow"])), changed);
+    let is_setting = |line: &&str| {
+        let key = line.split(' ').next().unwrap_or_default();
+        PACE_CLASS.keys.iter().any(|declared| declared.name == key)
+    };
+    let shown: Vec<String> = (changed.lines().filter(is_setting))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join("="))
+        .collect();
+    for setting in ["target=2ms", "network_ceiling=1MB/s", "splice_ceiling=none"] {
+        assert!(shown.iter().any(|line| line == setting), "{changed}");
+    }
+    let mut again = vec!["slow"];
+    again.extend(shown.iter().map(String::as_str));
+    assert_eq!(
+        said(&command(&carrick, &again)),
+        changed,
+        "what is shown of a class can be said of it"
+    );
     assert!(said(&command(&carrick, &[])).contains("deadline 2ms"));
     assert_eq!(carrick.status()["pace"]["changed"], 1);
 

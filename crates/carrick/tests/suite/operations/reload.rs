@@ -1,7 +1,8 @@
 //! SIGHUP: the whole file is read again under load, and a wrong one changes nothing.
 use super::echo_server;
 use super::load::{Asking, Load};
-use crate::support::place::LISTENER_PORT;
+use crate::support::carrick::FORWARD_TEXT;
+use crate::support::place::{FORWARD_PORT, LISTENER_PORT, TUNNEL_PORT};
 use crate::support::{Carrick, Peer, Place, carrick, wait_for};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -63,11 +64,15 @@ fn reloads_under_load_fail_no_request() {
         keep_alive.wait_for_more(20);
         short.wait_for_more(20);
         reload(&carrick, &place, &texts[round % texts.len()], "ok");
-        let second = wait_for("the second listener to follow", || {
-            let is_open = TcpStream::connect(place.at(SECOND_PORT)).is_ok();
-            (is_open == (round % texts.len() == 1)).then_some(is_open)
-        });
-        if second {
+        let has_second = round % texts.len() == 1;
+        if !has_second {
+            wait_for("the second listener to close", || {
+                TcpStream::connect(place.at(SECOND_PORT))
+                    .is_err()
+                    .then_some(())
+            });
+        } else {
+            // At once: that was the reload.
             let response = Peer::connect(place.at(SECOND_PORT)).ask(ASK);
             assert_eq!((response.status, response.text().as_str()), (200, "/a"));
         }
@@ -221,4 +226,105 @@ fn a_log_that_cannot_be_opened_keeps_the_old_configuration() {
     let text = format!("[log]\naccess = \"missing/access.log\"\nformat = \"json\"\n{right}");
     expect_refusal(&carrick, &place, &text, "/missing does not exist");
     assert_eq!(carrick.access_log(3).len(), 3);
+}
+
+/// One worker, so that who is answered by the new plan knows that everybody is.
+const ONE_WORKER: &str = "[workers]\ncount = 1\n";
+
+/// A switch, a forward proxy and a tunnel, whose listeners have these keys besides.
+fn three_listeners(server: SocketAddr, keys: &str) -> String {
+    let at = |port: u16, mode: &str| {
+        format!("[[listener]]\nlisten = \"{{ip}}:{port}\"\nmode = \"{mode}\"\n{keys}")
+    };
+    String::from(ONE_WORKER)
+        + &at(LISTENER_PORT, "switch")
+        + &route("/", "u")
+        + &at(FORWARD_PORT, "forward")
+        + "connect_ports = \"all\"\n"
+        + &at(TUNNEL_PORT, "tunnel")
+        + "[[listener.route]]\nupstream = \"u\"\n"
+        + &carrick::upstream_text("u", &[server])
+}
+
+#[test]
+fn a_standing_connection_of_a_client_that_may_not_come_any_more_is_refused() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let at = server.address();
+    let carrick = Carrick::start(&place, &three_listeners(at, ""));
+    let mut switched = [carrick.connect(), carrick.connect()];
+    let mut forwarded = carrick.connect_forward();
+    let absolute = format!("GET http://{at}/a HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    for client in &mut switched {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    assert_eq!(forwarded.ask(&absolute).status, 200);
+    let mut connected = carrick.connect_forward();
+    connected.send(format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n"));
+    assert!(connected.read_head().contains(" 200 "));
+    let mut tunnelled = carrick.connect_tunnel();
+    for client in [&mut connected, &mut tunnelled] {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+    let [switched, half_way] = &mut switched;
+    // A head that is whole only after the reload.
+    half_way.send(&ASK[..20]);
+
+    let text = three_listeners(at, "allow = [\"192.0.2.0/24\"]\n");
+    reload(&carrick, &place, &text, "ok");
+    wait_for("the new plan", || {
+        (carrick.connect().ask(ASK).status == 403).then_some(())
+    });
+    half_way.send(&ASK[20..]);
+    let refused = [
+        switched.ask(ASK),
+        half_way.read_response("GET"),
+        forwarded.ask(&absolute),
+    ];
+    for response in refused {
+        assert_eq!(response.status, 403);
+        assert_eq!(response.field("connection").as_deref(), Some("close"));
+    }
+    for client in [switched, half_way, &mut forwarded] {
+        client.expect_end();
+    }
+    // What has become a tunnel goes on.
+    for client in [&mut connected, &mut tunnelled] {
+        assert_eq!(client.ask(ASK).status, 200);
+    }
+}
+
+#[test]
+fn a_standing_connection_meets_the_rules_for_destinations_and_users_of_a_reload() {
+    let place = Place::claim();
+    let server = echo_server(&place);
+    let at = server.address();
+    place.write("users", "ali:{SHA}mx7yYWgI4+pmNuQlsUS2oDCZ9hU=\n");
+    let text = |keys: &str| format!("{ONE_WORKER}{FORWARD_TEXT}{keys}");
+    let carrick = Carrick::start(&place, &text(""));
+    let get = format!("GET http://{at}/a HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let connect = format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n");
+    let denied = format!("deny_to = [\"{}\"]\n", at.ip());
+    for (keys, request, status) in [
+        ("users = \"users\"\n", &get, 407),
+        (denied.as_str(), &get, 403),
+        ("connect_ports = [443]\n", &connect, 403),
+    ] {
+        reload(&carrick, &place, &text(""), "ok");
+        let mut standing = wait_for("the old plan", || {
+            let mut client = carrick.connect_forward();
+            (client.ask(&get).status == 200).then_some(client)
+        });
+        let all = "connect_ports = \"all\"\n";
+        let text = if keys.starts_with("connect_ports") {
+            text("").replace(all, keys)
+        } else {
+            text(keys)
+        };
+        reload(&carrick, &place, &text, "ok");
+        wait_for("the new plan", || {
+            (carrick.connect_forward().ask(request).status == status).then_some(())
+        });
+        assert_eq!(standing.ask(request).status, status, "{keys}");
+    }
 }

@@ -18,6 +18,30 @@ fn must_end(place: &Place, text: &str, code: i32) -> Ended {
 }
 
 #[test]
+fn what_check_calls_a_note_is_no_warning_in_the_log() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = carrick::switch_text(&[server.address()])
+        .replace("[[listener.route]]", "[[listener.route]]\npath = \"/a\"")
+        + "\n[upstream.idle]\nservers = [\"127.0.0.1:9\"]\n";
+    let carrick = Carrick::start(&place, &text);
+    let ended = carrick.stop();
+    let level = |part: &str| {
+        let line = ended
+            .standard_error
+            .lines()
+            .find(|line| line.contains(part));
+        let line = line.unwrap_or_else(|| panic!("no {part}: {ended:#?}"));
+        line.split_whitespace().nth(1).map(ToOwned::to_owned)
+    };
+    assert_eq!(level("nothing uses the upstream").as_deref(), Some("WARN"));
+    assert_eq!(
+        level("requests that meet none of the routes").as_deref(),
+        Some("INFO")
+    );
+}
+
+#[test]
 fn a_port_in_use_is_named_and_the_exit_code_is_1() {
     let place = Place::claim();
     let server = Server::listen(&place);
@@ -112,7 +136,7 @@ fn banner_in_readme() -> Vec<String> {
         })
         .filter(|line| {
             !line.is_empty()
-                && [" workers,", "  runs as ", "  engine socket "]
+                && [" workers,", "  runs as ", "  sandbox: ", "  engine socket "]
                     .iter()
                     .all(|part| !line.contains(part))
         })

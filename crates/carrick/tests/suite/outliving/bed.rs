@@ -22,7 +22,7 @@ pub const PROXY: &str = "10.80.1.1:8080";
 pub const SERVER: &str = "10.80.2.2:8000";
 
 /// For what must come.
-const HANG: Duration = Duration::from_secs(60);
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// Greetings each way before anything else: the kernel has to see packets of both connections.
 const GREETINGS: usize = 3;
@@ -261,17 +261,22 @@ impl Bed {
         }
     }
 
+    /// The server's side of the next connection.
+    pub fn accept(&self) -> TcpStream {
+        let (server, _) = self.listener.accept().expect("a connection");
+        server.set_nodelay(true).expect("set");
+        server.set_read_timeout(Some(HANG)).expect("set");
+        server
+    }
+
     /// A client and a server that have greeted each other by a tunnel.
     pub fn tunnel(&self) -> [TcpStream; 2] {
         let client = on(&self.client, || {
             TcpStream::connect(PROXY).expect("the proxy")
         });
-        let (server, _) = self.listener.accept().expect("a connection");
-        let mut ends = [client, server];
-        for end in &ends {
-            end.set_nodelay(true).expect("set");
-            end.set_read_timeout(Some(HANG)).expect("set");
-        }
+        client.set_nodelay(true).expect("set");
+        client.set_read_timeout(Some(HANG)).expect("set");
+        let mut ends = [client, self.accept()];
         for _ in 0..GREETINGS {
             say(&mut ends, 0, b"hello");
             say(&mut ends, 1, b"welcome");

@@ -64,7 +64,7 @@ fn it_is_not_loaded_for_auto_or_at_all_unless_that_is_wanted() {
                 say(&mut ends, 1, b"pong");
             }
             let metrics = bed.page(&carrick, "/metrics");
-            let line = "carrick_engine_usable{engine=\"engine packet\"} 0";
+            let line = "carrick_engine_usable{engine=\"packet\"} 0";
             assert!(metrics.contains(line), "{metrics}");
             drop(ends);
             let all = carrick.stop();

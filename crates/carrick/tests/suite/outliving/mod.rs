@@ -1,6 +1,7 @@
 //! Tunnels of the engine `packet` that outlive their carrick, and the carricks that look after them.
 pub mod bed;
 mod chosen;
+mod ends;
 mod paced;
 mod segments;
 
@@ -11,6 +12,7 @@ use bed::{Exchanges, PIECES, PROXY, SERVER, assert_reset, inside, on, say};
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 const TUNNELS: u64 = 20;
@@ -124,6 +126,15 @@ fn an_adopted_tunnel_that_is_idle_is_ended_and_its_programs_go() {
         let mut ends = bed.orphan();
         let second = bed.start(0, "[timeouts]\ntunnel_idle = \"1s\"");
         assert_eq!(bed.generations().len(), 2);
+        // By their names nobody gets more of the maps than the process has: to read them.
+        for map in bed
+            .generations()
+            .iter()
+            .flat_map(|folder| ["flows", "splices"].map(|map| folder.join(map)))
+        {
+            let mode = std::fs::metadata(&map).expect("a pin").permissions().mode();
+            assert_eq!(mode & 0o777, 0o400, "{}", map.display());
+        }
         bed.wait_until(&second, "its end", |told| told["outliving"]["idle"] == 1);
         assert_reset(&mut ends);
         assert_eq!(bed.generations().len(), 1);

@@ -38,11 +38,6 @@ const RESPONSES: &[(&str, &[u8])] = &[
         "an empty line first",
         b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ),
-    ("only LF", b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"),
-    (
-        "LF ends a field",
-        b"HTTP/1.1 200 OK\r\nX: 1\nContent-Length: 0\r\n\r\n",
-    ),
     (
         "bare CR in a value",
         b"HTTP/1.1 200 OK\r\nX: 1\rY: 2\r\nContent-Length: 0\r\n\r\n",
@@ -50,10 +45,6 @@ const RESPONSES: &[(&str, &[u8])] = &[
     (
         "obs-fold",
         b"HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 0\r\n\r\n",
-    ),
-    (
-        "a space before the colon",
-        b"HTTP/1.1 200 OK\r\nX : 1\r\nContent-Length: 0\r\n\r\n",
     ),
     (
         "no colon",
@@ -70,14 +61,6 @@ const RESPONSES: &[(&str, &[u8])] = &[
     (
         "two lengths",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-    ),
-    (
-        "the same length twice",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
-    ),
-    (
-        "a list as length",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
     ),
     ("+5", b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello"),
     (
@@ -109,6 +92,65 @@ const RESPONSES: &[(&str, &[u8])] = &[
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
     ),
 ];
+
+/// Heads as good as in [`RESPONSES`], with bodies that are wrong where they begin.
+const BODIES: &[&str] = &[
+    "zz\r\n",
+    "5\nhello\r\n0\r\n\r\n",
+    "5\r\nhello!\r\n0\r\n\r\n",
+    "5\r\nhello\r\n-1\r\n",
+    "5 5\r\nhello\r\n0\r\n\r\n",
+    "0\r\nX : 1\r\n\r\n",
+    "0\r\nContent-Length: 1\r\n\r\n",
+];
+
+/// As long as the client has nothing of the response, it can be told that there is none.
+#[test]
+fn a_malformed_chunk_that_comes_with_the_head_becomes_502_and_the_log_says_so() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    for body in BODIES {
+        for version in ["1.1", "1.0"] {
+            let mut client = carrick.connect();
+            client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
+            let mut upstream = server.accept();
+            upstream.read_head();
+            upstream.send(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+            ));
+            let response = client.read_response("GET");
+            assert_eq!(response.status, 502, "{body:?}: {}", response.head);
+            assert!(response.text().starts_with("502 Bad Gateway\n"), "{body:?}");
+            assert!(upstream.read_ending().bytes().is_empty(), "{body:?}");
+        }
+    }
+    for line in carrick.access_log(2 * BODIES.len()) {
+        assert_eq!((line.status(), line.text("ended")), (502, "bad_response"));
+    }
+    server.expect_nobody();
+}
+
+/// So it is while the request's body is still on its way.
+#[test]
+fn a_malformed_chunk_of_an_early_response_becomes_502() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    let mut client = carrick.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello");
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.expect("hello");
+    upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+    assert_eq!(client.read_response("POST").status, 502);
+    client.expect_end();
+    let lines = carrick.access_log(1);
+    assert_eq!(
+        (lines[0].status(), lines[0].text("ended")),
+        (502, "bad_response")
+    );
+}
 
 #[test]
 fn every_malformed_response_becomes_502_and_its_connection_is_closed() {
@@ -277,7 +319,7 @@ fn a_malformed_chunk_in_a_response_is_not_passed_on_as_whole() {
     let server = Server::listen(&place);
     let carrick = Carrick::switch(&place, &[server.address()]);
     for body in [
-        "5\r\nhello\r\nzz\r\n",
+        "zz\r\n",
         "5\r\nhello!\r\n0\r\n\r\n",
         "5\nhello\r\n0\r\n\r\n",
         "5\r\nhello\r\n0\r\nX : 1\r\n\r\n",
@@ -286,11 +328,13 @@ fn a_malformed_chunk_in_a_response_is_not_passed_on_as_whole() {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut upstream = server.accept();
         upstream.read_head();
-        upstream.send(format!(
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
-        ));
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        client.read_head();
+        client.expect("5\r\nfirst\r\n");
+        upstream.send(body);
         let ending = client.read_ending();
         let text = String::from_utf8_lossy(ending.bytes()).into_owned();
+        assert!(matches!(ending, Ending::Reset(_)), "{body:?}: a clean end");
         assert!(
             !text.contains("0\r\n\r\n") && !text.contains("X : 1"),
             "{body:?}: {text:?}"
@@ -299,7 +343,9 @@ fn a_malformed_chunk_in_a_response_is_not_passed_on_as_whole() {
     }
     let lines = carrick.access_log(4);
     assert!(
-        lines.iter().all(|line| line.text("ended") == "bad_chunk"),
+        lines
+            .iter()
+            .all(|line| (line.status(), line.text("ended")) == (200, "bad_chunk")),
         "{lines:?}"
     );
 }

@@ -206,3 +206,24 @@ fn a_client_that_does_not_read_is_cut_off_in_the_end() {
     sending.join().expect("a thread").expect_err("cut off");
     assert!(matches!(client.read_ending(), Ending::Reset(_)));
 }
+
+/// A packet of it ends as the last chunk would.
+#[test]
+fn no_other_response_gets_into_the_midst_of_a_chunked_one() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let _other = play.serve(1, |_| ok(b"other"));
+    for next in ["/other/x", "/nowhere"] {
+        let (mut client, mut upstream) = play.pair(&server);
+        ask(&mut client, &mut upstream, "/s/chunks");
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nab0\r\n\r\n");
+        client.send(get(next));
+        // carrick asks for the end: nothing says where the response ends but its server.
+        upstream.expect_end();
+        upstream.send("\r\n3\r\nend\r\n0\r\n\r\n");
+        drop(upstream);
+        assert_eq!(client.read_response("GET").body, b"ab0\r\n\r\nend");
+        let status = client.read_response("GET").status;
+        assert_eq!(status, if next == "/nowhere" { 404 } else { 200 });
+    }
+}

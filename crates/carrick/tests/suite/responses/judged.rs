@@ -1,5 +1,6 @@
 //! Requests that the kernel judges and forwards (`requests = "kernel"`).
 use super::*;
+use crate::transparent::bed::inside as command_in;
 use std::time::Duration;
 
 /// As [`SWITCH`], and the kernel judges what goes to `/s/`.
@@ -38,8 +39,10 @@ fn requests_do_not_visit_the_process() {
         let target = format!("/s/judged-{number}");
         client.send(get(&target));
         let head = upstream.read_head();
-        // As it was sent.
-        assert_eq!(head, get(&target));
+        // As it was sent, but for the mark that the process leaves.
+        let marked = |line: &&str| !line.starts_with("CDN-Loop: ");
+        let lines: String = head.split_inclusive('\n').filter(marked).collect();
+        assert_eq!(lines, get(&target));
         let body = bodies.bytes(number * 37);
         upstream.send(ok(&body));
         assert!(hash(&client.read_response("GET").body) == hash(&body));
@@ -164,8 +167,8 @@ fn a_line_has_the_bytes_of_its_own_response() {
     ];
     for (name, kinds) in plays {
         let judged = tally(&play, name, 12, kinds);
-        // At least one in each round, if the process was as quick as the client.
-        assert!(judged >= 6, "{name}: {judged} were judged");
+        // As many as the process was as quick as the client for.
+        assert!(judged > 0, "{name}: none was judged");
     }
 }
 
@@ -207,6 +210,129 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
     assert_eq!(client.read_response("GET").body, b"again");
 }
 
+/// The client would take it for the response to what it asks next.
+#[test]
+fn a_response_that_nobody_has_asked_for_reaches_no_client() {
+    let Some(play) = Play::begin_with("", &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    for is_together in [true, false] {
+        let (mut client, mut upstream) = play.pair(&server);
+        answer(&mut client, &mut upstream, "/s/first", b"first");
+        client.send(get("/s/second"));
+        upstream.read_head();
+        let [whole, poison] = [ok(b"second"), ok(b"poison")];
+        if is_together {
+            upstream.send([whole, poison].concat());
+        } else {
+            upstream.send(whole);
+            upstream.send(poison);
+        }
+        assert_eq!(client.read_response("GET").body, b"second");
+        // Nothing more is asked of this server.
+        upstream.read_ending();
+        client.send(get("/s/third"));
+        let mut next = server.accept();
+        next.read_head();
+        next.send(ok(b"third"));
+        assert_eq!(client.read_response("GET").body, b"third");
+    }
+}
+
+/// What comes behind the two heads was taken for the next one, and its length for the response's.
+#[test]
+fn a_body_that_begins_like_a_response_is_no_response() {
+    for switch in [SWITCH.to_owned(), judging()] {
+        let Some(play) = Play::begin_with("", &switch) else {
+            return;
+        };
+        let server = play.server(0);
+        let (mut client, mut upstream) = play.pair(&server);
+        ask(&mut client, &mut upstream, "/s/file");
+        let body = [ok(b"cut"), content("/s/file")].concat();
+        let heads = format!(
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        upstream.send(&heads);
+        client.expect(&heads);
+        upstream.send(&body);
+        client.expect(&body);
+        drop(upstream);
+        client.send(get("/s/next"));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(ok(b"next"));
+        assert_eq!(client.read_response("GET").body, b"next");
+    }
+}
+
+#[test]
+fn what_a_server_sends_behind_the_head_for_a_head_request_reaches_no_client() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let _other = play.serve(1, |_| ok(b"other"));
+    let (mut client, mut upstream) = play.pair(&server);
+    client.send("HEAD /s/head HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    upstream.read_head();
+    upstream.send(ok(b"poison"));
+    assert_eq!(client.read_response("HEAD").status, 200);
+    upstream.read_ending();
+    client.send(get("/other/x"));
+    assert_eq!(client.read_response("GET").body, b"other");
+}
+
+#[test]
+fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
+    let Some(play) = Play::begin_with("", &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    answer(&mut client, &mut upstream, "/s/whole", b"whole");
+    ask(&mut client, &mut upstream, "/s/cut");
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart");
+    client.read_head();
+    client.expect("part");
+    drop(upstream);
+    client.read_ending();
+    assert_eq!(play.line("/s/whole").text("ended"), "complete");
+    assert_ne!(play.line("/s/cut").text("ended"), "complete");
+}
+
+/// The server says something before it has the request, which is lost on its way. Whoever got the connection next received that request's response.
+#[test]
+fn a_connection_whose_server_has_not_got_a_request_is_nobody_elses() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    let nft = |rule: &str| {
+        let output = command_in(&play.bed.server, &["nft", rule]).output();
+        let output = output.expect("nft");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    nft(
+        "add table netdev lossy; add chain netdev lossy first { type filter hook ingress device eth0 priority 0; }; add rule netdev lossy first tcp dport 9000 ip length > 100 counter drop",
+    );
+    client.send(get("/s/secret"));
+    wait_for("a lost request", || {
+        (!nft("list ruleset").contains("packets 0")).then_some(())
+    });
+    upstream.send(ok(b"unasked"));
+    assert_eq!(client.read_response("GET").body, b"unasked");
+    drop(client);
+    play.line("/s/secret");
+    nft("delete table netdev lossy");
+    let mut other = play.connect();
+    other.send(get("/s/others"));
+    let mut upstream = server.accept();
+    assert!(upstream.read_head().contains("/s/others"));
+    upstream.send(ok(b"others"));
+    assert_eq!(other.read_response("GET").body, b"others");
+}
+
 #[test]
 fn a_reload_gives_the_kernel_other_routes() {
     let Some(play) = Play::begin_with("", &judging()) else {
@@ -224,4 +350,62 @@ fn a_reload_gives_the_kernel_other_routes() {
     for number in 0..20 {
         assert_eq!(client.ask(&get(&format!("/s/{number}"))).body, b"other");
     }
+}
+
+/// Whether a client that comes now is refused.
+fn is_refused(play: &Play) -> Option<()> {
+    (play.connect().ask(&get("/other/x")).status == 403).then_some(())
+}
+
+#[test]
+fn a_client_that_may_not_come_any_more_is_not_forwarded_by_the_kernel() {
+    let Some(play) = Play::begin_with("", &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    let _other = play.serve(1, |_| ok(b"other"));
+    let (mut client, mut upstream) = play.pair(&server);
+    answer(&mut client, &mut upstream, "/s/judged", b"yes");
+    let shut = judging().replace(
+        "forwarded = \"off\"\n",
+        "forwarded = \"off\"\nallow = [\"192.0.2.0/24\"]\n",
+    );
+    let text = format!("[workers]\ncount = 1\n{shut}");
+    play.carrick.reload(&text, "reloaded");
+    wait_for("the new plan", || is_refused(&play));
+    let response = client.ask(&get("/s/refused"));
+    assert_eq!(response.status, 403);
+    client.expect_end();
+    assert!(!upstream.waits_for_head(), "the server was asked");
+    assert_eq!(play.line("/s/refused").status(), 403);
+}
+
+#[test]
+fn a_listener_that_is_gone_leaves_no_client_to_the_kernel() {
+    let first =
+        "[[listener]]\nlisten = \"10.1.0.1:8081\"\nmode = \"forward\"\nallow = [\"10.1.0.0/24\"]\n";
+    let Some(play) = Play::begin_with(first, &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    let (mut client, mut upstream) = play.pair(&server);
+    answer(&mut client, &mut upstream, "/s/judged", b"yes");
+    play.carrick
+        .reload(&format!("[workers]\ncount = 1\n{first}"), "reloaded");
+    let to: SocketAddr = LISTENER.parse().expect("an address");
+    wait_for("the listener to close", || {
+        let connect = || Ok(std::net::TcpStream::connect(to).is_err());
+        let is_closed = play.bed.client.inside(connect).expect("an answer");
+        is_closed.then_some(())
+    });
+    // It is answered as before, once, and by the process.
+    client.send(get("/s/last"));
+    if !upstream.waits_for_head() {
+        upstream = server.accept();
+    }
+    upstream.read_head();
+    upstream.send(ok(b"last"));
+    let last = client.read_response("GET");
+    assert_eq!(last.field("connection").as_deref(), Some("close"));
+    client.expect_end();
 }

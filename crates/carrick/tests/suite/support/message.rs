@@ -44,6 +44,19 @@ pub fn field(head: &str, name: &str) -> Option<String> {
     (!values.is_empty()).then(|| values.join(", "))
 }
 
+/// The value of `Via` without the marks by which carricks know their requests again.
+pub fn via(head: &str) -> Option<String> {
+    let value = field(head, "via")?;
+    let mut parts = value.split(" (");
+    let first = parts.next()?.to_owned();
+    Some(parts.fold(first, |mut text, part| {
+        let (mark, rest) = part.split_once(')').expect("a comment");
+        assert!(mark.len() == 16 && mark.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        text.push_str(rest);
+        text
+    }))
+}
+
 /// The position behind a head's empty line.
 pub fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes

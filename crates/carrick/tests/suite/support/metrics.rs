@@ -4,9 +4,14 @@ use super::{Carrick, Peer, Response, wait_for};
 impl Carrick {
     /// Asks the admin interface.
     pub fn ask_admin(&self, path: &str) -> Response {
+        self.ask_admin_with(path, "")
+    }
+
+    /// The same with more fields, each with its end of line.
+    pub fn ask_admin_with(&self, path: &str, fields: &str) -> Response {
         let mut peer = Peer::connect(self.admin());
         peer.ask(&format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{fields}Connection: close\r\n\r\n",
             self.admin()
         ))
     }

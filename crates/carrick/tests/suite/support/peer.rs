@@ -112,6 +112,13 @@ impl Peer {
         self.stream.write_all(bytes.as_ref())
     }
 
+    /// Sends `bytes`, of which the last one is urgent (RFC 9293 section 3.8.5).
+    pub fn send_urgent(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        let sent = SockRef::from(&self.stream).send_out_of_band(bytes);
+        assert_eq!(sent.expect("send"), bytes.len());
+    }
+
     /// Sends `bytes` in pieces of these sizes, over and over; after each the other side has the time to read it apart.
     pub fn send_in_pieces(&mut self, bytes: impl AsRef<[u8]>, sizes: &[usize]) {
         let mut rest = bytes.as_ref();

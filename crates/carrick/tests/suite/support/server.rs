@@ -31,11 +31,16 @@ impl Server {
 
     /// Listens with small socket buffers, which accepted connections inherit.
     pub fn listen_with_buffers(place: &Place, bytes: usize) -> Self {
+        Self::listen_at_with_buffers(place.at(0), bytes)
+    }
+
+    /// The same on an address.
+    pub fn listen_at_with_buffers(address: SocketAddr, bytes: usize) -> Self {
         let socket =
             Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).expect("a socket");
         socket.set_recv_buffer_size(bytes).expect("a buffer size");
         socket.set_send_buffer_size(bytes).expect("a buffer size");
-        socket.bind(&place.at(0).into()).expect("an address");
+        socket.bind(&address.into()).expect("an address");
         socket.listen(1024).expect("a listening socket");
         let listener: TcpListener = socket.into();
         let address = listener.local_addr().expect("an address");

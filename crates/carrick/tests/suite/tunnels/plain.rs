@@ -55,6 +55,25 @@ fn bytes_go_both_ways_and_nothing_is_touched() {
     });
 }
 
+/// As Telnet and databases send it: `recv(2)` would leave the byte out.
+#[test]
+fn an_urgent_byte_comes_in_its_place() {
+    each_engine(|stage| {
+        let (client, upstream) = stage.begin();
+        for (mut one, mut other) in [
+            (client.second(), upstream.second()),
+            (upstream.second(), client.second()),
+        ] {
+            one.send("first");
+            other.expect("first");
+            one.send_urgent("!");
+            other.expect("!");
+            one.send("behind");
+            other.expect("behind");
+        }
+    });
+}
+
 #[test]
 fn the_server_may_speak_first() {
     each_engine(|stage| {
@@ -191,6 +210,11 @@ fn a_tunnel_whose_server_cannot_be_reached_is_reset() {
     assert!(client.read_ending().bytes().is_empty());
     let line = &carrick.access_log(1)[0];
     assert_eq!((line.status(), line.text("ended")), (502, "connect"));
+    assert!(
+        line.value("connect").is_null(),
+        "no connection was opened: {line:?}"
+    );
+    assert_eq!(carrick.metric("carrick_connect_seconds_count", &[]), 0.0);
 }
 
 #[test]

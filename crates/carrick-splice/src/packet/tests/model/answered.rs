@@ -2,7 +2,7 @@
 
 use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
 use super::super::spliced::{C, S, UP, down, spliced, up};
-use super::super::wire::{ACK, FIN, PSH, Packet, RST, sack, timestamps};
+use super::super::wire::{ACK, PSH, Packet, RST, sack, timestamps};
 use super::endpoint::{START, Settings, Tcp};
 use super::frame::{options, parse};
 use super::programs::{Programs, Verdict};
@@ -11,7 +11,7 @@ use crate::packet::command::{Answer, Command, Judging};
 use crate::packet::skeleton::types::{packet_splice, packet_state};
 
 /// Responses are forwarded, and nothing is under way.
-fn answering(lab: &Lab) -> packet_splice {
+pub fn answering(lab: &Lab) -> packet_splice {
     let mut splice = spliced(lab);
     splice.state = packet_state::PACKET_RESPONSES.0;
     splice.record = 1;
@@ -93,6 +93,7 @@ fn a_head_behind_interim_ones_is_kept_behind_them() {
     for (packets, kept) in cases {
         programs.set(&answering(&lab), lab.addresses);
         record.clear();
+        record.note_request_for_tests();
         let begun_at = record.head_at();
         let mut at = 0;
         for payload in packets {
@@ -236,40 +237,11 @@ fn the_connections_do_not_come_back_before_a_request_has_arrived() {
         let mut before = asked(&lab);
         before.legs[CLIENT].received += received;
         programs.set(&before, lab.addresses);
-        let answer = programs.ask(Command::Disarm { is_forced });
-        assert_eq!((answer, programs.splice().state), wanted, "{received}");
-    }
-}
-
-#[test]
-fn a_request_that_is_sent_again_with_an_end_reaches_the_server_without_it() {
-    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
-        return;
-    };
-    for (flags, bytes, wanted) in [
-        (ACK | PSH, 50, Verdict::Forward),
-        (ACK | PSH | FIN, 50, Verdict::Forward),
-        (ACK | PSH | FIN, 20, Verdict::Forward),
-        // What is behind it is the process'.
-        (ACK | PSH | FIN, 51, Verdict::Pass),
-        (ACK | RST, 50, Verdict::Pass),
-    ] {
-        let mut before = asked(&lab);
-        before.ways[CLIENT].end = C + 50;
-        before.ways[CLIENT].window_end = C + 100;
-        programs.set(&before, lab.addresses);
-        show(&lab, &programs, &before);
-        let (packet, forwarded) = up(&lab, |packet| {
-            packet.payload = vec![7; bytes];
-            packet.flags = flags;
+        let answer = programs.ask(Command::Disarm {
+            is_forced,
+            judged: 0,
         });
-        let outcome = programs.arriving(&packet.bytes());
-        assert_eq!(outcome.verdict, wanted, "{flags} {bytes}");
-        if wanted == Verdict::Forward {
-            let seen = parse(&outcome.frame);
-            assert_eq!((seen.seq, seen.flags), (forwarded.seq, flags & !FIN));
-            assert_eq!(seen.payload.len(), bytes);
-        }
+        assert_eq!((answer, programs.splice().state), wanted, "{received}");
     }
 }
 
@@ -293,6 +265,7 @@ fn no_request_overtakes_the_first() {
         if wanted == Verdict::Pass {
             record.settle_first();
             record.settle(12);
+            record.note_response_for_tests();
         }
     }
 }
@@ -306,6 +279,7 @@ fn what_was_told_of_ends_where_another_request_follows() {
     let record = programs.record();
     record.clear();
     record.settle_first();
+    record.note_response_for_tests();
     programs.let_judge(*b"GET /abc", 12);
     let mut before = answering(&lab);
     before.table = 1;

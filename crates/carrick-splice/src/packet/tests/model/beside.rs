@@ -86,7 +86,10 @@ fn the_connections_come_back_though_something_is_not_acknowledged() {
         for side in [CLIENT, SERVER] {
             programs.show(&local(&lab, side, before.legs[side].local_end));
         }
-        let answer = programs.ask(Command::Disarm { is_forced: false });
+        let answer = programs.ask(Command::Disarm {
+            is_forced: false,
+            judged: 0,
+        });
         assert_eq!(answer, Answer::Done);
         let after = programs.splice();
         assert_eq!(after.state, PROCESS);
@@ -115,7 +118,10 @@ fn the_connections_do_not_come_back_while_something_is_to_be_relayed() {
             }
             programs.show(&socket);
         }
-        let answer = programs.ask(Command::Disarm { is_forced: false });
+        let answer = programs.ask(Command::Disarm {
+            is_forced: false,
+            judged: 0,
+        });
         assert_eq!(answer, Answer::Busy);
     }
 }
@@ -139,7 +145,10 @@ fn the_connection_that_is_left_comes_back_by_force() {
             let mut socket = local(&lab, gone, before.legs[gone].local_end);
             socket.abort(0);
             programs.show(&socket);
-            let answer = programs.ask(Command::Disarm { is_forced });
+            let answer = programs.ask(Command::Disarm {
+                is_forced,
+                judged: 0,
+            });
             let wanted = if is_forced {
                 Answer::Done
             } else {
@@ -172,7 +181,10 @@ fn what_the_process_still_holds_keeps_its_numbers() {
         }
         programs.show(&socket);
     }
-    let answer = programs.ask(Command::Disarm { is_forced: false });
+    let answer = programs.ask(Command::Disarm {
+        is_forced: false,
+        judged: 0,
+    });
     assert_eq!(answer, Answer::Done);
     for leg in programs.splice().legs {
         assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));

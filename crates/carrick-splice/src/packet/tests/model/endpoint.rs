@@ -214,6 +214,7 @@ impl Tcp {
             options: option,
             payload: payload.to_vec(),
             tos: 0,
+            hops: 64,
             ip_options: Vec::new(),
         }
     }

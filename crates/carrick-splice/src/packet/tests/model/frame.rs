@@ -43,6 +43,7 @@ pub fn parse(frame: &[u8]) -> Packet {
         options: tcp[20..header_bytes].to_vec(),
         payload: tcp[header_bytes..].to_vec(),
         tos: 0,
+        hops: frame[if u16_at(12) == 0x0800 { 22 } else { 21 }],
         ip_options: Vec::new(),
     };
     let mut again = packet.bytes();

@@ -229,16 +229,27 @@ impl Host {
         }
         for side in [0, 1] {
             if self.locals[side].life == Life::Reset {
-                // What is said now is to reach the other peer.
-                if self.is_armed {
-                    self.ask(now, programs, Command::Disarm { is_forced: true });
-                }
-                return self.close(now);
+                return self.end_by_force(now, programs);
             }
         }
         while self.relay(now, programs, 0) | self.relay(now, programs, 1) {}
         self.arm(now, programs);
         Vec::new()
+    }
+
+    /// Ends both, so that what is said now reaches the other peer.
+    fn end_by_force(&mut self, now: u64, programs: &Programs) -> Vec<(usize, Packet)> {
+        if self.is_armed {
+            self.ask(
+                now,
+                programs,
+                Command::Disarm {
+                    is_forced: true,
+                    judged: 0,
+                },
+            );
+        }
+        self.close(now)
     }
 
     fn close(&mut self, now: u64) -> Vec<(usize, Packet)> {
@@ -333,7 +344,14 @@ impl Host {
         tries: u32,
     ) -> Vec<(usize, Packet)> {
         if self.is_armed {
-            match self.ask(now, programs, Command::Disarm { is_forced: false }) {
+            match self.ask(
+                now,
+                programs,
+                Command::Disarm {
+                    is_forced: false,
+                    judged: 0,
+                },
+            ) {
                 Answer::Done => self.came_back(),
                 Answer::Busy if tries < DISARM_LOOKS_MAX => {
                     self.disarm = Some((after, tries + 1));
@@ -385,10 +403,10 @@ impl Host {
     /// The local sockets do not come to rest, or all has ended.
     fn give_up(&mut self, now: u64, programs: &Programs, answer: Answer) -> Vec<(usize, Packet)> {
         self.disarm = None;
-        if answer != Answer::Ended {
-            self.tally.gave_up += 1;
-            self.ask(now, programs, Command::Disarm { is_forced: true });
+        if answer == Answer::Ended {
+            return self.close(now);
         }
-        self.close(now)
+        self.tally.gave_up += 1;
+        self.end_by_force(now, programs)
     }
 }

@@ -9,7 +9,7 @@ use crate::packet::granting::grant_some;
 use crate::packet::records::{Record, Records};
 use crate::packet::skeleton::types::{holding, pace_block, packet_splice};
 use crate::packet::state::{Addresses, key};
-use crate::packet::table::Table;
+use crate::packet::table::{Placing, Table};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,12 +44,14 @@ pub struct Programs {
     arriving: OwnedFd,
     leaving: OwnedFd,
     command: OwnedFd,
+    place: OwnedFd,
     flows: MapHandle,
     splices: MapHandle,
     sockets: MapHandle,
     clock: MapHandle,
     clones: MapHandle,
     requests: MapHandle,
+    lengths: MapHandle,
     records: Arc<Records>,
     grant: OwnedFd,
     held: MapHandle,
@@ -76,7 +78,7 @@ impl Programs {
             match map.name().to_str().unwrap() {
                 "flows" => map.set_max_entries(2 * PLACES).unwrap(),
                 "splices" => map.set_max_entries(PLACES).unwrap(),
-                "responses" => map.set_max_entries(RECORDS).unwrap(),
+                "responses" | "requests" => map.set_max_entries(RECORDS).unwrap(),
                 "held" => map.set_max_entries(4 * PLACES).unwrap(),
                 _ => {}
             }
@@ -96,12 +98,14 @@ impl Programs {
             arriving: program("carrick_arriving"),
             leaving: program("carrick_leaving"),
             command: program("carrick_command"),
+            place: program("carrick_place"),
             flows: map("flows"),
             splices: map("splices"),
             sockets: map("model_sockets"),
             clock: map("model_clock"),
             clones: map("model_clones"),
             requests: map("model_requests"),
+            lengths: map("model_responses"),
             records: Arc::new(records),
             grant: program("carrick_grant"),
             held: map("held"),
@@ -112,7 +116,7 @@ impl Programs {
 
     /// The engine's table over these maps, with nothing in it.
     pub fn table(&self) -> Table {
-        for map in [&self.flows, &self.sockets, &self.requests] {
+        for map in [&self.flows, &self.sockets, &self.requests, &self.lengths] {
             for key in map.keys().collect::<Vec<_>>() {
                 map.delete(&key).unwrap();
             }
@@ -120,7 +124,18 @@ impl Programs {
         self.forget_held();
         let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
         let command = self.command.try_clone().unwrap();
-        Table::new(copy(&self.flows), copy(&self.splices), command, PLACES)
+        let placing = Placing {
+            program: self.place.try_clone().unwrap(),
+            owned: copy(&self.sockets),
+        };
+        let splices = copy(&self.splices);
+        for place in 0..PLACES {
+            let nothing = vec![0; size_of::<packet_splice>()];
+            splices
+                .update(&place.to_ne_bytes(), &nothing, MapFlags::ANY)
+                .unwrap();
+        }
+        Table::new(copy(&self.flows), splices, command, Some(placing), PLACES)
     }
 
     /// Nobody waits.
@@ -159,6 +174,13 @@ impl Programs {
         self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
     }
 
+    /// The kernel finds in a response that begins so that it is so long.
+    pub fn let_measure(&self, first: [u8; 8], bytes: u64) {
+        self.lengths
+            .update(&first, &bytes.to_ne_bytes(), MapFlags::ANY)
+            .unwrap();
+    }
+
     /// Two connections, at place 0, in this state.
     pub fn set(&self, splice: &packet_splice, addresses: [Addresses; 2]) {
         for (number, addresses) in (0_u32..).zip(addresses) {
@@ -184,15 +206,28 @@ impl Programs {
     }
 
     pub fn arriving(&self, frame: &[u8]) -> Outcome {
-        self.run(&self.arriving, frame)
+        self.arriving_as(frame, &[])
+    }
+
+    /// With fields of the packet that are not in its bytes (a `struct __sk_buff`).
+    pub fn arriving_as(&self, frame: &[u8], context: &[u8]) -> Outcome {
+        let outcome = self.run(&self.arriving, frame, context);
+        // What was made shorter comes in again: its addresses are still those that it came with.
+        let addresses = if frame[12] == 0x08 { 26..34 } else { 22..54 };
+        if outcome.verdict == Verdict::Forward
+            && outcome.frame[addresses.clone()] == frame[addresses]
+        {
+            return self.arriving(&outcome.frame);
+        }
+        outcome
     }
 
     pub fn leaving(&self, frame: &[u8]) -> Outcome {
-        self.run(&self.leaving, frame)
+        self.run(&self.leaving, frame, &[])
     }
 
-    fn run(&self, program: &OwnedFd, frame: &[u8]) -> Outcome {
-        let ran = run_on(program.as_fd(), frame, &[], 0).unwrap();
+    fn run(&self, program: &OwnedFd, frame: &[u8], context: &[u8]) -> Outcome {
+        let ran = run_on(program.as_fd(), frame, context, 0).unwrap();
         Outcome {
             verdict: match ran.verdict {
                 UNSPEC => Verdict::Pass,

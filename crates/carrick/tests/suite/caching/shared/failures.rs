@@ -74,6 +74,21 @@ fn one_that_never_answers_costs_one_time_out() {
 }
 
 #[test]
+fn one_that_is_busy_for_longer_than_a_second_is_waited_for_if_timeout_allows_it() {
+    let (server, far) = server();
+    let origin = origin(&far, FRESH);
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    // The plays' `timeout` is 5 s.
+    let be_busy = || assert_eq!(server.ask(&["CLIENT", "PAUSE", "1500"]), "OK");
+    be_busy();
+    one.fetch(origin.address(), "/a");
+    one.wait_until_written(1);
+    be_busy();
+    let found = two.fetch(origin.address(), "/a");
+    assert!(is_from_second_level(&found), "{}", found.head);
+}
+
+#[test]
 fn garbage_is_a_miss() {
     let (server, far) = server();
     let origin = origin(&far, FRESH);

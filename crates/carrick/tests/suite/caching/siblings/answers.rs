@@ -1,7 +1,7 @@
 //! What siblings answer, and what becomes of it.
 use super::{MISS, answers, asking, fetch, fetch_with, forward, origin, request, wait_for_answers};
 use crate::caching::{age, status};
-use crate::support::message::field;
+use crate::support::message::{field, via};
 use crate::support::{Place, Server, Squid};
 
 #[test]
@@ -73,7 +73,7 @@ fn what_a_sibling_has_not_is_asked_of_the_origin_at_once() {
         assert_eq!(field(&head, "cookie").as_deref(), Some("a=b"));
         assert_eq!(field(&head, "proxy-authorization"), None);
         assert_eq!(field(&head, "proxy-connection"), None);
-        assert_eq!(field(&head, "via").as_deref(), Some("1.1 carrick"));
+        assert_eq!(via(&head).as_deref(), Some("1.1 carrick"));
         peer.send(MISS);
         let response = client.read_response("GET");
         assert_eq!(response.text(), format!("/{number}"));

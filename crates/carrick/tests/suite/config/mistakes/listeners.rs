@@ -1,6 +1,6 @@
 //! Mistakes in listeners: keys of another mode, forward proxies.
 use super::Mistake;
-use super::Severity::{Error, Note};
+use super::Severity::{Error, Note, Warning};
 
 pub const MISTAKES: &[Mistake] = &[
     // Keys in the wrong mode
@@ -31,6 +31,27 @@ pub const MISTAKES: &[Mistake] = &[
         "route",
         "means nothing in a \"forward\"",
         "\"switch\"",
+    ),
+    (
+        "%[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"switch\"\nupstream = \"u\"\nroute = [{ upstream = \"u\" }]",
+        Error,
+        "upstream",
+        "not a key of [[listener]]",
+        "it is a key of [[listener.route]]; write it there",
+    ),
+    (
+        "§path = \"/x\"",
+        Error,
+        "path",
+        "not a key of [[listener]]",
+        "it is a key of [[listener.route]]; write it there",
+    ),
+    (
+        "§timeout = \"5s\"",
+        Error,
+        "timeout",
+        "not a key of [[listener]]",
+        "its keys are",
     ),
     // Forward proxies
     (
@@ -91,6 +112,13 @@ pub const MISTAKES: &[Mistake] = &[
         "\"any\"",
         "\"all\" or \"none\"",
         "",
+    ),
+    (
+        "[[listener]]\nlisten = \"0.0.0.0:3128\"\nmode = \"forward\"\nallow = \"10.0.0.0/8\"\ndeny_to = [\"169.254.0.0/16\", \"127.0.0.0/8\"]",
+        Note,
+        "[\"169.254.0.0/16\", \"127.0.0.0/8\"]",
+        "0.0.0.0/8 and others of it can be reached",
+        "add \"inner\"",
     ),
     (
         "§deny_to = [\"10.0.0.0/33\"]",
@@ -162,5 +190,78 @@ pub const MISTAKES: &[Mistake] = &[
         "\"127.0.0.1:3128\"",
         "relay to itself",
         "address",
+    ),
+    (
+        "§parent = { proxy = \"localhost\" }",
+        Error,
+        "\"127.0.0.1:3128\"",
+        "relay to itself",
+        "address",
+    ),
+    (
+        "§parent = { proxy = \"127.0.0.1:1\" }\n[[listener]]\nlisten = \"0.0.0.0:1\"\nmode = \"tunnel\"\nroute = [{ upstream = \"b\" }]\n[upstream.b]\nservers = [\"127.0.0.1:3128\"]",
+        Error,
+        "\"127.0.0.1:3128\"",
+        "127.0.0.1:3128 to 0.0.0.0:1 to 127.0.0.1:3128",
+        "somewhere else",
+    ),
+    (
+        "§parent = { proxy = \"127.0.0.1:1\", for = \"*.example\" }\n[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"tunnel\"\nroute = [{ upstream = \"b\" }]\n[upstream.b]\nservers = [\"127.0.0.1:3128\"]",
+        Warning,
+        "\"127.0.0.1:3128\"",
+        "may relay to each other",
+        "508",
+    ),
+    // Whom to believe
+    (
+        "§trusted_proxies = [\"10.0.0.1/8\"]",
+        Error,
+        "\"10.0.0.1/8\"",
+        "not a network",
+        "\"10.0.0.0/8\"",
+    ),
+    (
+        "§trusted_proxies = [\"proxy.example\"]",
+        Error,
+        "\"proxy.example\"",
+        "not a network",
+        "",
+    ),
+    (
+        "§trusted_proxies = []",
+        Error,
+        "[]",
+        "trusts nobody",
+        "leave it out",
+    ),
+    (
+        "§trusted_proxies = [\"10.0.0.0/8\", \"::/0\"]",
+        Warning,
+        "\"::/0\"",
+        "everybody is believed",
+        "networks of the proxies",
+    ),
+    (
+        "§trusted_field = \"forwarded\"",
+        Warning,
+        "\"forwarded\"",
+        "nobody is believed",
+        "`trusted_proxies`",
+    ),
+    (
+        "&[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"tunnel\"\ntrusted_proxies = \"10.0.0.0/8\"\nroute = [{ upstream = \"u\" }]",
+        Error,
+        "trusted_proxies",
+        "means nothing in a \"tunnel\"",
+        "\"switch\"",
+    ),
+    // Names
+    ("§underscores = \"keep\"", Error, "\"keep\"", "", "drop"),
+    (
+        "&[[listener]]\nlisten = \"127.0.0.1:1\"\nmode = \"switch\"\nroute = [{ upstream = \"u\", header = { name = \"x_beta\", value = \"1\" } }]",
+        Warning,
+        "\"x_beta\"",
+        "can never match",
+        "underscores = \"pass\"",
     ),
 ];

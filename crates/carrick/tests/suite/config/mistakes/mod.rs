@@ -127,6 +127,88 @@ fn all_mistakes_are_shown_at_once_in_the_order_of_the_file() {
     );
 }
 
+/// Each line that ends in `# wrong` has a mistake, and no other has.
+#[test]
+fn the_first_mistake_of_a_listener_does_not_hide_the_others() {
+    let forward = "[[listener]]
+listen = \"127.0.0.1\" # wrong
+mode = \"forward\"
+allow = [\"10.0.0.1/8\"] # wrong
+deny_to = [\"exa mple\"] # wrong
+via = \"a b\" # wrong
+connect_ports = [0] # wrong
+users = \"none\" # wrong
+engine = \"pipes\" # wrong
+parent = { proxy = \"http://10.0.0.9\", for = [\"10.0.0.1\"] } # wrong
+legs = [{ profile = \"none\", subnet = \"10.0.0.1/8\" }] # wrong
+";
+    let switch = "[upstream.u]
+servers = [\"10.0.0.1\"]
+[[listener]]
+listen = \"0.0.0.0:80\"
+mode = \"switch\"
+transparent = true
+allow = [] # wrong
+deny_to = [\"10.0.0.1/8\"] # wrong
+via = \"a b\" # wrong
+intercept = { ports = [80], from = [\"10.0.0.1/8\"] } # wrong
+[[listener.route]]
+path = \"~^/x\" # wrong
+extension = [\".gif\"] # wrong
+upstream = \"v\" # wrong
+[[listener.route]]
+cookie = \"a=b\" # wrong
+upstream = \"u\"
+";
+    let unknown_mode = "[upstream.u]
+servers = [\"10.0.0.1\"]
+[[listener]]
+listen = \"127.0.0.1:8080\"
+mode = \"swich\" # wrong
+allow = [\"10.0.0.1/8\"] # wrong
+via = \"a b\" # wrong
+[[listener.route]]
+path = \"images\" # wrong
+upstream = \"u\"
+";
+    let tunnel = "[upstream.u]
+servers = [\"10.0.0.1:443\"]
+[[listener]]
+listen = \"127.0.0.1:8443\"
+mode = \"tunnel\"
+allow = [] # wrong
+[[listener.route]]
+upstream = \"u\"
+sni = \"a..b\" # wrong
+requests = \"kernel\" # wrong
+";
+    let cache = "[cache]
+targeted = [\"a b\"] # wrong
+[cache.siblings]
+members = [\"http://10.0.0.1\"] # wrong
+self = \"10.0.0.1:x\" # wrong
+[[listener]]
+listen = \"127.0.0.1:3128\"
+mode = \"forward\"
+";
+    for text in [forward, switch, unknown_mode, tunnel, cache] {
+        let found = problems(text);
+        let mut lines: Vec<usize> = found
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+            .filter_map(|problem| Some(problem.line_and_column()?.0))
+            .collect();
+        lines.sort_unstable();
+        lines.dedup();
+        let wrong: Vec<usize> = (1..)
+            .zip(text.lines())
+            .filter(|(_, line)| line.ends_with("# wrong"))
+            .map(|(number, _)| number)
+            .collect();
+        assert_eq!(lines, wrong, "{text}\n{}", render(&found, false));
+    }
+}
+
 #[test]
 fn a_problem_is_shown_with_file_line_text_and_advice() {
     let found = problems(&expand("§[timeouts]\nhead = 10"));

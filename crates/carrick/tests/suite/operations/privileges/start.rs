@@ -54,7 +54,9 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
 
     // Threads that a reload starts would not have more, either.
     expect_capabilities_of_root(&carrick, 0);
-    let process = carrick.status()["process"].clone();
+    let mut process = carrick.status()["process"].clone();
+    let sandbox = process["sandbox"].take();
+    assert!(sandbox["files"]["detail"].is_string(), "{sandbox}");
     let user = nobody();
     let expected = serde_json::json!({
         "user": NOBODY,
@@ -63,6 +65,7 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
         "groups": [user.gid.as_raw()],
         "capabilities": [],
         "no_new_privileges": true,
+        "sandbox": null,
     });
     assert_eq!(process, expected);
     drop((client, upstream));

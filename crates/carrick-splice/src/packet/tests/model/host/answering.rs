@@ -68,20 +68,22 @@ const JUDGING: Judging = Judging {
     upstream: 0,
 };
 
-/// The first bytes of what the client says from there.
-fn first_bytes(at: u64) -> [u8; 8] {
-    std::array::from_fn(|byte| said(0, at + byte as u64))
+/// The first bytes of what a peer says from there.
+fn first_bytes(side: u64, at: u64) -> [u8; 8] {
+    std::array::from_fn(|byte| said(side, at + byte as u64))
 }
 
 impl Answering {
     pub fn new(rounds: Rounds, programs: &Programs) -> Answering {
         let record = programs.record();
-        let mut at = 0;
+        let (mut at, mut answered) = (0, 0);
         for round in &rounds.all {
             if round.is_plain {
-                programs.let_judge(first_bytes(at), round.request_bytes);
+                programs.let_judge(first_bytes(0, at), round.request_bytes);
             }
+            programs.let_measure(first_bytes(1, answered), round.response_bytes);
             at += round.request_bytes;
+            answered += round.response_bytes;
         }
         Answering {
             judged_before: record.judged(),
@@ -109,7 +111,7 @@ impl Answering {
     fn find(&self, first: &[u8]) -> Option<usize> {
         let mut at = 0;
         self.rounds.all.iter().position(|round| {
-            let is_it = first_bytes(at) == first;
+            let is_it = first_bytes(0, at) == first;
             at += round.request_bytes;
             is_it
         })
@@ -216,7 +218,8 @@ impl Host {
         if !self.is_armed {
             return true;
         }
-        let answer = self.ask(now, programs, Command::Disarm { is_forced });
+        let judged = self.answering().record.judged();
+        let answer = self.ask(now, programs, Command::Disarm { is_forced, judged });
         if answer == Answer::Busy && !is_forced {
             return false;
         }
@@ -304,6 +307,9 @@ impl Host {
         }
         if is_body && !self.rounds_hold() && !self.part(now, programs, false) {
             return false;
+        }
+        if is_between && self.is_armed {
+            self.answering().record.note_whole();
         }
         let is_alone = self.held[0].len() as u64 == bytes && self.held[1].is_empty();
         if self.rounds_hold() {

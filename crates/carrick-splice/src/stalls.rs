@@ -1,0 +1,171 @@
+//! Splices whose receiver takes nothing: what they make the kernel hold, and which of them end when that is too much.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{Splicer, tcp};
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// A splice that waits for its receiver and has moved next to nothing for so long is stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// Less than this is next to nothing: a receiver that takes a little now and then is stalled all the same, but not for long.
+const PROGRESS_BYTES: u64 = 16 << 10;
+
+/// The splices of one thread that have waited for their receiver.
+#[derive(Default)]
+pub(crate) struct Stalls {
+    entries: RefCell<Slab<Rc<Entry>>>,
+}
+
+/// What stalled splices hold, as it was seen last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stalled {
+    /// How many there are.
+    pub splices: u64,
+    /// Bytes of the kernel's memory: what has come from their senders, and what has not gone to their receivers.
+    pub bytes: u64,
+}
+
+struct Entry {
+    sockets: Cell<[RawFd; 2]>,
+    moved_bytes: Cell<u64>,
+    waits: Cell<bool>,
+    is_ended: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// What had moved when something had, and when that was seen.
+    seen: Cell<(u64, Instant)>,
+    /// What it holds, if it is stalled.
+    held_bytes: Cell<u64>,
+}
+
+/// A splice's place among them.
+pub(crate) struct Stall {
+    splicer: Splicer,
+    key: usize,
+    entry: Rc<Entry>,
+}
+
+impl Stalls {
+    /// Looks at all of them.
+    pub(crate) fn look(&self, now: Instant, held: impl Fn([RawFd; 2]) -> u64) -> Stalled {
+        let mut stalled = Stalled::default();
+        for (_, entry) in &*self.entries.borrow() {
+            entry.held_bytes.set(0);
+            let (seen_bytes, since) = entry.seen.get();
+            let moved_bytes = entry.moved_bytes.get().abs_diff(seen_bytes);
+            if !entry.waits.get() || moved_bytes >= PROGRESS_BYTES {
+                entry.seen.set((entry.moved_bytes.get(), now));
+            } else if now.saturating_duration_since(since) >= STALLED_AFTER {
+                // One that holds nothing as far as it is known holds something all the same.
+                let bytes = held(entry.sockets.get()).max(1);
+                entry.held_bytes.set(bytes);
+                stalled.splices += 1;
+                stalled.bytes += bytes;
+            }
+        }
+        stalled
+    }
+
+    /// Ends those that have been stalled for the longest time, until so many bytes are free. How many were ended.
+    pub(crate) fn end_oldest(&self, bytes: u64) -> u64 {
+        let mut stalled: Vec<Rc<Entry>> = (self.entries.borrow().iter())
+            .filter(|(_, entry)| entry.held_bytes.get() > 0 && !entry.is_ended.get())
+            .map(|(_, entry)| Rc::clone(entry))
+            .collect();
+        stalled.sort_by_key(|entry| entry.seen.get().1);
+        let (mut freed, mut ended) = (0, 0);
+        for entry in stalled {
+            if freed >= bytes {
+                break;
+            }
+            freed += entry.held_bytes.get();
+            ended += 1;
+            entry.is_ended.set(true);
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
+            }
+        }
+        ended
+    }
+}
+
+impl Stall {
+    /// Takes note of where a poll has left a splice. It has a place as soon as it has waited for its receiver once.
+    pub(crate) fn note(
+        place: &mut Option<Box<Stall>>,
+        splicer: &Splicer,
+        waits: bool,
+        moved_bytes: u64,
+        sockets: impl FnOnce() -> Option<[RawFd; 2]>,
+        cx: &Context<'_>,
+    ) {
+        if place.is_none() {
+            if !waits {
+                return;
+            }
+            let Some(sockets) = sockets() else { return };
+            *place = Some(Box::new(Stall::new(splicer, sockets, moved_bytes)));
+        }
+        let Some(stall) = place else { return };
+        let entry = &*stall.entry;
+        entry.waits.set(waits);
+        entry.moved_bytes.set(moved_bytes);
+        if waits {
+            let mut waker = entry.waker.borrow_mut();
+            match &mut *waker {
+                Some(known) => known.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+        }
+    }
+
+    fn new(splicer: &Splicer, sockets: [RawFd; 2], moved_bytes: u64) -> Stall {
+        let entry = Rc::new(Entry {
+            sockets: Cell::new(sockets),
+            moved_bytes: Cell::new(moved_bytes),
+            waits: Cell::new(true),
+            is_ended: Cell::new(false),
+            waker: RefCell::default(),
+            seen: Cell::new((moved_bytes, Instant::now())),
+            held_bytes: Cell::new(0),
+        });
+        let entries = &splicer.stalls().entries;
+        let key = entries.borrow_mut().insert(Rc::clone(&entry));
+        Stall {
+            splicer: splicer.clone(),
+            key,
+            entry,
+        }
+    }
+
+    /// Whether it has to end, since too much is held by those that are stalled.
+    pub(crate) fn is_ended(place: &Option<Box<Stall>>) -> bool {
+        place
+            .as_ref()
+            .is_some_and(|stall| stall.entry.is_ended.get())
+    }
+}
+
+impl Drop for Stall {
+    fn drop(&mut self) {
+        let entries = &self.splicer.stalls().entries;
+        drop(entries.borrow_mut().try_remove(self.key));
+    }
+}
+
+/// The descriptors of two connections.
+pub(crate) fn descriptors(one: &TcpStream, other: &TcpStream) -> [RawFd; 2] {
+    [one.as_raw_fd(), other.as_raw_fd()]
+}
+
+/// What two connections hold in the kernel, both ways.
+pub(crate) fn held_bytes(sockets: [RawFd; 2]) -> u64 {
+    sockets.iter().map(|socket| tcp::held_bytes(*socket)).sum()
+}

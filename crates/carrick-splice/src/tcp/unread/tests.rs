@@ -1,0 +1,110 @@
+//! When a window grows, and that it does.
+use super::*;
+use socket2::SockRef;
+use tokio::net::TcpListener;
+
+const LIMIT: UnreadLimit = UnreadLimit { window_bytes: 1000 };
+
+const RTT: Duration = Duration::from_millis(50);
+
+/// When, how much has come until then since the beginning, and how much of it was read since the last time.
+type Read = (u64, u64, u64);
+
+#[test]
+fn a_window_grows_while_half_of_it_comes_in_a_round_trip() {
+    let begun = Instant::now();
+    let table: [(&str, &[Read], u32); 8] = [
+        (
+            "a third in each",
+            &[(50, 300, 300), (100, 600, 300), (150, 900, 300)],
+            1000,
+        ),
+        ("half of it in one", &[(50, 500, 500)], 2000),
+        (
+            "the same in two pieces",
+            &[(20, 250, 250), (40, 500, 250)],
+            2000,
+        ),
+        ("half of it a little too late", &[(51, 500, 500)], 1000),
+        ("seen late", &[(500, 5000, 5000)], 2000),
+        ("twice", &[(50, 500, 500), (100, 1500, 1000)], 4000),
+        (
+            "once, and half of the first window again",
+            &[(50, 500, 500), (100, 1000, 500)],
+            2000,
+        ),
+        // A receiver that has taken nothing for long, and then takes what has waited.
+        (
+            "what had waited",
+            &[(5000, 1000, 500), (5001, 1000, 500), (5051, 1400, 500)],
+            1000,
+        ),
+    ];
+    for (what, reads, expected) in table {
+        let mut window = UnreadWindow::new(LIMIT);
+        let look = |at_ms, come_bytes| {
+            let now = begun + Duration::from_millis(at_ms);
+            move || {
+                Some(Look {
+                    now,
+                    come_bytes: 7000 + come_bytes,
+                    rtt: RTT,
+                })
+            }
+        };
+        // What is there at first may have come at any time.
+        assert_eq!(window.grown(1_000_000, look(0, 0)), None);
+        for &(at_ms, come_bytes, read_bytes) in reads {
+            window.grown(read_bytes, look(at_ms, come_bytes));
+        }
+        assert_eq!(window.limit.window_bytes, expected, "{what}");
+    }
+}
+
+/// Both ends of a connection on loopback.
+async fn pair() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap());
+    let (one, other) = tokio::join!(one, listener.accept());
+    [one.unwrap(), other.unwrap().0]
+}
+
+fn buffer_bytes(stream: &TcpStream) -> usize {
+    SockRef::from(stream).recv_buffer_size().unwrap()
+}
+
+/// How long the window may become (`TCP_WINDOW_CLAMP`).
+fn window_max(stream: &TcpStream) -> u32 {
+    crate::legs::window_max(stream).unwrap()
+}
+
+fn is_fixed(stream: &TcpStream) -> bool {
+    crate::legs::buffer_locks(stream).unwrap() & RECEIVE_LOCK != 0
+}
+
+#[tokio::test]
+async fn a_near_peer_gets_a_buffer_of_the_size_and_a_fixed_one_stays() {
+    let [one, other] = pair().await;
+    let limit = UnreadLimit::begin(&one, 1 << 20).unwrap();
+    assert_eq!(limit, UnreadLimit::default());
+    assert_eq!((buffer_bytes(&one), is_fixed(&one)), (1 << 20, true));
+    assert_eq!(window_max(&one), 1 << 19);
+    SockRef::from(&other).set_recv_buffer_size(10_000).unwrap();
+    assert_eq!(
+        UnreadLimit::begin(&other, 1 << 20).unwrap(),
+        UnreadLimit::default()
+    );
+    assert_eq!(buffer_bytes(&other), 20_000);
+}
+
+#[tokio::test]
+async fn a_window_that_grows_needs_no_leave_of_rmem_max() {
+    let [one, _other] = pair().await;
+    SockRef::from(&one).set_recv_buffer_size(100_000).unwrap();
+    assert!(widen(&one, 300_000).unwrap());
+    assert!(buffer_bytes(&one) >= 300_000 && is_fixed(&one));
+    // As large as the system has it, the kernel sees to it.
+    assert!(!widen(&one, i32::MAX as u32).unwrap());
+    assert!(!is_fixed(&one));
+    assert_eq!(crate::legs::receive_low_water(&one).unwrap(), 1);
+}

@@ -1,0 +1,185 @@
+//! How much of its file system the disk may fill: up to a reserve that stays free for others.
+use super::entry::Entry;
+use super::{Disk, Doing};
+use crate::config::plan::DiskPlan;
+use rustix::fs::{StatVfs, statvfs};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The reserve is this part of the file system, in bytes and as a divisor: the smaller one.
+const RESERVE_BYTES_MAX: u64 = 16 << 20;
+const RESERVE_SHARE: u64 = 20;
+
+/// Bytes of a file system, as a user without privileges has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    /// That can still be written.
+    pub(super) free_bytes: u64,
+    /// That there are at all.
+    pub(super) total_bytes: u64,
+}
+
+impl Room {
+    pub(super) fn of(status: &StatVfs) -> Self {
+        let for_root = status.f_bfree.saturating_sub(status.f_bavail);
+        let total = status.f_blocks.saturating_sub(for_root);
+        Self {
+            free_bytes: status.f_bavail.saturating_mul(status.f_frsize),
+            total_bytes: total.saturating_mul(status.f_frsize),
+        }
+    }
+
+    /// That are left free.
+    pub(super) fn reserve_bytes(self) -> u64 {
+        RESERVE_BYTES_MAX.min(self.total_bytes / RESERVE_SHARE)
+    }
+}
+
+/// What is wrong where `size` is more than the file system can ever hold; `None`: nothing, or there is no such folder yet to ask about.
+#[must_use]
+pub fn misfit(plan: &DiskPlan) -> Option<String> {
+    let there = plan.path.ancestors().find_map(|path| statvfs(path).ok());
+    misfit_in(plan, Room::of(&there?))
+}
+
+fn misfit_in(plan: &DiskPlan, room: Room) -> Option<String> {
+    let usable_bytes = room.total_bytes - room.reserve_bytes();
+    (plan.bytes > usable_bytes).then(|| {
+        format!(
+            "`disk` of [cache]: `size` is {}, but the file system of {} has {}, of which {} stay free: at most {} can be used",
+            Size(plan.bytes),
+            plan.path.display(),
+            Size(room.total_bytes),
+            Size(room.reserve_bytes()),
+            Size(usable_bytes)
+        )
+    })
+}
+
+/// Bytes for a reader, to a tenth of a unit.
+pub(super) struct Size(pub(super) u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..0x10_0000 => (1 << 10, "KB"),
+            0x10_0000..0x4000_0000 => (1 << 20, "MB"),
+            _ => (1 << 30, "GB"),
+        };
+        let tenths = u128::from(self.0) * 10 / unit;
+        match tenths % 10 {
+            0 => write!(formatter, "{} {name}", tenths / 10),
+            tenth => write!(formatter, "{}.{tenth} {name}", tenths / 10),
+        }
+    }
+}
+
+impl Disk {
+    /// Whether an object of so many bytes could be stored at this moment, if need be in the place of others.
+    pub(super) fn could_take(self: &Arc<Self>, body_bytes: u64) -> bool {
+        if body_bytes > self.ledger.object_bytes_max() || self.health.is_resting() {
+            return false;
+        }
+        let has_room = self.has_room(body_bytes);
+        if !has_room {
+            self.health.note_full(body_bytes, self.room());
+        }
+        if self.health.is_time_to_look() {
+            // Others may have made room, or taken it.
+            let disk = Arc::clone(self);
+            self.pool.chore(move || disk.look_for_room());
+        }
+        has_room
+    }
+
+    /// Whether the file system has room for so many bytes, as far as is known. While files are still counted, none leaves for what comes.
+    fn has_room(&self, body_bytes: u64) -> bool {
+        if self.is_indexed.load(Ordering::Acquire) {
+            self.ledger.could_take(Entry::file_bytes(0, body_bytes))
+        } else {
+            let room = self.room();
+            room.free_bytes >= body_bytes.saturating_add(room.reserve_bytes())
+        }
+    }
+
+    /// Looks how much room there is, and keeps to it. By a thread of the pool.
+    pub(super) fn look_for_room(&self) {
+        match self.folder.room() {
+            Ok(room) => {
+                *self.lock_room() = room;
+                self.keep_to(room);
+            }
+            Err(trouble) => self.health.note(Doing::Reading, &trouble),
+        }
+    }
+
+    /// What there is may be less than what the configuration allows: others use the file system, too. Then objects leave until the reserve is
+    /// free, and no more of them are taken.
+    fn keep_to(&self, room: Room) {
+        if !self.is_indexed.load(Ordering::Acquire) {
+            return;
+        }
+        // What waits to be written is not on the file system yet.
+        let written_bytes = (self.ledger.used()).saturating_sub(self.pool.write_bytes());
+        let there_bytes =
+            (written_bytes.saturating_add(room.free_bytes)).saturating_sub(room.reserve_bytes());
+        let bytes_max = self.limits.bytes.min(there_bytes);
+        self.ledger.limit_bytes(bytes_max);
+        while self.ledger.is_above_limits() && self.evict_one() {}
+        self.health.note_room(bytes_max);
+    }
+
+    fn room(&self) -> Room {
+        *self.lock_room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(bytes: u64) -> DiskPlan {
+        DiskPlan {
+            path: "/cache".into(),
+            bytes,
+            objects: 10,
+            object_bytes_max: bytes / 8,
+        }
+    }
+
+    fn of_total(total_bytes: u64) -> Room {
+        Room {
+            free_bytes: 0,
+            total_bytes,
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_small_where_the_file_system_is() {
+        for (total_bytes, reserve_bytes) in [
+            (0, 0),
+            (20 << 20, 1 << 20),
+            (320 << 20, 16 << 20),
+            (1 << 40, 16 << 20),
+        ] {
+            assert_eq!(of_total(total_bytes).reserve_bytes(), reserve_bytes);
+        }
+    }
+
+    #[test]
+    fn a_size_that_does_not_fit_is_told() {
+        assert_eq!(misfit_in(&plan(19 << 20), of_total(20 << 20)), None);
+        assert_eq!(misfit_in(&plan(100 << 30), of_total(1 << 40)), None);
+        let why = misfit_in(&plan(20 << 20), of_total(20 << 20)).unwrap();
+        assert_eq!(
+            why,
+            "`disk` of [cache]: `size` is 20 MB, but the file system of /cache has 20 MB, of which 1 MB stay free: at most 19 MB can be used"
+        );
+        let why = misfit_in(&plan(1 << 40), of_total(3 << 29)).unwrap();
+        assert!(
+            why.contains("has 1.5 GB, of which 16 MB stay free"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! The sandbox: what the process can reach of files and of the kernel once it serves, enforced by the kernel. It holds for all threads, since it
+//! is set up while there is one, and it cannot be left.
+mod calls;
+mod files;
+
+use crate::config::plan::{Plan, Sandbox};
+use std::io;
+use std::path::Path;
+
+/// One part of the sandbox: whether it holds, and how, or why not.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Part {
+    /// Whether the kernel enforces it.
+    pub in_force: bool,
+    /// How, or why not.
+    pub detail: String,
+}
+
+/// Both parts.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Sandboxed {
+    /// Which files can be reached (Landlock).
+    pub files: Part,
+    /// Which system calls are refused (seccomp).
+    pub calls: Part,
+}
+
+impl Part {
+    fn of(outcome: Result<String, String>) -> Self {
+        let in_force = outcome.is_ok();
+        let (Ok(detail) | Err(detail)) = outcome;
+        Self { in_force, detail }
+    }
+}
+
+impl Sandboxed {
+    /// Before it is set up, and where it is not wanted.
+    #[must_use]
+    pub fn off(why: &str) -> Self {
+        let part = || Part::of(Err(why.to_owned()));
+        Self {
+            files: part(),
+            calls: part(),
+        }
+    }
+
+    /// `files by Landlock, system calls by seccomp`
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let part = |name: &str, part: &Part| {
+            let is = if part.in_force { "" } else { "not in force: " };
+            format!("{name}: {is}{}", part.detail)
+        };
+        format!(
+            "{}; {}",
+            part("files", &self.files),
+            part("system calls", &self.calls)
+        )
+    }
+}
+
+/// Sets it up, as the plan says. `source` is the configuration file. Afterwards nothing can be had again that it takes away, so everything else
+/// has to be open; and no thread may run that is to be in it.
+///
+/// # Errors
+/// The plan requires it, and a part of it cannot be had; says which and why.
+pub fn enter(plan: &Plan, source: Option<&Path>) -> io::Result<Sandboxed> {
+    if plan.sandbox == Sandbox::Off {
+        return Ok(Sandboxed::off("switched off by [process] sandbox"));
+    }
+    let sandboxed = Sandboxed {
+        files: Part::of(files::restrict(plan, source)),
+        // Last: it refuses what the other needs.
+        calls: Part::of(calls::restrict()),
+    };
+    if plan.sandbox == Sandbox::Required && !(sandboxed.files.in_force && sandboxed.calls.in_force)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "[process] sandbox = \"required\", and it cannot be had ({}); \"auto\" goes on with what there is",
+                sandboxed.summary()
+            ),
+        ));
+    }
+    Ok(sandboxed)
+}
+
+/// Whether this kernel has both parts: for `carrick doctor`. Changes nothing.
+pub fn probe() -> [(&'static str, Result<String, String>); 2] {
+    [
+        ("sandbox, files", files::probe()),
+        ("sandbox, calls", calls::probe()),
+    ]
+}

@@ -1,0 +1,155 @@
+//! Files that can be reached once carrick serves, by Landlock (landlock(7)).
+use crate::config::plan::{LogTarget, Mode, Plan};
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
+};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Without this a file cannot be renamed from one folder to another, as the cache does (Linux 5.19).
+const LEAST: ABI = ABI::V2;
+
+/// What carrick knows the meaning of (Linux 6.10); of this, what the kernel has.
+const KNOWN: ABI = ABI::V5;
+
+/// Where the system's own files are: names and their servers, users, time zones, what the C library loads, and what the kernel tells. Of
+/// `/etc` whole, since files in it are replaced by others of the same name.
+const OF_SYSTEM: [&str; 8] = [
+    "/etc",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/run",
+    "/proc",
+    "/sys",
+    "/var/lib/sss",
+];
+
+/// What is reached, and how.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Reach {
+    read: BTreeSet<PathBuf>,
+    /// Made, appended to, and read.
+    append: BTreeSet<PathBuf>,
+    /// All but run.
+    change: BTreeSet<PathBuf>,
+}
+
+/// Restricts this thread, and those that it starts.
+pub(super) fn restrict(plan: &Plan, source: Option<&Path>) -> Result<String, String> {
+    probe()?;
+    let reach = reach(plan, source);
+    let status = enforce(&reach).map_err(|error| format!("Landlock: {error}"))?;
+    match status {
+        RulesetStatus::FullyEnforced => Ok("Landlock".to_owned()),
+        RulesetStatus::PartiallyEnforced => Ok("Landlock, as far as this kernel has it".to_owned()),
+        RulesetStatus::NotEnforced => Err("this kernel does not enforce Landlock".to_owned()),
+    }
+}
+
+/// Whether the kernel has what is needed.
+pub(super) fn probe() -> Result<String, String> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST))
+        .and_then(Ruleset::create)
+        .map(|_| "Landlock".to_owned())
+        .map_err(|_| {
+            "Landlock is not there: it needs Linux 5.19 with `landlock` among its security modules (/sys/kernel/security/lsm), and containers may forbid it".to_owned()
+        })
+}
+
+fn enforce(reach: &Reach) -> Result<RulesetStatus, RulesetError> {
+    let append =
+        AccessFs::from_read(KNOWN) | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::Truncate;
+    let rules: [(&BTreeSet<PathBuf>, BitFlags<AccessFs>); 3] = [
+        (&reach.read, AccessFs::from_read(KNOWN)),
+        (&reach.append, append),
+        (&reach.change, AccessFs::from_all(KNOWN)),
+    ];
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .create()?;
+    for (paths, access) in rules {
+        // What is not there is left out.
+        ruleset = ruleset.add_rules(path_beneath_rules(paths, access & !AccessFs::Execute))?;
+    }
+    Ok(ruleset.restrict_self()?.ruleset)
+}
+
+fn reach(plan: &Plan, source: Option<&Path>) -> Reach {
+    let mut reach = Reach {
+        read: OF_SYSTEM.iter().map(PathBuf::from).collect(),
+        ..Reach::default()
+    };
+    let users = plan
+        .listeners
+        .iter()
+        .filter_map(|listener| match &listener.mode {
+            Mode::Forward(forward) => forward.users.as_ref().map(|users| users.path()),
+            _ => None,
+        });
+    for file in source.into_iter().chain(users) {
+        reach.read.extend(folders(file));
+    }
+    if let LogTarget::File(path) = &plan.log.access {
+        match std::fs::metadata(path) {
+            // Such as /dev/stdout: that alone, and not its folder.
+            Ok(metadata) if !metadata.is_file() => {
+                reach.append.insert(path.clone());
+            }
+            _ => reach.append.extend(folders(path)),
+        }
+    }
+    let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
+    reach.change.extend(disk.map(|disk| disk.path.clone()));
+    reach.change.extend(plan.pins.clone());
+    reach
+}
+
+/// The folder that a file is named in, and the one that it is in: a file may be replaced by another of its name, and a link by another.
+fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
+    let folder = |file: &Path| {
+        let folder = file.parent()?;
+        Some(if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder.to_owned()
+        })
+    };
+    let real = std::fs::canonicalize(file).ok();
+    folder(file)
+        .into_iter()
+        .chain(real.as_deref().and_then(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_reached_where_it_is_named_and_where_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (real, named) = (place.join("real"), place.join("named"));
+        std::fs::create_dir(&real).unwrap();
+        std::fs::create_dir(&named).unwrap();
+        std::fs::write(real.join("file"), "").unwrap();
+        std::os::unix::fs::symlink(real.join("file"), named.join("file")).unwrap();
+        let found: Vec<_> = folders(&named.join("file")).collect();
+        assert_eq!(found, [named, real]);
+        let here: Vec<_> = folders(Path::new("not-there.toml")).collect();
+        assert_eq!(here, [PathBuf::from(".")]);
+    }
+
+    #[test]
+    fn a_log_that_is_no_file_does_not_open_its_folder() {
+        let mut plan = Plan::built_in();
+        plan.log.access = LogTarget::File("/dev/null".into());
+        let found = reach(&plan, Some(Path::new("/etc/carrick/carrick.toml")));
+        assert_eq!(found.append, BTreeSet::from(["/dev/null".into()]));
+        assert!(found.read.contains(Path::new("/etc/carrick")));
+        assert!(!found.change.contains(Path::new("/")));
+    }
+}

@@ -1,0 +1,175 @@
+//! The sandbox: what it takes away from whoever has taken carrick over, and what goes on in it.
+use crate::support::carrick::{ACCESS_LOG, FORWARD_TEXT, PROGRAM};
+use crate::support::{Carrick, Place, Server, carrick, wait_for};
+use base64::Engine as _;
+use rustix::process::Signal;
+use std::process::Command;
+
+const ASK: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// What carrick says of a part of its sandbox: whether it is in force.
+fn in_force(carrick: &Carrick, part: &str) -> bool {
+    let part = carrick.status()["process"]["sandbox"][part].clone();
+    part["in_force"].as_bool().expect("a flag")
+}
+
+/// Whether this kernel has it, as `carrick doctor` tells.
+fn has_sandbox() -> bool {
+    let output = Command::new(PROGRAM).arg("doctor").output();
+    let text = String::from_utf8_lossy(&output.expect("the program").stdout).into_owned();
+    let rows = text.lines().filter(|line| line.starts_with("sandbox, "));
+    let missing: Vec<_> = rows.filter(|row| !row.contains(" yes")).collect();
+    if !missing.is_empty() {
+        eprintln!("skipped: {missing:?}");
+    }
+    missing.is_empty()
+}
+
+fn reload(carrick: &Carrick, place: &Place, text: &str, result: &str) {
+    let count = || carrick.status()["reloads"][result].as_u64();
+    let before = count();
+    carrick.reload(place, text);
+    wait_for("a reload", || (count() > before).then_some(()));
+}
+
+/// A password file with one user.
+fn users(place: &Place, name: &str, user: &str) {
+    place.write(
+        name,
+        &format!("{user}:{{SHA}}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"),
+    );
+}
+
+/// How carrick answers whoever is this user.
+fn status_of(carrick: &Carrick, user: &str) -> u16 {
+    let secret = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
+    let request = format!(
+        "GET http://127.0.0.1:1/ HTTP/1.1\r\nHost: 127.0.0.1:1\r\nProxy-Authorization: Basic {secret}\r\n\r\n"
+    );
+    carrick.connect_forward().ask(&request).status
+}
+
+#[test]
+fn every_thread_is_in_the_sandbox() {
+    if !has_sandbox() {
+        return;
+    }
+    let place = Place::claim();
+    let server = super::echo_server(&place);
+    let carrick = Carrick::switch(&place, &[server.address()]);
+    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    assert!(in_force(&carrick, "files") && in_force(&carrick, "calls"));
+    let part = |part| carrick.metric("carrick_sandbox", &[&format!("part=\"{part}\"")]);
+    assert!((part("files") + part("calls") - 2.0).abs() < f64::EPSILON);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", carrick.pid())).expect("threads");
+    let mut threads = 0;
+    for task in tasks {
+        let status = task.expect("a thread").path().join("status");
+        let status = std::fs::read_to_string(status).expect("its state");
+        // 2: a filter (proc(5)).
+        assert!(status.contains("\nSeccomp:\t2\n"), "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 4, "{threads}");
+    // Who runs beside it, outside.
+    let doctor = Command::new(PROGRAM)
+        .args(["doctor", "-c"])
+        .arg(carrick.directory().join("carrick.toml"))
+        .output()
+        .expect("the program");
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let expected = format!("- process {}: files in force (Landlock", carrick.pid());
+    assert!(doctor.contains(&expected), "{doctor}");
+}
+
+#[test]
+fn reloads_replaced_files_rotation_and_names_go_on_in_the_sandbox() {
+    let place = Place::claim();
+    users(&place, "users", "anna");
+    let text = format!("{FORWARD_TEXT}users = \"users\"\ndeny_to = []\n");
+    let carrick = Carrick::start(&place, &text);
+    assert_eq!(status_of(&carrick, "anna"), 502);
+    assert_eq!(status_of(&carrick, "berta"), 407);
+    // Another file takes the name, as editors and configuration management do it.
+    users(&place, "users.new", "berta");
+    let at = |name: &str| carrick.directory().join(name);
+    std::fs::rename(at("users.new"), at("users")).expect("a rename");
+    std::fs::write(
+        at("carrick.new"),
+        std::fs::read(at("carrick.toml")).expect("the file"),
+    )
+    .expect("a file");
+    std::fs::rename(at("carrick.new"), at("carrick.toml")).expect("a rename");
+    reload(&carrick, &place, &text, "ok");
+    assert_eq!(status_of(&carrick, "berta"), 502);
+    assert_eq!(status_of(&carrick, "anna"), 407);
+
+    std::fs::rename(at(ACCESS_LOG), at("access.log.1")).expect("a rename");
+    carrick.signal(Signal::USR1);
+    wait_for("a new log", || at(ACCESS_LOG).exists().then_some(()));
+    assert_eq!(status_of(&carrick, "berta"), 502);
+    wait_for("a line in it", || {
+        let lines = std::fs::read_to_string(at(ACCESS_LOG)).ok()?;
+        lines.contains("berta").then_some(())
+    });
+    // /etc/hosts is asked.
+    let named = "GET http://localhost:1/ HTTP/1.1\r\nHost: localhost:1\r\nProxy-Authorization: Basic YmVydGE6c2VjcmV0\r\n\r\n";
+    assert_eq!(carrick.connect_forward().ask(named).status, 502);
+}
+
+#[test]
+fn files_elsewhere_are_out_of_reach_and_a_reload_that_names_one_says_so() {
+    if !has_sandbox() {
+        return;
+    }
+    let place = Place::claim();
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let file = elsewhere.path().join("users");
+    users(&place, "users", "anna");
+    std::fs::copy(place.directory().join("users"), &file).expect("a copy");
+    let with = |file: &str| format!("{FORWARD_TEXT}users = {file:?}\ndeny_to = []\n");
+    let file = file.display().to_string();
+    let carrick = Carrick::start(&place, &with("users"));
+    reload(&carrick, &place, &with(&file), "failed");
+    let error = carrick.status()["reloads"]["last"]["error"].to_string();
+    assert!(
+        error.contains(&file) && error.contains("[process] sandbox"),
+        "{error}"
+    );
+    assert_eq!(status_of(&carrick, "anna"), 502);
+    let log = elsewhere.path().join("access.log").display().to_string();
+    let logged = format!("[log]\naccess = {log:?}\n{}", with("users"));
+    reload(&carrick, &place, &logged, "failed");
+    let error = carrick.status()["reloads"]["last"]["error"].to_string();
+    assert!(error.contains(&log) && error.contains("restart"), "{error}");
+    drop(carrick);
+
+    let off = format!("[process]\nsandbox = \"off\"\n{}", with("users"));
+    let carrick = Carrick::start(&place, &off);
+    assert!(!in_force(&carrick, "files") && !in_force(&carrick, "calls"));
+    let elsewhere = format!("[process]\nsandbox = \"off\"\n{}", with(&file));
+    reload(&carrick, &place, &elsewhere, "ok");
+    assert_eq!(status_of(&carrick, "anna"), 502);
+}
+
+#[test]
+fn whoever_requires_the_sandbox_has_it_or_no_carrick() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let text = format!(
+        "[process]\nsandbox = \"required\"\n{}",
+        carrick::switch_text(&[server.address()])
+    );
+    match Carrick::try_start(&place, &text) {
+        Ok(carrick) => assert!(in_force(&carrick, "files") && in_force(&carrick, "calls")),
+        Err(ended) => {
+            assert!(!has_sandbox());
+            assert!(
+                ended
+                    .standard_error
+                    .contains("sandbox = \"required\", and it cannot be had"),
+                "{ended:#?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Clients and servers that stop reading: each host has a network namespace of its own, and a delay can be put between proxy and server.
+use crate::support::carrick::PROGRAM;
+use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use crate::transparent::bed::{inside as command_in, lines};
+use carrick_lab::testbed::command::run;
+use carrick_lab::testbed::name::RunName;
+use carrick_lab::testbed::namespace::Namespace;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the proxy listens, for its client and for the server's host.
+const FOR_CLIENTS: &str = "10.81.1.1";
+const FOR_THE_FAR: &str = "10.81.2.1";
+const FAR: &str = "10.81.3.1";
+
+/// Both of a splice's sockets hold the same for so long: whatever was on its way has come.
+const STILL: Duration = Duration::from_millis(500);
+
+/// The hosts; removed when dropped.
+pub struct Bed {
+    client: Namespace,
+    proxy: Namespace,
+    far: Namespace,
+    line: Namespace,
+    emulator: Option<Child>,
+}
+
+/// A line: delay one way, and rate, for each connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    pub delay_ms: u32,
+    pub rate_kbit: u32,
+}
+
+/// Does something on the proxy of such a bed. Without root it is skipped.
+pub fn on_the_proxy(test: &str, line: Option<Line>, play: impl FnOnce(&Bed, &Place) + Send) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: {test}: network namespaces need root");
+        return;
+    }
+    let bed = Bed::build(line);
+    let played = bed.proxy.inside(|| {
+        play(&bed, &Place::claim());
+        Ok(())
+    });
+    played.expect("no failure");
+}
+
+impl Bed {
+    fn build(line: Option<Line>) -> Self {
+        let run = RunName::of_this_process().expect("a name");
+        let part = |role| {
+            let namespace = Namespace::named(&run, role);
+            namespace.create().expect("a namespace");
+            namespace
+        };
+        let mut bed = Self {
+            client: part("client"),
+            proxy: part("proxy"),
+            far: part("far"),
+            line: part("line"),
+            emulator: None,
+        };
+        bed.link([(&bed.client, "10.81.1.2"), (&bed.proxy, FOR_CLIENTS)], "c");
+        bed.link([(&bed.line, "10.81.2.2"), (&bed.proxy, FOR_THE_FAR)], "n");
+        bed.link([(&bed.line, "10.81.3.2"), (&bed.far, FAR)], "f");
+        lines(&bed.proxy, &["route add 10.81.3.0/24 via 10.81.2.2"]);
+        lines(&bed.far, &["route add default via 10.81.3.2"]);
+        match line {
+            Some(line) => bed.emulate(line),
+            None => bed
+                .line
+                .set_parameter("net/ipv4/ip_forward", "1")
+                .expect("a parameter"),
+        }
+        bed
+    }
+
+    fn link(
+        &self,
+        [(one, one_address), (other, other_address)]: [(&Namespace, &str); 2],
+        name: &str,
+    ) {
+        let far_end = other.name();
+        lines(
+            one,
+            &[
+                &format!("link add {name}1 type veth peer name {name}2 netns {far_end}"),
+                &format!("address add {one_address}/24 dev {name}1"),
+                &format!("link set {name}1 up"),
+            ],
+        );
+        lines(
+            other,
+            &[
+                &format!("address add {other_address}/24 dev {name}2"),
+                &format!("link set {name}2 up"),
+            ],
+        );
+    }
+
+    fn emulate(&mut self, line: Line) {
+        let Line {
+            delay_ms,
+            rate_kbit,
+        } = line;
+        // One for each connection: what waits in another one's queue is no distance.
+        let rule = |way: &str, ports: &str| {
+            format!(
+                "[[rule]]\n{way} = \"10.81.3.0/24\"\n{ports} = [1024, 65535]\nfor_each_port = true\ndelay_ms = {delay_ms}\nrate_kbit = {rate_kbit}\n"
+            )
+        };
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("line.toml");
+        std::fs::write(&file, rule("from", "to_ports") + &rule("to", "from_ports"))
+            .expect("a file");
+        let file = file.display().to_string();
+        let mut command = command_in(&self.line, &[PROGRAM, "lab", "wan", "--config", &file]);
+        let mut emulator = command.stdout(Stdio::piped()).spawn().expect("a line");
+        let mut ready = [0; 5];
+        let output = emulator.stdout.as_mut().expect("a pipe");
+        output.read_exact(&mut ready).expect("it says something");
+        assert_eq!(&ready, b"ready");
+        self.emulator = Some(emulator);
+    }
+
+    /// A server there. Without a line it has small buffers: much is to be held, but not by it.
+    pub fn server(&self) -> Server {
+        let address: SocketAddr = format!("{FAR}:8000").parse().expect("an address");
+        let is_far = self.emulator.is_some();
+        let listen = || {
+            Ok(match is_far {
+                true => Server::listen_at(address),
+                false => Server::listen_at_with_buffers(address, 64 << 10),
+            })
+        };
+        self.far.inside(listen).expect("a server")
+    }
+
+    /// A client on the client's host, with small buffers.
+    pub fn connect(&self, port: u16) -> Peer {
+        let address: SocketAddr = format!("{FOR_CLIENTS}:{port}").parse().expect("an address");
+        let connect = || Ok(Peer::connect_with_buffers(address, 64 << 10));
+        self.client.inside(connect).expect("a connection")
+    }
+
+    /// A client on the server's host.
+    pub fn connect_from_far(&self, port: u16) -> Peer {
+        let address: SocketAddr = format!("{FOR_THE_FAR}:{port}").parse().expect("an address");
+        let connect = || Ok(Peer::connect(address));
+        self.far.inside(connect).expect("a connection")
+    }
+
+    /// What all connections of the proxy hold in the kernel with others than itself, received and to be sent, as soon as that has not changed for a while.
+    pub fn held_bytes(&self) -> u64 {
+        let (mut held, mut since) = (held_now(), Instant::now());
+        wait_for("nothing to move any more", || {
+            let now = held_now();
+            if now != held {
+                (held, since) = (now, Instant::now());
+            }
+            (since.elapsed() >= STILL).then_some(held)
+        })
+    }
+}
+
+fn held_now() -> u64 {
+    let memory = memory(&["not", "src", "127.0.0.0/8"]);
+    memory
+        .iter()
+        .map(|one| part(one, "r") + part(one, "w"))
+        .sum()
+}
+
+/// The largest receive buffer that the proxy has for a connection with the far host.
+pub fn far_receive_buffer_bytes() -> u64 {
+    let memory = memory(&["dst", FAR]);
+    memory.iter().map(|one| part(one, "rb")).max().unwrap_or(0)
+}
+
+/// What `ss` tells of the memory of this namespace's connections.
+fn memory(which: &[&str]) -> Vec<String> {
+    let text = run("ss", &[&["-tnmH", "state", "established"], which].concat()).expect("ss");
+    text.split("skmem:(").skip(1).map(String::from).collect()
+}
+
+fn part(memory: &str, name: &str) -> u64 {
+    let mut parts = memory.split([',', ')']);
+    let found = parts.find_map(|part| part.strip_prefix(name)?.parse().ok());
+    found.unwrap_or_else(|| panic!("{name} in {memory}"))
+}
+
+/// What must hold of others: they get their answers, and servers are up.
+pub fn nobody_else_notices(bed: &Bed, carrick: &Carrick, port: u16) {
+    for _ in 0..20 {
+        let mut client = bed.connect(port);
+        let small = client.ask("GET /small HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_eq!((small.status, small.text().as_str()), (200, "ok"));
+    }
+    assert_eq!(carrick.metric("carrick_server_up", &[]), 1.0);
+    assert_eq!(carrick.limit_reached("kernel_memory"), 0.0);
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if let Some(emulator) = &mut self.emulator {
+            let _ = emulator.kill();
+            let _ = emulator.wait();
+        }
+        for host in [&self.client, &self.proxy, &self.far, &self.line] {
+            host.remove();
+        }
+    }
+}

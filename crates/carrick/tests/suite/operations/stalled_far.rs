@@ -1,0 +1,164 @@
+//! Clients and servers that take nothing, while the other side is far away, or are many: what they make the kernel hold, and that nobody else
+//! notices.
+use super::stalled::{MUCH, big_server};
+use super::stalled_beds::{Bed, Line, far_receive_buffer_bytes, nobody_else_notices, on_the_proxy};
+use crate::support::carrick::upstream_text;
+use crate::support::place::{LISTENER_PORT, TUNNEL_PORT};
+use crate::support::{Carrick, Peer, Place, server};
+use std::net::SocketAddr;
+
+/// 150 KB fit in the line.
+const LONG: Line = Line {
+    delay_ms: 40,
+    rate_kbit: 15_000,
+};
+
+/// 2.5 MB fit in the line: more than the window that far servers begin with.
+const WIDE: Line = Line {
+    delay_ms: 100,
+    rate_kbit: 100_000,
+};
+
+/// Bytes that are read before nothing is any more: a multiple of what fits in the line.
+const READ_FIRST: usize = 1 << 20;
+
+/// For each direction whose receiver takes nothing.
+const HELD_MAX: u64 = 2 << 20;
+
+/// Keys of the route for each way by which bytes can go.
+const WAYS: [&str; 6] = [
+    "engine = \"copy\"",
+    "engine = \"pipe\"",
+    "engine = \"socket\"",
+    "engine = \"packet\"",
+    "engine = \"packet\"\nresponses = \"read\"",
+    "engine = \"packet\"\nrequests = \"kernel\"",
+];
+
+/// A switch and a tunnel, for near clients and far ones.
+fn text(server: SocketAddr, way: &str) -> String {
+    let engine = way.lines().next().unwrap_or_default();
+    let listener = |port: u16, mode: &str, route: &str| {
+        // The kernel sends requests on as they are.
+        let keys = match mode {
+            "switch" => "forwarded = \"off\"\nvia = \"\"\n",
+            _ => "",
+        };
+        format!(
+            "[[listener]]\nlisten = \"0.0.0.0:{port}\"\nmode = \"{mode}\"\n{keys}[[listener.route]]\nupstream = \"u\"\n{route}\n"
+        )
+    };
+    String::from("[process]\npins = \"\"\n")
+        + &listener(LISTENER_PORT, "switch", way)
+        + &listener(TUNNEL_PORT, "tunnel", engine)
+        + &upstream_text("u", &[server])
+        + "health = { path = \"/health\", every = \"1s\" }\n"
+}
+
+/// Starts carrick, whose only server this is.
+fn carrick(place: &Place, server: &server::Serving, way: &str) -> Carrick {
+    Carrick::start(place, &text(server.address(), way))
+}
+
+/// Clients that have asked for much, and stop reading after the first part of it.
+fn stalled(bed: &Bed, port: u16) -> Peer {
+    let mut client = bed.connect(port);
+    client.send("GET /big HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert!(client.read_head().contains(" 200 "));
+    client.read_exact(READ_FIRST);
+    client
+}
+
+#[test]
+fn a_client_that_reads_no_more_makes_little_be_held_however_far_its_server_is() {
+    let test = "a_client_that_reads_no_more_makes_little_be_held_however_far_its_server_is";
+    for way in WAYS {
+        for line in [Some(LONG), None] {
+            on_the_proxy(test, line, |bed, place| {
+                let server = big_server(bed.server());
+                let _carrick = carrick(place, &server, way);
+                let clients = [LISTENER_PORT, TUNNEL_PORT].map(|port| stalled(bed, port));
+                let held = bed.held_bytes();
+                assert!(held <= 2 * HELD_MAX, "{way}, {line:?}: {held} bytes");
+                drop(clients);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_far_client_whose_server_reads_no_more_makes_little_be_held() {
+    let test = "a_far_client_whose_server_reads_no_more_makes_little_be_held";
+    for way in WAYS {
+        on_the_proxy(test, Some(LONG), |bed, place| {
+            let server = bed.server().serve(|mut peer, _| {
+                if peer.read_head().contains("/health") {
+                    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                    return;
+                }
+                peer.read_exact(READ_FIRST);
+                // The connection stays open.
+                loop {
+                    std::thread::park();
+                }
+            });
+            let _carrick = carrick(place, &server, way);
+            for port in [LISTENER_PORT, TUNNEL_PORT] {
+                let mut client = bed.connect_from_far(port);
+                let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MUCH}\r\n\r\n");
+                client.send(head);
+                // It ends with the connection.
+                std::thread::spawn(move || {
+                    let piece = vec![b'x'; 1 << 20];
+                    while client.try_send(&piece).is_ok() {}
+                });
+            }
+            let held = bed.held_bytes();
+            assert!(held <= 2 * HELD_MAX, "{way}: {held} bytes");
+        });
+    }
+}
+
+#[test]
+fn what_a_far_server_may_send_grows_while_its_client_takes() {
+    let test = "what_a_far_server_may_send_grows_while_its_client_takes";
+    for way in &WAYS[..3] {
+        on_the_proxy(test, Some(WIDE), |bed, place| {
+            let server = big_server(bed.server());
+            let _carrick = carrick(place, &server, way);
+            for port in [LISTENER_PORT, TUNNEL_PORT] {
+                let mut client = stalled(bed, port);
+                let mut read_bytes = READ_FIRST;
+                while far_receive_buffer_bytes() < 2 * HELD_MAX {
+                    assert!(read_bytes < MUCH / 2, "{way}: after {read_bytes} bytes");
+                    client.read_exact(READ_FIRST);
+                    read_bytes += READ_FIRST;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn nobody_notices_three_hundred_clients_that_read_nothing() {
+    let test = "nobody_notices_three_hundred_clients_that_read_nothing";
+    for way in WAYS {
+        on_the_proxy(test, None, |bed, place| {
+            let server = big_server(bed.server());
+            let carrick = carrick(place, &server, way);
+            let request = "GET /big HTTP/1.1\r\nHost: a.example\r\n\r\n";
+            let clients: Vec<Peer> = (0..300)
+                .map(|_| {
+                    let mut client = bed.connect(LISTENER_PORT);
+                    client.send(request);
+                    client
+                })
+                .collect();
+            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            let held = bed.held_bytes();
+            assert!(held <= 300 * HELD_MAX, "{way}: {held} bytes");
+            nobody_else_notices(bed, &carrick, LISTENER_PORT);
+            drop(clients);
+        });
+    }
+}
