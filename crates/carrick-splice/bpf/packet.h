@@ -159,8 +159,9 @@ struct packet_splice {
 	__u32 judged_start;   /* requests that were forwarded last: leg 0's numbers, on the wire */
 	__u32 judged_end;
 	__u32 judged_delta;   /* leg 1's are so much larger */
+	__u32 request_start;  /* where the latest request begins: leg 1's number, on the wire. What acknowledges nothing of it, does not answer it */
+	__u32 asked;          /* the latest request of the process, as it counts them */
 	__u32 is_measured;    /* DUE: it is known how long the response is that is under way */
-	__u32 reserved;
 	__u64 left_bytes;     /* so much more of the server may be forwarded: what comes behind belongs to nobody */
 	__u64 active_ns;   /* while spliced, until noted_bytes were acknowledged; of pauses with nothing under way, PACKET_PAUSE_NS each */
 	__u64 pending_ns;  /* likewise, from then to the latest packet: if `bytes` of both ways are more by now, it belongs to active_ns */
@@ -206,7 +207,7 @@ struct packet_response {
 	__u32 is_adrift;   /* a request was sent behind a response that was not known to be whole: it is not known where responses begin */
 	__u32 interim_bytes; /* so many of `head` are interim heads (1xx) and nothing else */
 	__u32 asked_method;  /* of the latest request of the process, an `enum request_method`; written by the process */
-	__u32 reserved;
+	__u32 asked;         /* requests of the process, counted before they are sent; written by the process */
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };

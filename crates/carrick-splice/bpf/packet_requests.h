@@ -73,6 +73,7 @@ static __always_inline void forward_request(struct packet_splice *splice, struct
 	splice->judged_start = packet->seq;
 	splice->judged_end = up->end = packet->seq + bytes;
 	splice->judged_delta = server->local_end - packet->seq;
+	splice->request_start = server->local_end;
 	client->receive_offset += bytes;
 	server->send_offset += bytes;
 	server->local_end += bytes;

@@ -177,6 +177,15 @@ static __always_inline int begins(const struct packet_splice *splice, const stru
 	return (packet->seq == splice->response_start && !record->head_bytes) || follows_interim(splice, record, packet);
 }
 
+/* Whether something in a packet was sent before its sender had anything of the latest request: so it is no response to that. Where requests were sent
+ * behind a response whose end is not known, it may be the rest of that one. */
+static __always_inline int is_unasked(const struct packet_splice *splice, const struct packet_response *record,
+				      const struct packet *packet)
+{
+	return !record->is_adrift && !is_after(packet->ack, splice->request_start) &&
+	       is_after(packet->seq + packet->payload_bytes, splice->response_start);
+}
+
 /* What is forwarded up to the end of the latest response, if that is known; `at` before the packet. */
 static __always_inline __u64 response_end(const struct packet_splice *splice, const struct packet_response *record,
 					  const struct packet *packet, __u64 at)
@@ -186,6 +195,8 @@ static __always_inline __u64 response_end(const struct packet_splice *splice, co
 	/* Of the rest of one response it is known as `left_bytes`. */
 	if (record->is_adrift || !(splice->left_bytes >> 63))
 		return PACKET_LATEST;
+	if (is_unasked(splice, record, packet))
+		return record->head_at;
 	if (record->whole_end > record->head_at)
 		return record->whole_end;
 	return begins(splice, record, packet) && packet->headers->response_bytes ? at + packet->headers->response_bytes : PACKET_LATEST;
@@ -198,7 +209,7 @@ static __always_inline int is_surplus(struct packet_splice *splice, struct packe
 {
 	__u64 at = record->sent_bytes + (__s32)(packet->seq - splice->ways[1].end), end = response_end(splice, record, packet, at);
 
-	/* It may have overtaken the head. Without that, the client has not read it. */
+	/* It may have overtaken the head, or what nobody has asked for. Without that, the client has not read it. */
 	int is_spilt = end < record->sent_bytes && begins(splice, record, packet);
 
 	if (at + packet->payload_bytes <= end && !is_spilt)
@@ -206,8 +217,8 @@ static __always_inline int is_surplus(struct packet_splice *splice, struct packe
 	plan->fate = FATE_DROP;
 	splice->table = 0;
 	record->has_end |= RESPONSE_SURPLUS;
+	record->whole_end = end;
 	if (is_spilt) {
-		record->whole_end = end;
 		record->has_end |= RESPONSE_ALL;
 		plan->is_told = 1;
 		return 1;
@@ -215,7 +226,6 @@ static __always_inline int is_surplus(struct packet_splice *splice, struct packe
 	if (at < end) {
 		plan->fate = FATE_CUT;
 		plan->part = end - at;
-		record->whole_end = end;
 	}
 	plan->is_told = is_end_due(&splice->ways[1], record);
 	return 1;
@@ -402,6 +412,10 @@ static __always_inline void judge_local_server(struct packet_splice *splice, str
 	    is_after(*received + client->receive_offset, client->received))
 		client->received = *received + client->receive_offset;
 	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
+		/* It may take several packets. */
+		if (record->asked != splice->asked)
+			splice->request_start = server->local_end;
+		splice->asked = record->asked;
 		splice->response_start = down->end;
 		/* What is left of the response before would be taken for the beginning of this one. */
 		if (record->sent_bytes != record->whole_end ||

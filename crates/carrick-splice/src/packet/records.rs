@@ -139,14 +139,18 @@ impl Record {
         (self.word(offset_of!(packet_response, passed_end)), status)
     }
 
-    /// The process' next request has this method: what it says of lengths holds for its response.
+    /// The process is about to send a request with this method: what it says of lengths holds for its response, and what the server sent
+    /// before is none.
     pub(crate) fn ask(&self, is_head: bool) {
         let method = METHODS
             .iter()
             .position(|method| (*method == "HEAD") == is_head);
-        let asked = offset_of!(packet_response, asked_method);
+        let asked_method = offset_of!(packet_response, asked_method);
+        let asked_method = self.records.half_word(self.number, asked_method);
+        asked_method.store(method.unwrap_or(0) as u32, Release);
+        let asked = offset_of!(packet_response, asked);
         let asked = self.records.half_word(self.number, asked);
-        asked.store(method.unwrap_or(0) as u32, Release);
+        asked.fetch_add(1, AcqRel);
     }
 
     /// From now on the kernel tells of requests under this name.
@@ -213,10 +217,7 @@ impl Record {
     /// As if a request had been sent, and nothing of its response had come.
     #[cfg(test)]
     pub(super) fn note_request_for_tests(&self) {
-        let head = offset_of!(packet_response, head_at);
-        let head = self.records.word(self.number, head);
-        head.store(self.sent_bytes(), Release);
-        self.note_whole();
+        self.note_begun();
     }
 
     /// What another splice has left is of no meaning, and a request has been read that is not passed on yet. Only while no program knows
@@ -231,6 +232,7 @@ impl Record {
             offset_of!(packet_response, is_adrift),
             offset_of!(packet_response, interim_bytes),
             offset_of!(packet_response, asked_method),
+            offset_of!(packet_response, asked),
         ] {
             let field = self.records.half_word(self.number, field);
             field.store(0, Release);
@@ -243,6 +245,18 @@ impl Record {
         let acked = offset_of!(packet_response, acked_bytes);
         let acked = self.records.word(self.number, acked);
         acked.store(self.sent_bytes(), Release);
+        // Nor is a response to what another one has asked to come.
+        let judged_before = offset_of!(packet_response, judged_before);
+        let judged_before = self.records.half_word(self.number, judged_before);
+        judged_before.store(self.judged(), Release);
+        self.note_begun();
+    }
+
+    /// Nothing of the next response has been forwarded, and all before is whole.
+    fn note_begun(&self) {
+        let head = offset_of!(packet_response, head_at);
+        let head = self.records.word(self.number, head);
+        head.store(self.sent_bytes(), Release);
         self.note_whole();
     }
 

@@ -1,7 +1,7 @@
 //! A headless browser.
 use super::site::Site;
 use super::tool::{Tool, has_all};
-use super::{count, websocket};
+use super::{count, lines_with, websocket};
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Server, wait_for};
 use std::sync::Arc;
@@ -58,22 +58,18 @@ fn a_browser_shows_pages_by_http_and_by_https() {
         );
     }
     let https = site.https_address().to_string();
-    let lines = wait_for("the requests in the log", || {
-        let lines = carrick.access_log(1);
-        (count(&lines, "CONNECT", &https) > 0 && count(&lines, "GET", "data.json") > 0)
-            .then_some(lines)
-    });
-    for part in [
+    let parts = [
         "/script.js",
         "/style.css",
         "/picture.svg",
         "/data.json?http:",
-    ] {
-        assert_eq!(
-            count(&lines, "GET", &site.http(part)),
-            1,
-            "{part}: {lines:#?}"
-        );
+    ]
+    .map(|part| site.http(part));
+    let mut wanted = vec![("CONNECT", https.as_str())];
+    wanted.extend(parts.iter().map(|part| ("GET", part.as_str())));
+    let lines = lines_with(&carrick, &wanted);
+    for part in &parts {
+        assert_eq!(count(&lines, "GET", part), 1, "{part}: {lines:#?}");
     }
     assert!(
         lines
@@ -138,8 +134,7 @@ fn a_browser_keeps_a_websocket_through_a_tunnel() {
         .word(site.http("/"))
         .expect();
     assert!(page.contains("came 45000"), "{page}");
-    wait_for("the tunnel in the log", || {
-        let lines = carrick.access_log(1);
-        (count(&lines, "CONNECT", &echo.address().to_string()) == 1).then_some(())
-    });
+    let tunnel = echo.address().to_string();
+    let lines = lines_with(&carrick, &[("CONNECT", &tunnel)]);
+    assert_eq!(count(&lines, "CONNECT", &tunnel), 1);
 }

@@ -10,7 +10,7 @@ mod site;
 mod tool;
 mod websocket;
 
-use crate::support::{Carrick, Line};
+use crate::support::{Carrick, Line, wait_for};
 
 /// A forward proxy's log: waits for `count` lines; they must all be about requests that went well.
 fn expect_lines(carrick: &Carrick, count: usize) -> Vec<Line> {
@@ -29,4 +29,14 @@ fn count(lines: &[Line], method: &str, target: &str) -> usize {
         .iter()
         .filter(|line| line.text("method") == method && line.text("target").contains(target))
         .count()
+}
+
+/// Waits until the log has a line for each of these methods and parts of targets: workers write in turns, so that one connection's
+/// lines may come behind those of a later one.
+fn lines_with(carrick: &Carrick, wanted: &[(&str, &str)]) -> Vec<Line> {
+    wait_for(&format!("{wanted:?} in the log"), || {
+        let lines = carrick.access_log(1);
+        let has = |&(method, target): &(&str, &str)| count(&lines, method, target) > 0;
+        wanted.iter().all(has).then_some(lines)
+    })
 }

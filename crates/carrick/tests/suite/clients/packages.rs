@@ -1,8 +1,8 @@
 //! Package managers: pip, npm, cargo and apt, each with a repository of one package, by HTTP and by HTTPS.
-use super::count;
+use super::lines_with;
 use super::site::Site;
 use super::tool::{Tool, has_all};
-use crate::support::{Carrick, Line, Place, wait_for};
+use crate::support::{Carrick, Place};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::Sha1;
@@ -25,16 +25,12 @@ fn proxy(carrick: &Carrick) -> String {
 }
 
 /// Waits until the log has a GET for each of these, and a tunnel to the site.
-fn expect_traffic(carrick: &Carrick, site: &Site, files: &[&str]) -> Vec<Line> {
+fn expect_traffic(carrick: &Carrick, site: &Site, files: &[&str]) {
     let https = site.https_address().to_string();
-    wait_for("the requests in the log", || {
-        let lines = carrick.access_log(1);
-        let seen = files
-            .iter()
-            .all(|file| count(&lines, "GET", &site.http(file)) > 0)
-            && count(&lines, "CONNECT", &https) > 0;
-        seen.then_some(lines)
-    })
+    let urls: Vec<String> = files.iter().map(|file| site.http(file)).collect();
+    let mut wanted = vec![("CONNECT", https.as_str())];
+    wanted.extend(urls.iter().map(|url| ("GET", url.as_str())));
+    lines_with(carrick, &wanted);
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

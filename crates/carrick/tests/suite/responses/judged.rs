@@ -301,34 +301,66 @@ fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
     assert_ne!(play.line("/s/cut").text("ended"), "complete");
 }
 
-/// The server says something before it has the request, which is lost on its way. Whoever got the connection next received that request's response.
+/// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.
+fn ask_in_vain(play: &Play, port: u16, client: &mut Peer, target: &str) {
+    nft(
+        play,
+        &format!(
+            "add table netdev lossy; \
+             add chain netdev lossy first {{ type filter hook ingress device eth0 priority 0; }}; \
+             add rule netdev lossy first tcp dport {port} ip length > 100 counter drop"
+        ),
+    );
+    client.send(get(target));
+    wait_for("a lost request", || {
+        (!nft(play, "list ruleset").contains("packets 0")).then_some(())
+    });
+}
+
+fn nft(play: &Play, command: &str) -> String {
+    let output = command_in(&play.bed.server, &["nft", command]).output();
+    let output = output.expect("nft");
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What the server says before it has the request is no response to it.
 #[test]
-fn a_connection_whose_server_has_not_got_a_request_is_nobody_elses() {
+fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    let nft = |rule: &str| {
-        let output = command_in(&play.bed.server, &["nft", rule]).output();
-        let output = output.expect("nft");
-        assert!(output.status.success());
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    nft(
-        "add table netdev lossy; add chain netdev lossy first { type filter hook ingress device eth0 priority 0; }; add rule netdev lossy first tcp dport 9000 ip length > 100 counter drop",
-    );
-    client.send(get("/s/secret"));
-    wait_for("a lost request", || {
-        (!nft("list ruleset").contains("packets 0")).then_some(())
-    });
+    ask_in_vain(&play, 9000, &mut client, "/s/asked");
+    upstream.send(ok(b"unasked"));
+    let mut another = server.accept();
+    nft(&play, "delete table netdev lossy");
+    upstream.read_ending();
+    assert!(another.read_head().contains("/s/asked"));
+    another.send(ok(b"asked"));
+    assert_eq!(client.read_response("GET").body, b"asked");
+}
+
+/// The same by the process, which cannot tell. Whoever got the connection next received that request's response.
+#[test]
+fn a_connection_whose_server_has_not_got_a_request_is_nobody_elses() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(1);
+    let mut client = play.connect();
+    client.send(get("/other/first"));
+    let mut upstream = server.accept();
+    upstream.read_head();
+    upstream.send(ok(b"first"));
+    assert_eq!(client.read_response("GET").body, b"first");
+    ask_in_vain(&play, 9001, &mut client, "/other/secret");
     upstream.send(ok(b"unasked"));
     assert_eq!(client.read_response("GET").body, b"unasked");
     drop(client);
-    play.line("/s/secret");
-    nft("delete table netdev lossy");
+    play.line("/other/secret");
+    nft(&play, "delete table netdev lossy");
     let mut other = play.connect();
-    other.send(get("/s/others"));
+    other.send(get("/other/others"));
     let mut upstream = server.accept();
-    assert!(upstream.read_head().contains("/s/others"));
+    assert!(upstream.read_head().contains("/other/others"));
     upstream.send(ok(b"others"));
     assert_eq!(other.read_response("GET").body, b"others");
 }

@@ -432,6 +432,67 @@ fn what_a_server_sends_without_being_asked_reaches_nobody() {
     }
 }
 
+/// What was under way when the request was sent is no response to it, also where the process or the kernel has just asked.
+#[test]
+fn what_a_server_sends_before_it_has_a_request_is_no_response() {
+    let request = REQUEST.len() as u32;
+    for rest in rests() {
+        let says = |at: u32, acked: u32| {
+            let (packet, _) = down(&rest.lab, |packet| {
+                packet.seq = S.wrapping_add(at);
+                packet.ack = C + UP + acked;
+                packet.payload = RESPONSE.to_vec();
+            });
+            let verdict = rest.arrives(&packet).verdict;
+            rest.show();
+            verdict
+        };
+        // A request in two packets, of the process; or, with `is_judged`, one that the kernel forwards.
+        let ask = |is_judged: bool| {
+            rest.begin(|splice| splice.request_start = C + UP);
+            if is_judged {
+                rest.arrives(&rest.request(|_| {}));
+                rest.show();
+                return;
+            }
+            rest.record.ask(false);
+            for part in REQUEST.chunks(REQUEST.len() / 2) {
+                let splice = rest.programs.splice();
+                let mut asked = rest.lab.local_packet(SERVER);
+                asked.seq =
+                    (splice.legs[SERVER].local_end).wrapping_sub(splice.legs[SERVER].send_offset);
+                asked.payload = part.to_vec();
+                rest.programs.leaving(&asked.bytes());
+                rest.show();
+            }
+        };
+        // Nothing is asked yet.
+        rest.begin(|splice| splice.request_start = C + UP);
+        assert_eq!(says(0, 0), Verdict::Drop);
+        assert!(rest.record.is_over());
+        for is_judged in [false, true] {
+            // A server may answer what it has not read to the end.
+            for (acked, wanted) in [
+                (0, Verdict::Drop),
+                (1, Verdict::Forward),
+                (request, Verdict::Forward),
+            ] {
+                ask(is_judged);
+                assert_eq!(says(0, acked), wanted, "{is_judged} {acked}");
+                let is_refused = wanted == Verdict::Drop;
+                assert_eq!(rest.record.is_over(), is_refused);
+                // Behind it, nobody knows what is the response.
+                assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Drop);
+            }
+            // The response has overtaken it.
+            ask(is_judged);
+            assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Forward);
+            assert_eq!(says(0, 0), Verdict::Drop);
+            assert!(rest.record.is_over() && rest.record.has_spilt());
+        }
+    }
+}
+
 /// The packet before it was lost, and comes again.
 #[test]
 fn an_end_that_overtakes_what_is_before_it_is_no_end_yet() {

@@ -318,6 +318,7 @@ impl Host {
             self.arm_responses(now, programs);
         }
         let answering = self.answering();
+        answering.record.ask(false);
         answering.begun += 1;
         answering.latest = index;
         answering.left = bytes;
