@@ -9,7 +9,7 @@ NEEDED_TO_BUILD = cc=gcc clang=clang pkg-config=pkgconf /usr/include/libelf.h=li
 	/usr/include/linux/bpf.h=linux-libc-dev
 NEEDED_TO_TEST = $(NEEDED_TO_BUILD) curl=curl wget=wget git=git openssl=openssl python3=python3 ip=iproute2 \
 	nginx=nginx-light haproxy=haproxy squid=squid chromium=chromium htpasswd=apache2-utils socat=socat \
-	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools \
+	ethtool=ethtool nft=nftables redis-server=redis-server redis-cli=redis-tools wrk=wrk tcpdump=tcpdump \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
 NEEDED_TO_BENCH = $(NEEDED_TO_BUILD) ip=iproute2 nginx=nginx-light haproxy=haproxy squid=squid wrk=wrk \
 	/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
@@ -28,7 +28,7 @@ HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build test lint deny bench lab torture kernels man deb fuzz clean need-rust
+.PHONY: run build test test-quick lint deny bench lab torture kernels man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -37,12 +37,26 @@ build: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) build --release --locked -p carrick
 
-# Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they say that they are skipped.
+# Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root, fails.
+SKIPPED = target/skipped
+test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
+
+# Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they are named at the end.
 test: need-rust
 	@scripts/need $(NEEDED_TO_TEST)
+	@mkdir -p $(dir $(SKIPPED)) && : > $(SKIPPED)
 	$(CARGO) test --workspace --locked --all-targets --no-fail-fast
 	$(CARGO) test --workspace --locked --doc
 	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching config
+	@sort -u $(SKIPPED)
+
+# What needs neither root nor another program than the compilers: about a minute, once it is built.
+test-quick: need-rust
+	@scripts/need $(NEEDED_TO_BUILD)
+	@mkdir -p $(dir $(SKIPPED)) && : > $(SKIPPED)
+	CARRICK_QUICK=1 $(CARGO) test --workspace --locked --lib --no-fail-fast
+	CARRICK_QUICK=1 $(CARGO) test -p carrick-logic --locked --tests
+	@sort -u $(SKIPPED)
 
 lint: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)

@@ -18,21 +18,21 @@ use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
 const LONGEST_RUN: Duration = Duration::from_secs(90);
 
-/// Why these tests cannot run here, if so.
-fn why_skipped(tools: &[&str]) -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root".into());
+/// Whether a test that needs root, and these, can be run here.
+fn can_run(tools: &[&str]) -> bool {
+    if !carrick_test::is_root() {
+        return false;
     }
-    tools
-        .iter()
-        .find(|tool| find(tool).is_none())
-        .map(|tool| format!("needs {tool}"))
+    let missing = tools.iter().find(|tool| find(tool).is_none());
+    if let Some(tool) = missing {
+        carrick_test::lacks!("there is no {tool}");
+    }
+    missing.is_none()
 }
 
 macro_rules! skip_unless {
     ($($tool:literal),*) => {
-        if let Some(reason) = why_skipped(&["ip", "ss", "taskset", $($tool),*]) {
-            eprintln!("SKIPPED: {reason}");
+        if !can_run(&["ip", "ss", "taskset", $($tool),*]) {
             return;
         }
     };
@@ -175,14 +175,14 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
 fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
     skip_unless!("nginx", "wrk");
     let Ok(_) = CorePair::parse("0,1") else {
-        eprintln!("SKIPPED: needs two cores");
+        carrick_test::lacks!("needs two cores");
         return;
     };
     let carrick = PathBuf::from(LAB).with_file_name("carrick");
     let peers = if carrick.is_file() {
         ["routed", "carrick-copy"]
     } else {
-        eprintln!("SKIPPED, carrick's part: it is not built");
+        carrick_test::lacks!("carrick's part: it is not built");
         ["routed", "nginx"]
     };
     let works = ["ping-64", "tunnel-256-1k", "bulk-16"];

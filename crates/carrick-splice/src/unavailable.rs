@@ -49,8 +49,7 @@ mod tests {
 
     #[test]
     fn a_refusal_of_the_verifier_is_no_matter_of_privileges() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: not root");
+        if !carrick_test::is_root() {
             return;
         }
         let said =

@@ -3,7 +3,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    clippy::print_stderr,
     reason = "helpers of tests, which may fail as tests do"
 )]
 
@@ -23,7 +22,7 @@ use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};
 use carrick_lab::wan::spec::{Path, Rule, WanCounts, WanSpec};
 
-use crate::{LAB, LONGEST_RUN, left_behind, left_behind_by, why_skipped};
+use crate::{LAB, LONGEST_RUN, can_run, left_behind, left_behind_by};
 
 #[path = "testbed/command.rs"]
 mod command;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bed::{Arrival, Bed, Place};
 
-use super::{LAB, why_skipped};
+use super::{LAB, can_run};
 
 const FROM_CLIENT: &str = "from = \"10.79.1.0/24\"";
 

@@ -7,10 +7,10 @@ use std::net::{TcpListener, TcpStream};
 const MS_300: Duration = Duration::from_millis(300);
 
 /// The service with its programs, or a word about why there is none.
-fn loaded(test: &str) -> Option<LegService> {
+fn loaded() -> Option<LegService> {
     let service = LegService::load();
     if let Err(because) = service.option().and(service.handshake()) {
-        eprintln!("SKIPPED: {test}: {because}");
+        carrick_test::skip!("{because}");
         return None;
     }
     Some(service)
@@ -66,7 +66,7 @@ fn everything() -> Profile {
 
 #[test]
 fn every_option_is_what_was_asked_for() {
-    let Some(service) = loaded("every_option_is_what_was_asked_for") else {
+    let Some(service) = loaded() else {
         return;
     };
     let profile = everything();
@@ -111,8 +111,7 @@ fn every_option_is_what_was_asked_for() {
 
 #[test]
 fn the_program_sets_timers_of_kernels_that_have_no_option_for_them() {
-    let test = "the_program_sets_timers_of_kernels_that_have_no_option_for_them";
-    let Some(service) = loaded(test) else {
+    let Some(service) = loaded() else {
         return;
     };
     let mut kernel = Kernel::load();
@@ -165,7 +164,7 @@ fn without_programs_all_is_set_that_everybody_may_and_the_rest_says_why_not() {
 
 #[test]
 fn what_was_loaded_with_privileges_serves_without_them() {
-    let Some(service) = loaded("what_was_loaded_with_privileges_serves_without_them") else {
+    let Some(service) = loaded() else {
         return;
     };
     let applied = without_privileges(|| {
@@ -212,10 +211,10 @@ fn a_restricted_congestion_control_needs_the_programs() {
     let available = read("tcp_available_congestion_control");
     let restricted = |name: &&str| !allowed.split_whitespace().any(|allowed| allowed == *name);
     let Some(name) = available.split_whitespace().find(restricted) else {
-        eprintln!("SKIPPED: everybody may have every congestion control here");
+        carrick_test::lacks!("everybody may have every congestion control here");
         return;
     };
-    let Some(service) = loaded("a_restricted_congestion_control_needs_the_programs") else {
+    let Some(service) = loaded() else {
         return;
     };
     let profile = Profile {
@@ -265,8 +264,7 @@ fn buffers_are_cut_for_those_without_privileges_and_told() {
         limit: "net.core.rmem_max",
     };
     assert_eq!(why, &expected);
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: larger buffers: it needs root");
+    if !carrick_test::is_root() {
         return;
     }
     let applied = set();
@@ -277,8 +275,7 @@ fn buffers_are_cut_for_those_without_privileges_and_told() {
 
 #[test]
 fn a_listener_that_was_privileged_gives_whole_buffers_to_its_connections() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: buffers by force: it needs root");
+    if !carrick_test::is_root() {
         return;
     }
     let limit = std::fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap();
@@ -301,8 +298,7 @@ fn a_listener_that_was_privileged_gives_whole_buffers_to_its_connections() {
 
 #[test]
 fn an_initial_window_has_room_and_linux_goes_on_finding_the_size() {
-    let Some(service) = loaded("an_initial_window_has_room_and_linux_goes_on_finding_the_size")
-    else {
+    let Some(service) = loaded() else {
         return;
     };
     let (near, _far) = connection(|_| ());
@@ -320,7 +316,7 @@ fn an_initial_window_has_room_and_linux_goes_on_finding_the_size() {
 #[test]
 fn an_initial_window_comes_too_late_after_data() {
     use std::io::{Read, Write};
-    let Some(service) = loaded("an_initial_window_comes_too_late_after_data") else {
+    let Some(service) = loaded() else {
         return;
     };
     let (mut near, mut far) = connection(|_| ());

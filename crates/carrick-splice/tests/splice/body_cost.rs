@@ -8,8 +8,7 @@ mod example;
 
 #[test]
 fn bodies_go_by_each_engine_again_and_again() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: the packet engine needs root");
+    if !carrick_test::is_root() {
         return;
     }
     let words = ["5", "1,5000,300000"].map(str::to_owned);

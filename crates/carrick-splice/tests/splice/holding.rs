@@ -66,7 +66,7 @@ async fn next(reader: &mut Reader) -> Held {
 
 #[test]
 fn a_syn_that_is_released_reaches_the_server() {
-    let Some(bed) = bed("a_syn_that_is_released_reaches_the_server") else {
+    let Some(bed) = bed() else {
         return;
     };
     let holding = hold(&bed, async |holder, mut reader| {
@@ -100,7 +100,7 @@ fn a_syn_that_is_released_reaches_the_server() {
 
 #[test]
 fn a_client_that_is_refused_hears_it_at_once() {
-    let Some(bed) = bed("a_client_that_is_refused_hears_it_at_once") else {
+    let Some(bed) = bed() else {
         return;
     };
     let holding = hold(&bed, async |_, mut reader| {
@@ -150,7 +150,7 @@ fn send(bed: &Bed, family: &Family, packet: &[u8]) {
 
 #[test]
 fn a_syn_that_is_released_is_as_it_was() {
-    let Some(bed) = bed("a_syn_that_is_released_is_as_it_was") else {
+    let Some(bed) = bed() else {
         return;
     };
     let holding = hold(&bed, async |_, mut reader| {
@@ -177,8 +177,7 @@ fn a_syn_that_is_released_is_as_it_was() {
 
 #[test]
 fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
-    let Some(bed) = bed("a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released")
-    else {
+    let Some(bed) = bed() else {
         return;
     };
     let (to_router, orders) = mpsc::channel::<&str>();
@@ -227,7 +226,7 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
 
 #[test]
 fn a_reset_acknowledges_all_of_the_syn() {
-    let Some(bed) = bed("a_reset_acknowledges_all_of_the_syn") else {
+    let Some(bed) = bed() else {
         return;
     };
     let holding = hold(&bed, async |_, mut reader| {

@@ -109,7 +109,7 @@ fn settled(read: impl Fn() -> u64) -> u64 {
 
 #[test]
 fn the_first_flight_is_64_kb() {
-    let Some(bed) = bed("the_first_flight_is_64_kb") else {
+    let Some(bed) = bed() else {
         return;
     };
     let congestion = bed.read(
@@ -140,7 +140,7 @@ fn the_first_flight_is_64_kb() {
 
 #[test]
 fn a_first_flight_is_whole_where_nobody_asks_for_a_send_buffer() {
-    let Some(bed) = bed("a_first_flight_is_whole_where_nobody_asks_for_a_send_buffer") else {
+    let Some(bed) = bed() else {
         return;
     };
     let profile = Profile {
@@ -157,7 +157,7 @@ fn a_first_flight_is_whole_where_nobody_asks_for_a_send_buffer() {
 
 #[test]
 fn the_first_flight_of_others_is_as_ever() {
-    let Some(bed) = bed("the_first_flight_of_others_is_as_ever") else {
+    let Some(bed) = bed() else {
         return;
     };
     let flight = first_flight(&bed, 0, Begins::Client, &profile("reno", None));
@@ -170,7 +170,7 @@ fn the_first_flight_of_others_is_as_ever() {
 #[test]
 fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_control_says_otherwise()
 {
-    let Some(bed) = bed("silence_takes_a_first_flight_away") else {
+    let Some(bed) = bed() else {
         return;
     };
     // Several time-outs.
@@ -200,7 +200,7 @@ fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_cont
 /// Congestion controls that pace reckon the pace when they begin. What comes later must not wait for a pace of ten segments a round trip.
 #[test]
 fn the_first_flight_leaves_within_a_round_trip() {
-    let Some(bed) = bed("the_first_flight_leaves_within_a_round_trip") else {
+    let Some(bed) = bed() else {
         return;
     };
     let listener = bed.listen(Host::Middle, 0);
@@ -210,7 +210,7 @@ fn the_first_flight_leaves_within_a_round_trip() {
         "/proc/sys/net/ipv4/tcp_available_congestion_control",
     );
     if !congestion.contains("bbr") {
-        eprintln!("SKIPPED: this kernel has no congestion control bbr");
+        carrick_test::lacks!("this kernel has no congestion control bbr");
         return;
     }
     let service = LegService::load();
@@ -235,7 +235,7 @@ fn the_first_flight_leaves_within_a_round_trip() {
 
 #[test]
 fn a_smaller_least_time_out_is_used() {
-    let Some(bed) = bed("a_smaller_least_time_out_is_used") else {
+    let Some(bed) = bed() else {
         return;
     };
     let listener = bed.listen(Host::Middle, 0);
@@ -265,7 +265,7 @@ fn a_smaller_least_time_out_is_used() {
 
 #[test]
 fn a_pace_is_kept() {
-    let Some(bed) = bed("a_pace_is_kept") else {
+    let Some(bed) = bed() else {
         return;
     };
     const RATE: u64 = 1_000_000;

@@ -232,7 +232,7 @@ fn without_the_socket_engine_it_says_why_and_goes_on() {
     let own = std::env::current_exe().unwrap();
     let command = if rustix::process::geteuid().is_root() {
         if Command::new("setpriv").arg("--version").output().is_err() {
-            eprintln!("SKIPPED: needs setpriv, to give root's capabilities away");
+            carrick_test::lacks!("needs setpriv, to give root's capabilities away");
             return;
         }
         let mut command = Command::new("setpriv");

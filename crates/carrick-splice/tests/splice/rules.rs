@@ -53,7 +53,7 @@ fn assert_used(counts: &[Count]) {
 
 #[test]
 fn a_prefix_is_dropped_until_other_rules_hold() {
-    let Some(bed) = bed("a_prefix_is_dropped_until_other_rules_hold") else {
+    let Some(bed) = bed() else {
         return;
     };
     bed.route();
@@ -113,7 +113,7 @@ fn a_prefix_is_dropped_until_other_rules_hold() {
 
 #[test]
 fn each_packet_meets_one_set_of_rules_while_they_are_replaced() {
-    let Some(bed) = bed("each_packet_meets_one_set_of_rules_while_they_are_replaced") else {
+    let Some(bed) = bed() else {
         return;
     };
     let to_port = |port| Match {
@@ -161,7 +161,7 @@ fn each_packet_meets_one_set_of_rules_while_they_are_replaced() {
 
 #[test]
 fn rules_follow_an_interface_that_is_made_anew_and_count_on() {
-    let Some(bed) = bed("rules_follow_an_interface_that_is_made_anew_and_count_on") else {
+    let Some(bed) = bed() else {
         return;
     };
     let packets = Match {
@@ -210,7 +210,7 @@ fn rules_follow_an_interface_that_is_made_anew_and_count_on() {
 
 #[test]
 fn interfaces_that_cannot_be_meant_are_told_with_those_that_can() {
-    let Some(bed) = bed("interfaces_that_cannot_be_meant_are_told_with_those_that_can") else {
+    let Some(bed) = bed() else {
         return;
     };
     let on = |name: &str| Match {
@@ -275,7 +275,7 @@ fn interfaces_that_cannot_be_meant_are_told_with_those_that_can() {
 
 #[test]
 fn missing_privileges_are_named() {
-    let Some(bed) = bed("missing_privileges_are_named") else {
+    let Some(bed) = bed() else {
         return;
     };
     bed.at(Host::Middle, || {
@@ -307,7 +307,7 @@ fn missing_privileges_are_named() {
 
 #[test]
 fn the_example_makes_rules_that_do_what_it_says() {
-    let Some(bed) = bed("the_example_makes_rules_that_do_what_it_says") else {
+    let Some(bed) = bed() else {
         return;
     };
     let parse = |line: &str| example::parse(&line.split(' ').collect::<Vec<_>>());

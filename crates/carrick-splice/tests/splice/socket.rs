@@ -19,10 +19,10 @@ pub fn order<'a>() -> ExchangeOrder<'a> {
 }
 
 /// Whether the engine is here; where it is not, the test says so.
-pub fn is_here(test: &str) -> bool {
+pub fn is_here() -> bool {
     let loaded = socket_service().is_loaded();
     if !loaded {
-        eprintln!("SKIPPED {test}: the socket engine is not usable here (is it run as root?)");
+        carrick_test::skip!("the socket engine is not usable here (is it run as root?)");
     }
     loaded
 }
@@ -41,7 +41,7 @@ fn stream_bytes(start: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn chatter_never_reaches_the_process() {
-    if !is_here("chatter_never_reaches_the_process") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -85,12 +85,12 @@ fn chatter_never_reaches_the_process() {
 
 #[test]
 fn ipv6_and_ipv4_may_be_joined() {
-    if !is_here("ipv6_and_ipv4_may_be_joined") {
+    if !is_here() {
         return;
     }
     on_worker(async {
         let Ok(listener) = tokio::net::TcpListener::bind("[::1]:0").await else {
-            eprintln!("SKIPPED ipv6_and_ipv4_may_be_joined: no IPv6 here");
+            carrick_test::lacks!("no IPv6 here");
             return;
         };
         let address = listener.local_addr().unwrap();
@@ -123,7 +123,7 @@ fn ipv6_and_ipv4_may_be_joined() {
 
 #[test]
 fn what_is_queued_before_the_start_goes_first() {
-    if !is_here("what_is_queued_before_the_start_goes_first") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -163,7 +163,7 @@ fn what_is_queued_before_the_start_goes_first() {
 
 #[test]
 fn segments_of_every_size_arrive_in_order() {
-    if !is_here("segments_of_every_size_arrive_in_order") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -210,7 +210,7 @@ fn segments_of_every_size_arrive_in_order() {
 
 #[test]
 fn a_receiver_that_never_reads_holds_the_sender_back() {
-    if !is_here("a_receiver_that_never_reads_holds_the_sender_back") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -273,7 +273,7 @@ fn a_receiver_that_never_reads_holds_the_sender_back() {
 
 #[test]
 fn after_a_slow_receiver_the_kernel_goes_on() {
-    if !is_here("after_a_slow_receiver_the_kernel_goes_on") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -306,7 +306,7 @@ fn after_a_slow_receiver_the_kernel_goes_on() {
 
 #[test]
 fn where_there_is_no_room_the_process_does_it() {
-    if !is_here("where_there_is_no_room_the_process_does_it") {
+    if !is_here() {
         return;
     }
     on_worker(async {

@@ -56,7 +56,7 @@ fn is_closed(end: &ExchangeEnd) -> bool {
 
 #[test]
 fn taken_back_at_any_moment_nothing_is_lost() {
-    if !is_here("taken_back_at_any_moment_nothing_is_lost") {
+    if !is_here() {
         return;
     }
     let (mut forwarded, mut taken_back, mut broken) = (0, 0, 0);
@@ -158,7 +158,7 @@ fn taken_back_at_any_moment_nothing_is_lost() {
 
 #[test]
 fn an_end_of_stream_behind_a_full_backlog_comes_last() {
-    if !is_here("an_end_of_stream_behind_a_full_backlog_comes_last") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -191,7 +191,7 @@ fn an_end_of_stream_behind_a_full_backlog_comes_last() {
 
 #[test]
 fn a_half_closed_client_gets_a_long_answer_whole() {
-    if !is_here("a_half_closed_client_gets_a_long_answer_whole") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -244,7 +244,7 @@ fn a_half_closed_client_gets_a_long_answer_whole() {
 
 #[test]
 fn thousands_of_short_splices_leave_nothing_behind() {
-    if !is_here("thousands_of_short_splices_leave_nothing_behind") {
+    if !is_here() {
         return;
     }
     in_a_process_of_its_own("socket_ends::leave_nothing_behind");

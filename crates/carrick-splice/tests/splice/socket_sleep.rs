@@ -28,7 +28,7 @@ async fn chat(client: &mut TcpStream, server: &mut TcpStream, rounds: u64) {
 
 #[test]
 fn nobody_wakes_up_for_chatter() {
-    if !is_here("nobody_wakes_up_for_chatter") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -60,7 +60,7 @@ fn nobody_wakes_up_for_chatter() {
 
 #[test]
 fn bytes_that_find_no_room_wake_the_process() {
-    if !is_here("bytes_that_find_no_room_wake_the_process") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -99,7 +99,7 @@ fn bytes_that_find_no_room_wake_the_process() {
 
 #[test]
 fn ends_resets_and_silence_wake_the_process() {
-    if !is_here("ends_resets_and_silence_wake_the_process") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -157,7 +157,7 @@ fn ends_resets_and_silence_wake_the_process() {
 
 #[test]
 fn taken_back_from_its_sleep_both_connections_are_whole() {
-    if !is_here("taken_back_from_its_sleep_both_connections_are_whole") {
+    if !is_here() {
         return;
     }
     on_worker(async {
@@ -191,7 +191,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
 
 #[test]
 fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
-    if !is_here("chatter_goes_to_the_kernel_and_bulk_comes_back") {
+    if !is_here() {
         return;
     }
     on_worker(async {

@@ -55,7 +55,7 @@ pub fn socket_service() -> &'static SocketService {
     SERVICE.get_or_init(|| {
         let service = SocketService::default();
         if let Err(because) = service.load(SPLICES_MAX, None) {
-            eprintln!("SKIPPED, what tests the socket engine: {because}");
+            carrick_test::skip!("what tests the socket engine: {because}");
         }
         service
     })

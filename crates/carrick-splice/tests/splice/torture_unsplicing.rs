@@ -274,7 +274,7 @@ fn exchanges_by_auto_come_back_exact() {
 
 #[test]
 fn exchanges_by_the_kernel_come_back_exact() {
-    if !crate::socket::is_here("exchanges_by_the_kernel_come_back_exact") {
+    if !crate::socket::is_here() {
         return;
     }
     let sum = take_back_at_random_counts(Some(Choice::Socket));

@@ -15,20 +15,21 @@ const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
 /// The programs that experiments start besides carrick.
 const TOOLS: [&str; 6] = ["ip", "ss", "taskset", "haproxy", "nginx", "squid"];
 
-/// Says why an experiment cannot be run here, if so.
-fn is_skipped() -> bool {
-    let reason = if !rustix::process::geteuid().is_root() {
-        Some(String::from("needs root"))
-    } else if carrick_lab::testbed::cores::online().len() < 2 {
-        Some(String::from("needs two cores"))
-    } else {
-        let missing = TOOLS.iter().find(|tool| find(tool).is_none());
-        missing.map(|tool| format!("needs {tool}"))
-    };
-    if let Some(reason) = &reason {
-        eprintln!("SKIPPED: {reason}");
+/// Whether an experiment can be run here.
+fn can_run() -> bool {
+    if !carrick_test::is_root() {
+        return false;
     }
-    reason.is_some()
+    let missing = TOOLS.iter().find(|tool| find(tool).is_none());
+    let missing = if carrick_lab::testbed::cores::online().len() < 2 {
+        Some(&"second core")
+    } else {
+        missing
+    };
+    if let Some(missing) = missing {
+        carrick_test::lacks!("there is no {missing}");
+    }
+    missing.is_none()
 }
 
 fn lab(arguments: &[&str], out: &Path) -> Command {
@@ -63,7 +64,7 @@ fn left_behind(pid: u32) -> Vec<PathBuf> {
 /// Runs an experiment and draws its report: every series that does not wait has been measured, and every figure has what
 /// it shows.
 fn smoke(name: &str) {
-    if is_skipped() {
+    if !can_run() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
@@ -163,7 +164,7 @@ fn peers_can_be_run() {
 
 #[test]
 fn a_proxy_that_dies_in_the_middle_fails_its_cell_and_the_run_goes_on() {
-    if is_skipped() {
+    if !can_run() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
@@ -203,7 +204,7 @@ fn a_proxy_that_dies_in_the_middle_fails_its_cell_and_the_run_goes_on() {
 
 #[test]
 fn an_interrupted_experiment_keeps_what_it_has_and_leaves_nothing_behind() {
-    if is_skipped() {
+    if !can_run() {
         return;
     }
     let out = tempfile::tempdir().unwrap();

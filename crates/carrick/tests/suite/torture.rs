@@ -9,22 +9,24 @@ use carrick_lab::torture::run::{Outcome, Played, Results};
 
 const CARRICK: &str = env!("CARGO_BIN_EXE_carrick");
 
-/// Why it cannot be run here, if so.
-fn why_skipped() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root".to_owned());
+/// Whether it can be run here.
+fn can_run() -> bool {
+    if !carrick_test::is_root() {
+        return false;
     }
     let missing = ["ip", "ss", "taskset"]
         .into_iter()
         .find(|tool| find(tool).is_none());
-    missing.map(|tool| format!("needs {tool}"))
+    if let Some(tool) = missing {
+        carrick_test::lacks!("there is no {tool}");
+    }
+    missing.is_none()
 }
 
 /// Every case with one engine: no byte may be lost, every half-close must be honoured, every reset must stay one, nothing
 /// may be left. None if it is skipped.
 fn torture(engine: &str) -> Option<Vec<(Case, Played)>> {
-    if let Some(reason) = why_skipped() {
-        eprintln!("SKIPPED torture of {engine}: {reason}");
+    if !can_run() {
         return None;
     }
     let relay = format!("carrick-{engine}");
@@ -87,7 +89,7 @@ fn socket_stands_it() {
         return;
     };
     if !is_usable("socket") {
-        eprintln!("SKIPPED the kernel's share: the engine is not usable here");
+        carrick_test::skip!("the kernel's share: the engine is not usable here");
         return;
     }
     // Where both sides take turns, the kernel did the work; otherwise something else was tortured.
@@ -114,8 +116,7 @@ fn is_usable(engine: &str) -> bool {
 /// HTTP with one way of carrick, two seeds. Responses that nobody has cut must be
 /// whole, nothing may be left, and where packets are forwarded, some must have been.
 fn torture_http(way: &str, seed: &str) {
-    if let Some(reason) = why_skipped() {
-        eprintln!("SKIPPED torture of HTTP, {way}: {reason}");
+    if !can_run() {
         return;
     }
     let output = Command::new(CARRICK)
@@ -132,8 +133,11 @@ fn torture_http(way: &str, seed: &str) {
         assert!(run.tally.whole > 0, "{said}");
     }
     assert!(output.status.success(), "{said}");
-    if way == "auto" || !is_usable("packet") {
-        eprintln!("SKIPPED the kernel's share of {way}: there is none here");
+    if way == "auto" {
+        return;
+    }
+    if !is_usable("packet") {
+        carrick_test::skip!("the kernel's share: the engine is not usable here");
         return;
     }
     let forwarded: u64 = results.runs.iter().map(|run| run.forwarded_bytes).sum();

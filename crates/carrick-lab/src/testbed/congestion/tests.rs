@@ -22,12 +22,11 @@ fn a_name_is_written_over_the_compiled_one() {
 
 #[test]
 fn the_kernel_has_them_once_they_are_loaded() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: needs root");
+    if !carrick_test::is_root() {
         return;
     }
     if let Err(error) = load() {
-        eprintln!("SKIPPED: {error:#}");
+        carrick_test::lacks!("{error:#}");
         return;
     }
     load().unwrap();

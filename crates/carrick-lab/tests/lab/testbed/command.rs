@@ -143,7 +143,7 @@ fn without_capabilities_the_reason_is_told() {
     // The program's own folder may be closed to that user.
     match said {
         Ok(said) if said.contains("Permission denied") => {
-            eprintln!("SKIPPED: nobody may not run {LAB}")
+            carrick_test::lacks!("nobody may not run {LAB}")
         }
         Ok(said) => assert!(said.contains("needs root"), "{said}"),
         Err(error) => panic!("{error}"),

@@ -6,7 +6,7 @@ use super::*;
 async fn the_meter_sees_what_a_spinner_uses() {
     skip_unless!();
     let Ok(pair) = CorePair::parse("0,1") else {
-        eprintln!("SKIPPED: needs two cores");
+        carrick_test::lacks!("needs two cores");
         return;
     };
     // A process of its own for the meter: placing moves the whole process, and other tests run in this one.
@@ -49,7 +49,7 @@ async fn the_meter_sees_what_a_spinner_uses() {
 async fn a_slow_proxy_has_what_the_spinner_leaves_and_the_meter_takes_off_what_it_took() {
     skip_unless!();
     let Ok(pair) = CorePair::parse("0,1") else {
-        eprintln!("SKIPPED: needs two cores");
+        carrick_test::lacks!("needs two cores");
         return;
     };
     let mut bed = build(Layout::Direct, |plan| plan.proxy_core_share = 0.5);
@@ -126,7 +126,7 @@ pub fn has_part(subcommand: &str, option: &str) -> bool {
         .unwrap();
     let has = String::from_utf8_lossy(&help.stdout).contains(option);
     if !has {
-        eprintln!("SKIPPED: this build has no `carrick lab {subcommand} {option}`");
+        carrick_test::lacks!("this build has no `carrick lab {subcommand} {option}`");
     }
     has
 }

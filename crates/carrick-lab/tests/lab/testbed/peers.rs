@@ -35,7 +35,7 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
     let missing = |family: Family| match family {
         Family::Carrick => !carrick.is_file(),
         Family::Haproxy | Family::Squid | Family::ThreeProxy | Family::Socat => {
-            why_skipped(&[family.name()]).is_some()
+            !can_run(&[family.name()])
         }
         Family::Routed | Family::Nginx => false,
         // Left out by `Programs::locate` itself.
@@ -46,7 +46,7 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
         .chain(FURTHER)
         .partition(|peer| missing(peer.family));
     for peer in left_out {
-        eprintln!("SKIPPED: {} is not here", peer.name);
+        carrick_test::lacks!("{} is not here", peer.name);
     }
     let mut programs = Programs::locate(&peers, &carrick, None).unwrap();
     let asked = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
             let on_its_way = |job: &&Job| **job != Job::Gateway || layout == Layout::Direct;
             for job in peer.jobs.iter().filter(on_its_way) {
                 if let Some(why) = programs.why_not(peer, *job) {
-                    eprintln!("SKIPPED: {} as {}: {why}", peer.name, job.name());
+                    carrick_test::lacks!("{} as {}: {why}", peer.name, job.name());
                     continue;
                 }
                 let tunnel_origin = addresses.origin_http().to_string();

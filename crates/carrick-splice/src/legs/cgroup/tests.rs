@@ -39,8 +39,7 @@ fn where_there_is_none_it_is_said_why() {
 /// What `ip netns exec` starts has a `/sys` of its own, with nothing mounted below it.
 #[test]
 fn it_is_found_where_none_is_mounted() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: mounts are taken away by root only");
+    if !carrick_test::is_root() {
         return;
     }
     // Of this thread alone.

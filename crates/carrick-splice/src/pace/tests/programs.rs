@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Runs a test with the programs on the block of `pacing`; not, visibly, where the kernel does not let us.
 fn with_programs(pacing: &Pacing, test: impl FnOnce(&PaceSkel<'_>)) {
     let Some(map) = pacing.map() else {
-        eprintln!("SKIPPED: the kernel does not share memory with us (root?)");
+        carrick_test::skip!("the kernel does not share memory with us (root?)");
         return;
     };
     let mut object = MaybeUninit::<OpenObject>::uninit();

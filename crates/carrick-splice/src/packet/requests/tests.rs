@@ -4,8 +4,7 @@ use std::time::Duration;
 
 /// `None` without root.
 fn judge() -> Option<Judge> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: judging in the kernel needs root");
+    if !carrick_test::is_root() {
         return None;
     }
     Some(Judge::load().unwrap())

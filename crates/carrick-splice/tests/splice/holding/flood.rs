@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 5_000;
 
 #[test]
 fn a_flood_passes_and_who_comes_behind_it_is_served() {
-    let Some(bed) = bed("a_flood_passes_and_who_comes_behind_it_is_served") else {
+    let Some(bed) = bed() else {
         return;
     };
     let (to_router, orders) = mpsc::channel::<()>();

@@ -34,7 +34,7 @@ fn is_served_and_refused(bed: &Bed) {
 
 #[test]
 fn on_a_bridge() {
-    let Some(bed) = bed("on_a_bridge") else {
+    let Some(bed) = bed() else {
         return;
     };
     bed.ip(Host::Middle, "link add bridge type bridge");
@@ -46,12 +46,12 @@ fn on_a_bridge() {
 
 #[test]
 fn on_a_vlan() {
-    let Some(bed) = bed("on_a_vlan") else {
+    let Some(bed) = bed() else {
         return;
     };
     let add = "ip link add link rc name rc.5 type vlan id 5";
     if !bed.can(Host::Middle, add) {
-        eprintln!("SKIPPED: on_a_vlan: the kernel has no VLANs");
+        carrick_test::lacks!("on_a_vlan: the kernel has no VLANs");
         return;
     }
     bed.ip(Host::Middle, "link set rc.5 up");
@@ -87,7 +87,7 @@ fn tunnel(name: &str) -> File {
 
 #[test]
 fn by_a_tunnel_without_ethernet() {
-    let Some(bed) = bed("by_a_tunnel_without_ethernet") else {
+    let Some(bed) = bed() else {
         return;
     };
     let file = bed.at(Host::Middle, || tunnel("tun"));

@@ -163,8 +163,7 @@ fn somebody_else() {
 
 #[test]
 fn who_is_not_the_process_sees_nothing_of_it() {
-    let test = "who_is_not_the_process_sees_nothing_of_it";
-    let Some(_bed) = bed(test) else {
+    let Some(_bed) = bed() else {
         return;
     };
     // In the group of this process, and below.
@@ -204,7 +203,7 @@ fn somebody_who_uses_them() {
 
 #[test]
 fn the_programs_go_with_the_service_and_with_the_process() {
-    let Some(_bed) = bed("the_programs_go_with_the_service_and_with_the_process") else {
+    let Some(_bed) = bed() else {
         return;
     };
     let group = Group::new();

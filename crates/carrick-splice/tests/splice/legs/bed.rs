@@ -33,13 +33,12 @@ impl Deref for Bed {
 }
 
 /// The bed, or a word about why there is none.
-pub fn bed(test: &str) -> Option<Bed> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: {test}: it needs root");
+pub fn bed() -> Option<Bed> {
+    if !carrick_test::is_root() {
         return None;
     }
     if let Err(because) = carrick_splice::legs::LegService::load().handshake() {
-        eprintln!("SKIPPED: {test}: {because}");
+        carrick_test::skip!("{because}");
         return None;
     }
     let bed = Bed(Hosts::new(INTERFACES, 83));

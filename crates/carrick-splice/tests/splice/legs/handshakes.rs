@@ -50,7 +50,7 @@ fn wait_for_retries(bed: &Bed, host: Host, count: u64) {
 
 #[test]
 fn a_syn_is_sent_again_when_the_profile_says() {
-    let Some(bed) = bed("a_syn_is_sent_again_when_the_profile_says") else {
+    let Some(bed) = bed() else {
         return;
     };
     let service = LegService::load();
@@ -73,7 +73,7 @@ fn a_syn_is_sent_again_when_the_profile_says() {
 
 #[test]
 fn a_syn_ack_is_sent_again_when_the_listeners_profile_says() {
-    let Some(bed) = bed("a_syn_ack_is_sent_again_when_the_listeners_profile_says") else {
+    let Some(bed) = bed() else {
         return;
     };
     let service = LegService::load();
@@ -145,7 +145,7 @@ fn waiting_handshake(bed: &Bed, family: usize, port: u16) -> Option<Duration> {
 
 #[test]
 fn a_first_receive_window_is_as_small_as_the_profile_says() {
-    let Some(bed) = bed("a_first_receive_window_is_as_small_as_the_profile_says") else {
+    let Some(bed) = bed() else {
         return;
     };
     let service = LegService::load();

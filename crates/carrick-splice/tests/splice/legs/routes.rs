@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 #[test]
 fn each_leg_has_the_interface_of_its_route() {
-    let Some(bed) = bed("each_leg_has_the_interface_of_its_route") else {
+    let Some(bed) = bed() else {
         return;
     };
     for family in [0, 1] {
@@ -46,7 +46,7 @@ fn each_leg_has_the_interface_of_its_route() {
 /// A mark leads elsewhere; a socket that is bound to an interface stays there.
 #[test]
 fn marks_and_bound_sockets_are_considered() {
-    let Some(bed) = bed("marks_and_bound_sockets_are_considered") else {
+    let Some(bed) = bed() else {
         return;
     };
     let listener = bed.listen(Host::Server, 0);
@@ -72,7 +72,7 @@ fn marks_and_bound_sockets_are_considered() {
 /// A client that was intercepted: the connection's own address is not this machine's.
 #[test]
 fn an_intercepted_client_has_the_interface_of_its_route() {
-    let Some(bed) = bed("an_intercepted_client_has_the_interface_of_its_route") else {
+    let Some(bed) = bed() else {
         return;
     };
     let elsewhere: SocketAddr = "192.0.2.9:80".parse().unwrap();

@@ -64,8 +64,8 @@ fn converse(address: IpAddr) {
 }
 
 /// The first tunnel goes by this engine, and loses.
-fn after_losses(test: &str, first: Choice) {
-    let Some(bed) = Bed::new(test) else { return };
+fn after_losses(first: Choice) {
+    let Some(bed) = Bed::new() else { return };
     // IPv4 is lossy towards the client; so the pair of IPv6 is another one, with other networks and a good road.
     bed.nft(
         Host::Client,
@@ -101,16 +101,10 @@ fn after_losses(test: &str, first: Choice) {
 
 #[test]
 fn after_losses_of_a_splice_the_next_tunnel_has_legs_of_its_own() {
-    after_losses(
-        "after_losses_of_a_splice_the_next_tunnel_has_legs_of_its_own",
-        Choice::Packet,
-    );
+    after_losses(Choice::Packet);
 }
 
 #[test]
 fn after_losses_of_a_leg_the_next_tunnel_has_legs_of_its_own() {
-    after_losses(
-        "after_losses_of_a_leg_the_next_tunnel_has_legs_of_its_own",
-        Choice::Copy,
-    );
+    after_losses(Choice::Copy);
 }

@@ -62,16 +62,15 @@ impl Deref for Bed {
 
 impl Bed {
     /// `None` without root.
-    pub fn new(test: &str) -> Option<Bed> {
-        let bed = Bed::bare(test)?;
+    pub fn new() -> Option<Bed> {
+        let bed = Bed::bare()?;
         bed.give_addresses();
         Some(bed)
     }
 
     /// Interfaces without addresses.
-    pub fn bare(test: &str) -> Option<Bed> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: {test}: the packet engine needs root");
+    pub fn bare() -> Option<Bed> {
+        if !carrick_test::is_root() {
             return None;
         }
         Some(Bed {

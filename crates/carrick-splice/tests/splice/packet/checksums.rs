@@ -85,8 +85,7 @@ fn broken(bed: &Bed, host: Host) -> u64 {
 #[test]
 fn a_broken_packet_is_dropped_here_and_the_tunnel_goes_on() {
     for addresses in [V4, V6] {
-        let test = "a_broken_packet_is_dropped_here_and_the_tunnel_goes_on";
-        let Some(bed) = Bed::new(test) else { return };
+        let Some(bed) = Bed::new() else { return };
         let serving = bed.serve(addresses[1], 1, answer);
         let proxying = bed.tunnels(addresses, 1);
         let asking = bed.on(Host::Client, move || ask_with_broken_ones(addresses[0]));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Nothing is in the way there.
-fn bed(test: &str) -> Option<Bed> {
-    let bed = Bed::new(test)?;
+fn bed() -> Option<Bed> {
+    let bed = Bed::new()?;
     for interface in ["all", "default", "pc", "ps"] {
         bed.set(Host::Middle, &format!("conf.{interface}.rp_filter"), 0);
     }
@@ -68,7 +68,7 @@ fn assert_reasons(told: &Told, wanted: &[&str]) {
 #[test]
 fn a_long_tunnel_goes_packet_by_packet() {
     for addresses in [V4, V6] {
-        let Some(bed) = bed("a_long_tunnel_goes_packet_by_packet") else {
+        let Some(bed) = bed() else {
             return;
         };
         let told = chatted(&bed, addresses, 100, false);
@@ -80,7 +80,7 @@ fn a_long_tunnel_goes_packet_by_packet() {
 
 #[test]
 fn a_short_tunnel_stays_in_the_process() {
-    let Some(bed) = bed("a_short_tunnel_stays_in_the_process") else {
+    let Some(bed) = bed() else {
         return;
     };
     let told = chatted(&bed, V4, 3, false);
@@ -90,7 +90,7 @@ fn a_short_tunnel_stays_in_the_process() {
 
 #[test]
 fn packets_come_before_sockets() {
-    let Some(bed) = bed("packets_come_before_sockets") else {
+    let Some(bed) = bed() else {
         return;
     };
     let told = chatted(&bed, V4, 100, true);
@@ -100,7 +100,7 @@ fn packets_come_before_sockets() {
 
 #[test]
 fn what_is_unlike_goes_by_sockets() {
-    let Some(bed) = bed("what_is_unlike_goes_by_sockets") else {
+    let Some(bed) = bed() else {
         return;
     };
     bed.set(Host::Server, "tcp_timestamps", 0);
@@ -111,10 +111,9 @@ fn what_is_unlike_goes_by_sockets() {
 
 #[test]
 fn sockets_wait_until_packets_are_given_up() {
-    let test = "sockets_wait_until_packets_are_given_up";
     // The kernel is given two seconds to see the packets of both connections. Each round takes five milliseconds at least.
     for (rounds, is_given_up) in [(60, false), (600, true)] {
-        let Some(mut bed) = bed(test) else { return };
+        let Some(mut bed) = bed() else { return };
         bed.hooked = vec!["pc".to_owned()];
         let told = chatted(&bed, V4, rounds, true);
         for reason in ["chatter", "packet_interface"] {
@@ -127,7 +126,6 @@ fn sockets_wait_until_packets_are_given_up() {
 
 #[test]
 fn where_others_must_see_packets_they_do() {
-    let test = "where_others_must_see_packets_they_do";
     type Prepare = fn(&Bed);
     let cases: [(&str, Prepare); 3] = [
         ("packet_netfilter", |bed| {
@@ -147,7 +145,7 @@ fn where_others_must_see_packets_they_do() {
         }),
     ];
     for (reason, prepare) in cases {
-        let Some(bed) = bed(test) else { return };
+        let Some(bed) = bed() else { return };
         prepare(&bed);
         let told = chatted(&bed, V4, 30, false);
         assert_reasons(&told, &[reason]);
@@ -157,7 +155,7 @@ fn where_others_must_see_packets_they_do() {
 
 #[test]
 fn whoever_names_the_engine_gets_it_all_the_same() {
-    let Some(bed) = bed("whoever_names_the_engine_gets_it_all_the_same") else {
+    let Some(bed) = bed() else {
         return;
     };
     bed.set(Host::Middle, "conf.pc.rp_filter", 1);

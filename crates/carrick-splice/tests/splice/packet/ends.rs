@@ -31,7 +31,7 @@ fn client<T: Send + 'static>(
 #[test]
 fn a_reset_reaches_the_other_side() {
     for client_resets in [true, false] {
-        let Some(bed) = Bed::new("a_reset_reaches_the_other_side") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let end = move |is_mine: bool, mut stream: TcpStream| {
@@ -58,7 +58,7 @@ fn a_reset_reaches_the_other_side() {
 
 #[test]
 fn a_reset_in_the_midst_of_bulk_reaches_the_other_side() {
-    let Some(bed) = Bed::new("a_reset_in_the_midst_of_bulk_reaches_the_other_side") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -80,7 +80,7 @@ fn a_reset_in_the_midst_of_bulk_reaches_the_other_side() {
 
 #[test]
 fn a_quiet_tunnel_ends_when_it_is_idle() {
-    let Some(bed) = Bed::new("a_quiet_tunnel_ends_when_it_is_idle") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -106,7 +106,7 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
 
 #[test]
 fn a_client_that_vanishes_is_noticed_by_its_silence() {
-    let Some(bed) = Bed::new("a_client_that_vanishes_is_noticed_by_its_silence") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -132,7 +132,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
 #[test]
 fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
     for in_bulk in [false, true] {
-        let Some(bed) = Bed::new("an_exchange_that_is_dropped_leaves_nobody_hanging") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let talk = move |mut stream: TcpStream| {
@@ -184,7 +184,7 @@ fn connect_from(own: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_client_that_begins_anew_with_the_same_port_is_served() {
-    let Some(bed) = Bed::new("a_client_that_begins_anew_with_the_same_port_is_served") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 2, |mut stream| {

@@ -195,12 +195,11 @@ fn request(address: IpAddr, seed: u64, rounds: u64, process_every: usize) {
 }
 
 fn requests_pass(
-    name: &str,
     addresses: [IpAddr; 2],
     (clients, rounds): (u64, u64),
     prepare: impl FnOnce(&Bed),
 ) {
-    let Some(bed) = Bed::new(name) else { return };
+    let Some(bed) = Bed::new() else { return };
     prepare(&bed);
     let serving = bed.serve(addresses[1], clients as usize, answer_requests);
     let judged = Arc::new(AtomicU64::new(0));
@@ -233,34 +232,23 @@ fn requests_pass(
 
 #[test]
 fn requests_pass_by_the_process() {
-    requests_pass("requests_pass_by_the_process", V4, (16, 60), |_| {});
+    requests_pass(V4, (16, 60), |_| {});
 }
 
 #[test]
 fn requests_pass_by_the_process_with_ipv6() {
-    requests_pass(
-        "requests_pass_by_the_process_with_ipv6",
-        V6,
-        (4, 60),
-        |_| {},
-    );
+    requests_pass(V6, (4, 60), |_| {});
 }
 
 #[test]
 fn requests_pass_though_packets_are_lost() {
-    requests_pass(
-        "requests_pass_though_packets_are_lost",
-        V4,
-        (16, 40),
-        |bed| bed.lose(3),
-    );
+    requests_pass(V4, (16, 40), |bed| bed.lose(3));
 }
 
 /// The client's TCP sends both again as one packet.
 #[test]
 fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
-    let name = "a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost";
-    let Some(bed) = Bed::new(name) else { return };
+    let Some(bed) = Bed::new() else { return };
     const CLIENTS: u64 = 8;
     const REQUESTS: u64 = 5;
     // Otherwise it tries the second one alone first.
@@ -314,8 +302,7 @@ fn a_client_that_does_not_wait_is_answered_though_its_first_request_is_lost() {
 /// A container's or a virtual machine's: it may say where the checksum is to be written, and so change the request that was judged.
 #[test]
 fn a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server() {
-    let name = "a_request_whose_checksum_is_to_be_written_elsewhere_does_not_reach_the_server";
-    let Some(bed) = Bed::new(name) else { return };
+    let Some(bed) = Bed::new() else { return };
     // What the client's TCP sends is lost at first; the last interface writes checksums.
     bed.nft(
         Host::Server,
@@ -426,8 +413,7 @@ impl Wire {
 #[test]
 fn the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way_that_the_process_does_not_know()
  {
-    let name = "the_server_s_connection_does_not_come_back_while_a_request_is_on_its_way";
-    let Some(bed) = Bed::new(name) else { return };
+    let Some(bed) = Bed::new() else { return };
     let (has_arrived, arrived) = mpsc::channel();
     let (release, is_released) = mpsc::channel();
     let (go, may_go) = mpsc::channel();

@@ -81,7 +81,7 @@ impl Drop for Router {
 #[test]
 fn a_road_that_becomes_narrow_takes_shorter_segments() {
     for addresses in [V4, V6] {
-        let Some(bed) = Bed::bare("a_road_that_becomes_narrow_takes_shorter_segments") else {
+        let Some(bed) = Bed::bare() else {
             return;
         };
         let router = Router::between(&bed);
@@ -149,8 +149,7 @@ fn become_narrow(bed: &Bed, router: &Router, addresses: [IpAddr; 2]) {
 #[test]
 fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
     for addresses in [V4, V6] {
-        let test = "a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket";
-        let Some(bed) = Bed::bare(test) else { return };
+        let Some(bed) = Bed::bare() else { return };
         let router = Router::between(&bed);
         let (serving, is_half_way, narrowed) = serve_half_way(&bed, addresses[1], FIRST);
         let greeted = Arc::new(Notify::new());

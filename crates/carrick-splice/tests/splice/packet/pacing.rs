@@ -58,8 +58,8 @@ fn class(ceiling: u64) -> ClassSettings {
 }
 
 /// Classes with this one, and hosts whose proxy paces by them.
-fn bed(test: &str, settings: ClassSettings) -> Option<(Bed, Pacing, Worker)> {
-    let mut bed = Bed::new(test)?;
+fn bed(settings: ClassSettings) -> Option<(Bed, Pacing, Worker)> {
+    let mut bed = Bed::new()?;
     let pacing = Pacing::new().unwrap();
     pacing.configure(&[settings], INTERVAL).unwrap();
     bed.pacing = Some(pacing.clone());
@@ -176,16 +176,10 @@ fn both_ways(bed: &Bed, pacing: &Pacing, connections: usize, bytes: u64, seconds
 
 /// Both directions keep to a ceiling of 10 MB/s, within these bounds. Too much is wrong each time; too little is tried again, since a machine
 /// that others keep busy may not bring more.
-fn keep_to_ceiling(
-    name: &str,
-    connections: usize,
-    bytes: u64,
-    seconds: f64,
-    allowed: RangeInclusive<f64>,
-) {
+fn keep_to_ceiling(connections: usize, bytes: u64, seconds: f64, allowed: RangeInclusive<f64>) {
     let mut rates = [0.0; 2];
     for _ in 0..ATTEMPTS {
-        let Some((bed, pacing, _worker)) = bed(name, class(10_000_000)) else {
+        let Some((bed, pacing, _worker)) = bed(class(10_000_000)) else {
             return;
         };
         rates = both_ways(&bed, &pacing, connections, bytes, seconds);
@@ -199,23 +193,23 @@ fn keep_to_ceiling(
 
 #[test]
 fn a_ceiling_is_kept_by_one_connection() {
-    keep_to_ceiling("one", 1, 30_000_000, 2.0, 9_000_000.0..=10_500_000.0);
+    keep_to_ceiling(1, 30_000_000, 2.0, 9_000_000.0..=10_500_000.0);
 }
 
 #[test]
 fn a_ceiling_is_shared_by_eight_connections() {
-    keep_to_ceiling("eight", 8, 4_000_000, 2.0, 9_000_000.0..=10_500_000.0);
+    keep_to_ceiling(8, 4_000_000, 2.0, 9_000_000.0..=10_500_000.0);
 }
 
 #[test]
 fn many_connections_are_not_slower_than_their_ceiling() {
     // What they had been allowed before, 64 KB each, they send at once, and pay for it later: 4 MB more or less.
-    keep_to_ceiling("many", 64, 600_000, 3.0, 8_000_000.0..=12_000_000.0);
+    keep_to_ceiling(64, 600_000, 3.0, 8_000_000.0..=12_000_000.0);
 }
 
 #[test]
 fn rates_change_under_load() {
-    let Some((bed, pacing, _worker)) = bed("change", class(20_000_000)) else {
+    let Some((bed, pacing, _worker)) = bed(class(20_000_000)) else {
         return;
     };
     let is_over = Arc::new(AtomicBool::new(false));
@@ -255,7 +249,7 @@ fn rates_change_under_load() {
 
 #[test]
 fn nothing_is_paced_without_its_worker() {
-    let Some((bed, pacing, worker)) = bed("dead", class(100_000)) else {
+    let Some((bed, pacing, worker)) = bed(class(100_000)) else {
         return;
     };
     let dying = std::thread::spawn(move || {
@@ -278,7 +272,7 @@ fn nothing_is_paced_without_its_worker() {
 fn whoever_is_held_back_from_the_first_byte_on_gets_to_the_kernel() {
     const ANSWER: usize = 30_000;
     const ROUNDS: usize = 12;
-    let Some((bed, pacing, _worker)) = bed("first", class(250_000)) else {
+    let Some((bed, pacing, _worker)) = bed(class(250_000)) else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -310,7 +304,7 @@ fn responses_keep_to_a_ceiling() {
     const ANSWERS_MAX: usize = 8;
     const ANSWERS_MIN: usize = 3;
     const BYTES: usize = 10_000_000;
-    let Some((bed, pacing, _worker)) = bed("responses", class(10_000_000)) else {
+    let Some((bed, pacing, _worker)) = bed(class(10_000_000)) else {
         return;
     };
     let serving = bed.serve(V4[1], 1, answer);

@@ -47,7 +47,7 @@ fn short_tunnels_with_something_to_say_at_any_moment() {
     let mut by_kernel = 0;
     // As many as the proxy may take in its time.
     for first in (0..seeds).step_by(320) {
-        let Some(bed) = Bed::new("short_tunnels_with_something_to_say_at_any_moment") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let last = (first + 320).min(seeds);

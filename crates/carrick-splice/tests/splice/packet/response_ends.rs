@@ -75,7 +75,7 @@ pub fn hear_question(stream: &mut std::net::TcpStream) {
 
 #[test]
 fn a_server_that_ends_with_its_answer() {
-    let Some(bed) = Bed::new("a_server_that_ends_with_its_answer") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -112,7 +112,7 @@ fn a_server_that_ends_with_its_answer() {
 
 #[test]
 fn a_server_that_ends_while_nothing_is_asked() {
-    let Some(bed) = Bed::new("a_server_that_ends_while_nothing_is_asked") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -147,7 +147,7 @@ fn a_server_that_ends_while_nothing_is_asked() {
 
 #[test]
 fn a_server_that_resets_in_the_midst() {
-    let Some(bed) = Bed::new("a_server_that_resets_in_the_midst") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], 1, |mut stream| {
@@ -182,11 +182,10 @@ fn a_server_that_resets_in_the_midst() {
 
 /// A long answer, while something happens; what the client heard of it, and whether it was reset.
 fn a_long_answer<F: Future<Output = ()> + 'static>(
-    name: &str,
     proxy: impl Fn(Splicer, TcpStream, TcpStream) -> F + Send + 'static,
     client: impl FnOnce(std::net::TcpStream) -> (Vec<u8>, bool) + Send + 'static,
 ) -> Option<(Vec<u8>, bool)> {
-    let bed = Bed::new(name)?;
+    let bed = Bed::new()?;
     let peers_done = Arc::new(AtomicU32::new(0));
     let [server_done, client_done] = [(); 2].map(|()| Arc::clone(&peers_done));
     let serving = bed.serve(V4[1], 1, move |mut stream| {
@@ -219,7 +218,6 @@ fn a_long_answer<F: Future<Output = ()> + 'static>(
 #[test]
 fn a_client_that_reads_slowly() {
     let heard = a_long_answer(
-        "a_client_that_reads_slowly",
         |splicer, mut client, mut server| async move {
             let responses = bind(&splicer, &mut client, &mut server).await;
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
@@ -246,7 +244,6 @@ fn a_client_that_reads_slowly() {
 #[test]
 fn a_client_that_has_said_all() {
     let heard = a_long_answer(
-        "a_client_that_has_said_all",
         |splicer, mut client, mut server| async move {
             let mut responses = bind(&splicer, &mut client, &mut server).await;
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
@@ -274,7 +271,6 @@ fn a_client_that_has_said_all() {
 #[test]
 fn a_client_that_resets() {
     a_long_answer(
-        "a_client_that_resets",
         |splicer, mut client, mut server| async move {
             let responses = bind(&splicer, &mut client, &mut server).await;
             client.read(&mut [0]).await.unwrap_err();
@@ -292,7 +288,6 @@ fn a_client_that_resets() {
 #[test]
 fn a_proxy_that_lets_go_in_the_midst() {
     let heard = a_long_answer(
-        "a_proxy_that_lets_go_in_the_midst",
         |splicer, mut client, mut server| async move {
             let responses = bind(&splicer, &mut client, &mut server).await;
             while responses.progress().acked_bytes < 100_000 {
@@ -314,7 +309,6 @@ fn a_proxy_that_lets_go_in_the_midst() {
 #[test]
 fn a_proxy_that_takes_the_answer_back_in_the_midst() {
     let heard = a_long_answer(
-        "a_proxy_that_takes_the_answer_back_in_the_midst",
         |splicer, mut client, mut server| async move {
             let mut responses = bind(&splicer, &mut client, &mut server).await;
             while responses.progress().acked_bytes < 100_000 {
@@ -342,7 +336,7 @@ fn a_proxy_that_takes_the_answer_back_in_the_midst() {
 
 #[test]
 fn questions_that_do_not_wait_for_answers() {
-    let Some(bed) = Bed::new("questions_that_do_not_wait_for_answers") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let bytes = |question: u8| usize::from(question) * 9000;

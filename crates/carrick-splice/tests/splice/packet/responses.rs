@@ -107,8 +107,8 @@ fn ask_often(address: IpAddr, rounds: usize, seed: u64) -> u64 {
     sum
 }
 
-fn answers_pass(name: &str, addresses: [IpAddr; 2], apart: u64, prepare: impl FnOnce(&Bed)) {
-    let Some(bed) = Bed::new(name) else { return };
+fn answers_pass(addresses: [IpAddr; 2], apart: u64, prepare: impl FnOnce(&Bed)) {
+    let Some(bed) = Bed::new() else { return };
     prepare(&bed);
     let (clients, rounds) = (16, 40);
     let serving = bed.serve(addresses[1], clients, answer);
@@ -132,32 +132,22 @@ fn answers_pass(name: &str, addresses: [IpAddr; 2], apart: u64, prepare: impl Fn
 
 #[test]
 fn answers_pass_by_the_process() {
-    answers_pass("answers_pass_by_the_process", V4, u64::MAX, |_| {});
+    answers_pass(V4, u64::MAX, |_| {});
 }
 
 #[test]
 fn answers_pass_by_the_process_with_ipv6() {
-    answers_pass(
-        "answers_pass_by_the_process_with_ipv6",
-        V6,
-        u64::MAX,
-        |_| {},
-    );
+    answers_pass(V6, u64::MAX, |_| {});
 }
 
 #[test]
 fn answers_pass_by_the_process_and_through_it_in_turn() {
-    answers_pass(
-        "answers_pass_by_the_process_and_through_it_in_turn",
-        V4,
-        3,
-        |_| {},
-    );
+    answers_pass(V4, 3, |_| {});
 }
 
 #[test]
 fn answers_pass_without_timestamps() {
-    answers_pass("answers_pass_without_timestamps", V4, 5, |bed| {
+    answers_pass(V4, 5, |bed| {
         for host in [Host::Client, Host::Server] {
             bed.set(host, "tcp_timestamps", 0);
         }
@@ -166,7 +156,7 @@ fn answers_pass_without_timestamps() {
 
 #[test]
 fn answers_pass_though_packets_are_lost() {
-    answers_pass("answers_pass_though_packets_are_lost", V4, 7, |bed| {
+    answers_pass(V4, 7, |bed| {
         bed.lose(3);
     });
 }
@@ -183,8 +173,7 @@ fn answer_too_much(mut stream: std::net::TcpStream) {
 
 #[test]
 fn what_a_client_never_took_does_not_count_for_the_next() {
-    let name = "what_a_client_never_took_does_not_count_for_the_next";
-    let Some(bed) = Bed::new(name) else { return };
+    let Some(bed) = Bed::new() else { return };
     let count = Arc::new(AtomicU32::new(0));
     let proxied = AtomicU32::new(0);
     let serving = bed.serve(V4[1], 2, move |stream| {

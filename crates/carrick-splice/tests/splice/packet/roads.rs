@@ -20,21 +20,20 @@ fn features(bed: &Bed, features: &str) {
     }
 }
 
-fn has_ethtool(test: &str) -> bool {
+fn has_ethtool() -> bool {
     let is_there = std::process::Command::new("ethtool")
         .arg("--version")
         .output();
     if is_there.is_err() {
-        eprintln!("SKIPPED: {test}: it needs ethtool");
+        carrick_test::lacks!("it needs ethtool");
     }
     is_there.is_ok()
 }
 
 #[test]
 fn segments_are_cut_and_summed_up_by_hand() {
-    let test = "segments_are_cut_and_summed_up_by_hand";
-    let Some(bed) = Bed::new(test) else { return };
-    if !has_ethtool(test) {
+    let Some(bed) = Bed::new() else { return };
+    if !has_ethtool() {
         return;
     }
     // Every packet is a segment, and its checksum is looked at.
@@ -44,9 +43,8 @@ fn segments_are_cut_and_summed_up_by_hand() {
 
 #[test]
 fn segments_are_put_together() {
-    let test = "segments_are_put_together";
-    let Some(bed) = Bed::new(test) else { return };
-    if !has_ethtool(test) {
+    let Some(bed) = Bed::new() else { return };
+    if !has_ethtool() {
         return;
     }
     features(&bed, "tso off gso off gro on");
@@ -55,9 +53,8 @@ fn segments_are_put_together() {
 
 #[test]
 fn checksums_without_large_packets() {
-    let test = "checksums_without_large_packets";
-    let Some(bed) = Bed::new(test) else { return };
-    if !has_ethtool(test) {
+    let Some(bed) = Bed::new() else { return };
+    if !has_ethtool() {
         return;
     }
     features(&bed, "tx off gro on");
@@ -66,11 +63,11 @@ fn checksums_without_large_packets() {
 
 #[test]
 fn by_a_vlan() {
-    let Some(bed) = Bed::bare("by_a_vlan") else {
+    let Some(bed) = Bed::bare() else {
         return;
     };
     if !bed.can(Host::Middle, "ip link add link ps name v8 type vlan id 8") {
-        eprintln!("SKIPPED: by_a_vlan: this kernel has no VLANs");
+        carrick_test::lacks!("by_a_vlan: this kernel has no VLANs");
         return;
     }
     bed.address(Host::Client, "c", 1, 2);
@@ -88,7 +85,7 @@ fn by_a_vlan() {
 
 #[test]
 fn by_a_bridge() {
-    let Some(bed) = Bed::bare("by_a_bridge") else {
+    let Some(bed) = Bed::bare() else {
         return;
     };
     bed.address(Host::Client, "c", 1, 2);
@@ -103,7 +100,7 @@ fn by_a_bridge() {
 
 #[test]
 fn by_a_router_on_the_way() {
-    let Some(bed) = Bed::bare("by_a_router_on_the_way") else {
+    let Some(bed) = Bed::bare() else {
         return;
     };
     bed.address(Host::Client, "c", 1, 2);

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[test]
 fn a_tunnel_goes_packet_by_packet_and_ends() {
     for addresses in [V4, V6] {
-        let Some(bed) = Bed::new("a_tunnel_goes_packet_by_packet_and_ends") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let serving = bed.serve(addresses[1], 1, answer);
@@ -24,7 +24,7 @@ fn a_tunnel_goes_packet_by_packet_and_ends() {
 #[test]
 fn many_tunnels_at_the_same_time() {
     const COUNT: usize = 64;
-    let Some(bed) = Bed::new("many_tunnels_at_the_same_time") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], COUNT, answer);
@@ -68,7 +68,7 @@ fn many_tunnels_at_the_same_time() {
 
 #[test]
 fn one_side_ends_and_the_other_goes_on() {
-    let Some(bed) = Bed::new("one_side_ends_and_the_other_goes_on") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     const BYTES: usize = 3_000_000;
@@ -123,7 +123,7 @@ fn one_side_ends_and_the_other_goes_on() {
 #[test]
 fn places_are_used_again() {
     const COUNT: usize = 7;
-    let Some(bed) = Bed::new("places_are_used_again") else {
+    let Some(bed) = Bed::new() else {
         return;
     };
     let serving = bed.serve(V4[1], COUNT, answer);

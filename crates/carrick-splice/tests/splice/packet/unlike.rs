@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// What becomes of a tunnel, IPv4 and IPv6: does the kernel forward it, or does the process relay it, for this reason?
-fn tunnel(test: &str, refused: Option<&str>, prepare: impl Fn(&Bed)) {
+fn tunnel(refused: Option<&str>, prepare: impl Fn(&Bed)) {
     for addresses in [V4, V6] {
-        let Some(bed) = Bed::new(test) else { return };
+        let Some(bed) = Bed::new() else { return };
         prepare(&bed);
         let serving = bed.serve(addresses[1], 1, answer);
         let proxying = bed.tunnels(addresses, 1);
@@ -39,33 +39,29 @@ const SIDES: [Host; 2] = [Host::Client, Host::Server];
 #[test]
 fn timestamps_on_one_side_only() {
     for host in SIDES {
-        tunnel(
-            "timestamps_on_one_side_only",
-            Some("packet_timestamps"),
-            |bed| {
-                bed.set(host, "tcp_timestamps", 0);
-            },
-        );
+        tunnel(Some("packet_timestamps"), |bed| {
+            bed.set(host, "tcp_timestamps", 0);
+        });
     }
 }
 
 #[test]
 fn timestamps_on_neither_side() {
-    tunnel("timestamps_on_neither_side", None, |bed| {
+    tunnel(None, |bed| {
         bed.set(Host::Middle, "tcp_timestamps", 0);
     });
 }
 
 #[test]
 fn sack_on_one_side_only() {
-    tunnel("sack_on_one_side_only", Some("packet_sack"), |bed| {
+    tunnel(Some("packet_sack"), |bed| {
         bed.set(Host::Server, "tcp_sack", 0);
     });
 }
 
 #[test]
 fn sack_on_neither_side() {
-    tunnel("sack_on_neither_side", None, |bed| {
+    tunnel(None, |bed| {
         bed.set(Host::Middle, "tcp_sack", 0);
     });
 }
@@ -73,14 +69,14 @@ fn sack_on_neither_side() {
 #[test]
 fn ecn_on_one_side_only() {
     // The client asks for it, and the proxy agrees; it does not ask by itself.
-    tunnel("ecn_on_one_side_only", Some("packet_ecn"), |bed| {
+    tunnel(Some("packet_ecn"), |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
     });
 }
 
 #[test]
 fn ecn_on_both_sides() {
-    tunnel("ecn_on_both_sides", None, |bed| {
+    tunnel(None, |bed| {
         bed.set(Host::Client, "tcp_ecn", 1);
         bed.set(Host::Middle, "tcp_ecn", 1);
     });
@@ -89,7 +85,7 @@ fn ecn_on_both_sides() {
 #[test]
 fn windows_are_scaled_on_one_side_only() {
     for host in SIDES {
-        tunnel("windows_are_scaled_on_one_side_only", None, |bed| {
+        tunnel(None, |bed| {
             bed.set(host, "tcp_window_scaling", 0);
         });
     }
@@ -98,7 +94,7 @@ fn windows_are_scaled_on_one_side_only() {
 #[test]
 fn windows_of_other_scales() {
     // The scale follows from the largest receive buffer.
-    tunnel("windows_of_other_scales", None, |bed| {
+    tunnel(None, |bed| {
         bed.run(
             Host::Client,
             "sysctl -qw net.ipv4.tcp_rmem=4096\t131072\t65536000",
@@ -113,23 +109,19 @@ fn windows_of_other_scales() {
 #[test]
 fn one_side_takes_shorter_segments() {
     for interfaces in [["c", "pc"], ["ps", "s"]] {
-        tunnel(
-            "one_side_takes_shorter_segments",
-            Some("packet_segments"),
-            |bed| {
-                for (host, interface) in INTERFACES {
-                    if interfaces.contains(&interface) {
-                        bed.ip(host, &format!("link set {interface} mtu 1400"));
-                    }
+        tunnel(Some("packet_segments"), |bed| {
+            for (host, interface) in INTERFACES {
+                if interfaces.contains(&interface) {
+                    bed.ip(host, &format!("link set {interface} mtu 1400"));
                 }
-            },
-        );
+            }
+        });
     }
 }
 
 #[test]
 fn both_sides_take_shorter_segments() {
-    tunnel("both_sides_take_shorter_segments", None, |bed| {
+    tunnel(None, |bed| {
         for (host, interface) in INTERFACES {
             bed.ip(host, &format!("link set {interface} mtu 1300"));
         }
@@ -167,8 +159,7 @@ fn sign(stream: &impl AsRawFd, peer: Ipv4Addr) -> bool {
 
 #[test]
 fn one_side_is_signed() {
-    let test = "one_side_is_signed";
-    let Some(bed) = Bed::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
     let serving = bed.serve(V4[1], 1, answer);
     let proxying = bed.proxy(V4, (1, 128), |splicer, client, server| async move {
         let is_signed = sign(&client, Ipv4Addr::new(10, 78, 1, 2));
@@ -186,15 +177,14 @@ fn one_side_is_signed() {
     serving.join().unwrap();
     match &proxying.join().unwrap()[0] {
         (true, told) => assert_relayed(told, sent, "packet_signed"),
-        (false, _) => eprintln!("SKIPPED: {test}: this kernel does not sign (CONFIG_TCP_MD5SIG)"),
+        (false, _) => carrick_test::lacks!("this kernel does not sign (CONFIG_TCP_MD5SIG)"),
     }
 }
 
 #[test]
 fn data_with_the_syn() {
     const EARLY: Duration = Duration::from_millis(300);
-    let test = "data_with_the_syn";
-    let Some(bed) = Bed::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
     // Client and proxy do it without a cookie (net.ipv4.tcp_fastopen), and the proxy on all that listen.
     bed.set(Host::Client, "tcp_fastopen", 1 | 4);
     bed.set(Host::Middle, "tcp_fastopen", 2 | 0x200 | 0x400);
@@ -245,9 +235,8 @@ fn extended(text: &str, name: &str) -> u64 {
 
 #[test]
 fn one_side_is_ipv4_and_the_other_ipv6() {
-    let test = "one_side_is_ipv4_and_the_other_ipv6";
     for addresses in [[V4[0], V6[1]], [V6[0], V4[1]]] {
-        let Some(bed) = Bed::new(test) else { return };
+        let Some(bed) = Bed::new() else { return };
         // The segments are of the same length.
         for (host, interface) in INTERFACES {
             let is_ipv6 = addresses[usize::from(["ps", "s"].contains(&interface))].is_ipv6();
@@ -274,8 +263,8 @@ fn ask_with_patience() -> (u64, u64) {
 }
 
 /// A tunnel whose server is on the proxy's host, at this address of it.
-fn to_this_host(test: &str, server: IpAddr, refused: &str) {
-    let Some(bed) = Bed::new(test) else { return };
+fn to_this_host(server: IpAddr, refused: &str) {
+    let Some(bed) = Bed::new() else { return };
     let serving = bed.serve_at(Host::Middle, server, 1, answer);
     let proxying = bed.tunnels([V4[0], server], 1);
     let asking = bed.on(Host::Client, ask_with_patience);
@@ -287,20 +276,14 @@ fn to_this_host(test: &str, server: IpAddr, refused: &str) {
 
 #[test]
 fn a_server_on_this_host() {
-    let test = "a_server_on_this_host";
-    to_this_host(test, IpAddr::V4(Ipv4Addr::LOCALHOST), "packet_loopback");
+    to_this_host(IpAddr::V4(Ipv4Addr::LOCALHOST), "packet_loopback");
     // Not the address from which it is connected to: only the route tells.
-    to_this_host(
-        test,
-        IpAddr::V4(Ipv4Addr::new(127, 7, 7, 7)),
-        "packet_loopback",
-    );
+    to_this_host(IpAddr::V4(Ipv4Addr::new(127, 7, 7, 7)), "packet_loopback");
 }
 
 #[test]
 fn an_interface_without_the_programs() {
-    let test = "an_interface_without_the_programs";
-    let Some(mut bed) = Bed::new(test) else {
+    let Some(mut bed) = Bed::new() else {
         return;
     };
     bed.hooked = vec!["pc".to_owned()];
@@ -315,8 +298,7 @@ fn an_interface_without_the_programs() {
 
 #[test]
 fn translated_addresses() {
-    let test = "translated_addresses";
-    let Some(bed) = Bed::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
     // The server is known by another address on the proxy's host.
     let known = IpAddr::V4(Ipv4Addr::new(10, 78, 2, 9));
     bed.nft(

@@ -24,7 +24,7 @@ fn at_rest_they_come_back_and_go_on() {
         Choice::Packet,
     ];
     for addresses in [V4, V6] {
-        let Some(bed) = Bed::new("at_rest_they_come_back_and_go_on") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let next = Arc::new(Notify::new());
@@ -90,7 +90,7 @@ fn at_rest_they_come_back_and_go_on() {
 fn ends_that_went_by_are_found_by_whoever_goes_on() {
     const BYTES: usize = 300_000;
     for both_end in [false, true] {
-        let Some(bed) = Bed::new("ends_that_went_by_are_found_by_whoever_goes_on") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let serving = bed.serve(V4[1], 1, move |mut stream| {
@@ -226,7 +226,7 @@ fn in_the_midst_of_everything_they_come_back_whole() {
     let seeds = seeds("CARRICK_TORTURE_SEEDS", 24);
     let mut by_kernel = 0;
     for first in (0..seeds).step_by(AT_ONCE as usize) {
-        let Some(bed) = Bed::new("in_the_midst_of_everything_they_come_back_whole") else {
+        let Some(bed) = Bed::new() else {
             return;
         };
         let said = |seed: u64, side: u64| {

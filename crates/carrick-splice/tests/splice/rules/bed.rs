@@ -61,16 +61,15 @@ pub const FAMILIES: [Family; 2] = [
 ];
 
 /// The bed, or a word about why there is none.
-pub fn bed(test: &str) -> Option<Bed> {
-    let missing = if !rustix::process::geteuid().is_root() {
-        "root"
-    } else if Command::new("ethtool").arg("--version").output().is_err() {
-        "ethtool"
-    } else {
-        return Some(Bed::new());
-    };
-    eprintln!("SKIPPED: {test}: it needs {missing}");
-    None
+pub fn bed() -> Option<Bed> {
+    if !carrick_test::is_root() {
+        return None;
+    }
+    if Command::new("ethtool").arg("--version").output().is_err() {
+        carrick_test::lacks!("there is no ethtool");
+        return None;
+    }
+    Some(Bed::new())
 }
 
 impl Bed {

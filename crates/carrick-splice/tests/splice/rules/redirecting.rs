@@ -53,7 +53,7 @@ fn is_redirected(
 
 #[test]
 fn a_connection_to_the_host_goes_to_the_local_port() {
-    let Some(bed) = bed("a_connection_to_the_host_goes_to_the_local_port") else {
+    let Some(bed) = bed() else {
         return;
     };
     for family in FAMILIES {
@@ -67,7 +67,7 @@ fn a_connection_to_the_host_goes_to_the_local_port() {
 
 #[test]
 fn a_connection_to_another_host_goes_to_the_local_port() {
-    let Some(bed) = bed("a_connection_to_another_host_goes_to_the_local_port") else {
+    let Some(bed) = bed() else {
         return;
     };
     for family in ["-4", "-6"] {
@@ -107,7 +107,7 @@ fn transparent(address: SocketAddr) -> TcpListener {
 
 #[test]
 fn a_listener_on_the_own_port_does_not_get_what_is_redirected() {
-    let Some(bed) = bed("a_listener_on_the_own_port_does_not_get_what_is_redirected") else {
+    let Some(bed) = bed() else {
         return;
     };
     let family = FAMILIES[0];
@@ -120,7 +120,7 @@ fn a_listener_on_the_own_port_does_not_get_what_is_redirected() {
 
 #[test]
 fn a_client_may_use_its_port_again_after_the_proxy_has_closed() {
-    let Some(bed) = bed("a_client_may_use_its_port_again_after_the_proxy_has_closed") else {
+    let Some(bed) = bed() else {
         return;
     };
     let family = FAMILIES[0];
@@ -160,7 +160,7 @@ fn a_client_may_use_its_port_again_after_the_proxy_has_closed() {
 
 #[test]
 fn rules_and_the_packet_engine_are_on_the_same_interfaces() {
-    let Some(bed) = bed("rules_and_the_packet_engine_are_on_the_same_interfaces") else {
+    let Some(bed) = bed() else {
         return;
     };
     let family = FAMILIES[1];

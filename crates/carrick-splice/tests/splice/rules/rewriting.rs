@@ -71,7 +71,7 @@ fn served_elsewhere(bed: &Bed, family: Family, rules: [Rule; 2]) -> (u32, Vec<Co
 
 #[test]
 fn packets_are_rewritten_and_sent_on_without_routing() {
-    let Some(bed) = bed("packets_are_rewritten_and_sent_on_without_routing") else {
+    let Some(bed) = bed() else {
         return;
     };
     for is_offloaded in [false, true] {
@@ -94,7 +94,7 @@ fn are_large(count: &Count) -> bool {
 
 #[test]
 fn a_tcp_port_is_redirected_by_two_rules() {
-    let Some(bed) = bed("a_tcp_port_is_redirected_by_two_rules") else {
+    let Some(bed) = bed() else {
         return;
     };
     let rules = bed.at(Host::Middle, move || {
@@ -145,7 +145,7 @@ fn port_rules(protocol: Protocol, port: u16, local: u16) -> [Rule; 2] {
 
 #[test]
 fn sequence_numbers_and_timestamps_are_translated() {
-    let Some(bed) = bed("sequence_numbers_and_timestamps_are_translated") else {
+    let Some(bed) = bed() else {
         return;
     };
     // The server sees other numbers than the client; loss has them use SACK, too.
@@ -208,7 +208,7 @@ fn lossy_conversation(bed: &Bed, family: Family, set: &[Rule; 2]) -> u64 {
 
 #[test]
 fn what_connections_offer_is_changed() {
-    let Some(bed) = bed("what_connections_offer_is_changed") else {
+    let Some(bed) = bed() else {
         return;
     };
     let less = RewriteTcp {
@@ -226,7 +226,7 @@ fn what_connections_offer_is_changed() {
 
 #[test]
 fn a_udp_port_is_redirected_by_two_rules() {
-    let Some(bed) = bed("a_udp_port_is_redirected_by_two_rules") else {
+    let Some(bed) = bed() else {
         return;
     };
     let set = port_rules(Protocol::Udp, 53, 5353);
@@ -250,13 +250,11 @@ fn a_udp_port_is_redirected_by_two_rules() {
 
 #[test]
 fn a_vlan_s_packets_are_met_once_where_the_rule_says() {
-    let Some(bed) = bed("a_vlan_s_packets_are_met_once_where_the_rule_says") else {
+    let Some(bed) = bed() else {
         return;
     };
     if !bed.can(Host::Middle, "ip link add link rc name rc.7 type vlan id 7") {
-        eprintln!(
-            "SKIPPED: a_vlan_s_packets_are_met_once_where_the_rule_says: the kernel has no VLANs"
-        );
+        carrick_test::lacks!("the kernel has no VLANs");
         return;
     }
     for (host, device, own) in [(Host::Client, "c", 2), (Host::Middle, "rc", 1)] {
@@ -309,7 +307,7 @@ fn a_vlan_s_packets_are_met_once_where_the_rule_says() {
 
 #[test]
 fn a_tagged_packet_is_rewritten_and_sent_on_without_its_tag() {
-    let Some(bed) = bed("a_tagged_packet_is_rewritten_and_sent_on_without_its_tag") else {
+    let Some(bed) = bed() else {
         return;
     };
     // What is for everybody is not sent on.

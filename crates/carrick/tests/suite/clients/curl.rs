@@ -195,7 +195,7 @@ fn curl_reaches_ipv6_and_names() {
     let name = format!("http://localhost:{}/", by_name.address().port());
     assert_eq!(curl(&place, &carrick).word(&name).expect(), "here");
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: there is no IPv6 here");
+        carrick_test::lacks!("there is no IPv6 here");
         return;
     }
     let by_ipv6 = serve(Server::listen_at("[::1]:0".parse().expect("an address")));

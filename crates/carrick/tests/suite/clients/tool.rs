@@ -53,7 +53,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .map(|directory| directory.join(name))
         .find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed");
+        carrick_test::lacks!("{name} is not installed");
     }
     found
 }

@@ -71,10 +71,9 @@ fn stalled(bed: &Bed, port: u16) -> Peer {
 
 #[test]
 fn a_client_that_reads_no_more_makes_little_be_held_however_far_its_server_is() {
-    let test = "a_client_that_reads_no_more_makes_little_be_held_however_far_its_server_is";
     for way in WAYS {
         for line in [Some(LONG), None] {
-            on_the_proxy(test, line, |bed, place| {
+            on_the_proxy(line, |bed, place| {
                 let server = big_server(bed.server());
                 let _carrick = carrick(place, &server, way);
                 let clients = [LISTENER_PORT, TUNNEL_PORT].map(|port| stalled(bed, port));
@@ -88,9 +87,8 @@ fn a_client_that_reads_no_more_makes_little_be_held_however_far_its_server_is() 
 
 #[test]
 fn a_far_client_whose_server_reads_no_more_makes_little_be_held() {
-    let test = "a_far_client_whose_server_reads_no_more_makes_little_be_held";
     for way in WAYS {
-        on_the_proxy(test, Some(LONG), |bed, place| {
+        on_the_proxy(Some(LONG), |bed, place| {
             let server = bed.server().serve(|mut peer, _| {
                 if peer.read_head().contains("/health") {
                     peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -121,9 +119,8 @@ fn a_far_client_whose_server_reads_no_more_makes_little_be_held() {
 
 #[test]
 fn what_a_far_server_may_send_grows_while_its_client_takes() {
-    let test = "what_a_far_server_may_send_grows_while_its_client_takes";
     for way in &WAYS[..3] {
-        on_the_proxy(test, Some(WIDE), |bed, place| {
+        on_the_proxy(Some(WIDE), |bed, place| {
             let server = big_server(bed.server());
             let _carrick = carrick(place, &server, way);
             for port in [LISTENER_PORT, TUNNEL_PORT] {
@@ -141,9 +138,8 @@ fn what_a_far_server_may_send_grows_while_its_client_takes() {
 
 #[test]
 fn nobody_notices_three_hundred_clients_that_read_nothing() {
-    let test = "nobody_notices_three_hundred_clients_that_read_nothing";
     for way in WAYS {
-        on_the_proxy(test, None, |bed, place| {
+        on_the_proxy(None, |bed, place| {
             let server = big_server(bed.server());
             let carrick = carrick(place, &server, way);
             let request = "GET /big HTTP/1.1\r\nHost: a.example\r\n\r\n";

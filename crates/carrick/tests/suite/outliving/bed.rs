@@ -42,8 +42,7 @@ pub fn inside<F: FnOnce(&Bed)>(play: F) {
     // The test's path is that of what is played in it.
     let path = std::any::type_name::<F>().trim_end_matches("::{{closure}}");
     let test = path.split_once("::").expect("a crate").1;
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: {test}: network namespaces and pins need root");
+    if !carrick_test::is_root() {
         return;
     }
     let output = Command::new("unshare")

@@ -21,8 +21,8 @@ pub fn turn() -> Option<MutexGuard<'static, ()>> {
     if limit.maximum.is_some_and(|maximum| maximum < NEEDED)
         || setrlimit(Resource::Nofile, raised).is_err()
     {
-        eprintln!(
-            "skipped: {NEEDED} file descriptors are needed, {:?} are allowed",
+        carrick_test::lacks!(
+            "{NEEDED} file descriptors are needed, {:?} are allowed",
             limit.maximum
         );
         return None;

@@ -46,13 +46,12 @@ impl Bed {
     /// Client 10.1.0.2, .3 and fd00:1::2 - router eth1, eth2 - server 10.2.0.2, .3 and fd00:2::2, ::3. `None`, with the reason on
     /// standard error: it cannot be made here.
     pub fn build() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: network namespaces need root");
+        if !carrick_test::is_root() {
             return None;
         }
         for tool in ["ip", "nft", "nginx", "curl", "openssl"] {
             if find(tool).is_none() {
-                eprintln!("skipped: there is no {tool}");
+                carrick_test::lacks!("there is no {tool}");
                 return None;
             }
         }

@@ -25,7 +25,7 @@ fn tunnel_with(tables: &str) -> (Carrick, Server, Place) {
 }
 
 /// Whether this carrick has the socket engine; where it has not, the test says so.
-fn has_socket_engine(carrick: &Carrick, test: &str) -> bool {
+fn has_socket_engine(carrick: &Carrick) -> bool {
     let status = carrick.status();
     let engines = status["engines"].as_array().expect("engines");
     let socket = engines
@@ -33,7 +33,7 @@ fn has_socket_engine(carrick: &Carrick, test: &str) -> bool {
         .find(|engine| engine["name"].as_str() == Some("engine socket"))
         .unwrap_or_else(|| panic!("{status}"));
     if socket["usable"] != true {
-        eprintln!("SKIPPED {test}: {}", socket["reason"]);
+        carrick_test::skip!("{}", socket["reason"]);
     }
     socket["usable"] == true
 }
@@ -81,10 +81,8 @@ fn what_the_kernel_moves_is_seen_while_it_moves() {
 /// Looking needs none of the privileges that loading needs.
 #[test]
 fn it_is_seen_after_privileges_were_given_up() {
-    if rustix::process::geteuid().is_root() {
+    if carrick_test::is_root() {
         see_what_the_kernel_moves("[process]\nuser = \"nobody\"\n");
-    } else {
-        eprintln!("SKIPPED it_is_seen_after_privileges_were_given_up: it needs root");
     }
 }
 
@@ -92,7 +90,7 @@ fn see_what_the_kernel_moves(tables: &str) {
     let (carrick, server, _place) = tunnel_with(&format!(
         "{tables}[limits]\nsplices = 20\n[splice]\nengine = \"socket\"\n"
     ));
-    if !has_socket_engine(&carrick, "what_the_kernel_moves_is_seen_while_it_moves") {
+    if !has_socket_engine(&carrick) {
         return;
     }
     let mut client = carrick.connect_tunnel();
@@ -158,7 +156,7 @@ fn see_what_the_kernel_moves(tables: &str) {
 #[test]
 fn bytes_that_stand_still_are_seen() {
     let (carrick, server, _place) = tunnel("socket");
-    if !has_socket_engine(&carrick, "bytes_that_stand_still_are_seen") {
+    if !has_socket_engine(&carrick) {
         return;
     }
     let mut client = carrick.connect_tunnel();
@@ -301,8 +299,7 @@ fn lines_of_requests_say_nothing_of_connections() {
 /// In a network of its own, in which what carrick sends to the client is lost for a while.
 #[test]
 fn what_was_lost_and_sent_again_is_told() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED what_was_lost_and_sent_again_is_told: it needs root");
+    if !carrick_test::is_root() {
         return;
     }
     let play = std::thread::spawn(|| {
@@ -326,7 +323,7 @@ fn lose_and_send_again(engine: &str) {
     let mut client = carrick.connect_tunnel();
     let mut upstream = server.accept();
     chat(&mut client, &mut upstream, 2);
-    let is_in_kernel = engine == "socket" && has_socket_engine(&carrick, "loss with socket");
+    let is_in_kernel = engine == "socket" && has_socket_engine(&carrick);
     if is_in_kernel {
         wait_for("the tunnel to be in the kernel", || {
             (carrick.status()["splices"]["in_kernel"] == 1).then_some(())

@@ -32,7 +32,7 @@ fn clean() {
 fn has(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok();
     if !is_there {
-        eprintln!("SKIPPED what needs {tool}, which is not installed");
+        carrick_test::lacks!("needs {tool}, which is not installed");
     }
     is_there
 }

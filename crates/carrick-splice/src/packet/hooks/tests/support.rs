@@ -23,7 +23,7 @@ pub fn inside(name: &str, test: impl FnOnce()) {
         return test();
     }
     if let Err(why) = may_unshare() {
-        eprintln!("SKIPPED {name}: it makes network namespaces, and needs root: {why}");
+        carrick_test::skip!("it makes network namespaces, and needs root: {why}");
         return;
     }
     let output = myself(name, &["unshare", "--mount", "--net", "--"])

@@ -161,8 +161,7 @@ fn rules(is_v4: bool, rewrite: &Rewrite) -> [Rule; 2] {
 
 #[test]
 fn what_comes_out_is_what_would_have_been_made() {
-    let name = "what_comes_out_is_what_would_have_been_made";
-    let Some(bench) = bench(name, &[]) else {
+    let Some(bench) = bench(&[]) else {
         return;
     };
     let bench = RefCell::new(bench);

@@ -180,8 +180,7 @@ fn compare(bench: &mut Bench, rules: &[Rule], packets: &[Going]) -> Result<(), T
 
 #[test]
 fn packets_meet_the_first_rule_that_the_model_says() {
-    let name = "packets_meet_the_first_rule_that_the_model_says";
-    let Some(bench) = bench(name, &[]) else {
+    let Some(bench) = bench(&[]) else {
         return;
     };
     let bench = RefCell::new(bench);

@@ -40,9 +40,8 @@ pub struct Outcome {
 }
 
 /// The programs with these rules. `None`, and a word about it, without privileges.
-pub fn bench(test: &str, rules: &[Rule]) -> Option<Bench> {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED {test}: it loads BPF programs, and needs root");
+pub fn bench(rules: &[Rule]) -> Option<Bench> {
+    if !carrick_test::is_root() {
         return None;
     }
     check::check(rules).expect("rules that make sense");

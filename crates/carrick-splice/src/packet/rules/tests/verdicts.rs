@@ -27,8 +27,7 @@ fn verdict(bench: &Bench, direction: Direction, frame: &Frame) -> Verdict {
 
 #[test]
 fn each_part_of_a_match_takes_what_it_says_and_nothing_else() {
-    let name = "each_part_of_a_match_takes_what_it_says_and_nothing_else";
-    let Some(mut bench) = bench(name, &[]) else {
+    let Some(mut bench) = bench(&[]) else {
         return;
     };
     let v4 = || tcp("10.1.2.3:4000", "192.0.2.9:80");
@@ -119,7 +118,6 @@ fn each_part_of_a_match_takes_what_it_says_and_nothing_else() {
 
 #[test]
 fn the_first_rule_that_takes_a_packet_decides_and_counts() {
-    let name = "the_first_rule_that_takes_a_packet_decides_and_counts";
     let to = |first, last, action| {
         let packets = Match {
             destination_ports: first..=last,
@@ -132,7 +130,7 @@ fn the_first_rule_that_takes_a_packet_decides_and_counts() {
         to(1, 1023, Action::Drop),
         to(80, 2000, Action::Pass),
     ];
-    let Some(mut bench) = bench(name, &rules) else {
+    let Some(mut bench) = bench(&rules) else {
         return;
     };
     let frames = [80, 443, 1023, 1024, 2001].map(|port| {
@@ -170,7 +168,7 @@ fn a_set_may_be_full() {
             rule(packets, Action::Drop)
         })
         .collect();
-    let Some(bench) = bench("a_set_may_be_full", &rules) else {
+    let Some(bench) = bench(&rules) else {
         return;
     };
     for port in 1..=RULES_MAX as u16 + 1 {
@@ -185,8 +183,7 @@ fn a_set_may_be_full() {
 #[test]
 fn what_is_not_understood_is_passed_up_and_not_counted() {
     let rules = [dropping(Match::default())];
-    let name = "what_is_not_understood_is_passed_up_and_not_counted";
-    let Some(bench) = bench(name, &rules) else {
+    let Some(bench) = bench(&rules) else {
         return;
     };
     let v4 = || tcp("10.1.2.3:4000", "192.0.2.9:80");
@@ -247,8 +244,7 @@ fn what_is_not_understood_is_passed_up_and_not_counted() {
 
 #[test]
 fn padding_and_options_and_priority_tags_are_understood() {
-    let name = "padding_and_options_and_priority_tags_are_understood";
-    let Some(bench) = bench(name, &[dropping(Match::default())]) else {
+    let Some(bench) = bench(&[dropping(Match::default())]) else {
         return;
     };
     let v4 = || tcp("10.1.2.3:4000", "192.0.2.9:80");
@@ -294,7 +290,7 @@ fn a_rule_for_a_vlan_takes_its_packets_alone() {
         vlan: Some(6),
         ..Match::default()
     })];
-    let Some(bench) = bench("a_rule_for_a_vlan_takes_its_packets_alone", &rules) else {
+    let Some(bench) = bench(&rules) else {
         return;
     };
     let tagged = |tags: &[(u16, u16)]| {
@@ -331,8 +327,7 @@ fn what_nobody_listens_for_is_passed_up_and_counted() {
             mark: Some(7),
         }),
     )];
-    let name = "what_nobody_listens_for_is_passed_up_and_counted";
-    let Some(bench) = bench(name, &rules) else {
+    let Some(bench) = bench(&rules) else {
         return;
     };
     for frame in [
@@ -364,7 +359,7 @@ fn what_was_sent_on_is_not_looked_at_again() {
         }),
     );
     let rules = [sending, dropping(Match::default())];
-    let Some(bench) = bench("what_was_sent_on_is_not_looked_at_again", &rules) else {
+    let Some(bench) = bench(&rules) else {
         return;
     };
     let sent = tcp("10.1.2.3:4000", "192.0.2.9:80").bytes();

@@ -6,6 +6,7 @@ mod start;
 use crate::support::carrick::{PROGRAM, tunnel_text};
 use crate::support::place::TUNNEL_PORT;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
+use carrick_test::is_root;
 use nix::unistd::User;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -28,15 +29,6 @@ const NET_BIND_SERVICE: u32 = 10;
 const LOW_PORT: u16 = 1017;
 const OTHER_LOW_PORT: u16 = 1018;
 
-/// Whether these tests can be: they need root, to give it up.
-fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        eprintln!("skipped: this user has no privileges to give up");
-    }
-    is_root
-}
-
 /// Whether root can have the socket engine here.
 fn has_engine() -> bool {
     let output = Command::new(PROGRAM).arg("doctor").output();
@@ -45,7 +37,7 @@ fn has_engine() -> bool {
     let row = row.expect("a row for the engine");
     let has = row["engine socket".len()..].trim().starts_with("yes");
     if !has {
-        eprintln!("skipped: {row}");
+        carrick_test::skip!("{row}");
     }
     has
 }
@@ -54,7 +46,7 @@ fn has_engine() -> bool {
 fn has_low_ports() -> bool {
     let first = carrick::privileges::unprivileged_port_start();
     if first <= OTHER_LOW_PORT {
-        eprintln!("skipped: ports from {first} need no privilege here");
+        carrick_test::lacks!("ports from {first} need no privilege here");
     }
     first > OTHER_LOW_PORT
 }
@@ -202,7 +194,7 @@ fn expect_capabilities(carrick: &Carrick, kept: u64) {
 fn expect_capabilities_of_root(carrick: &Carrick, kept: u64) {
     expect_capabilities(carrick, kept);
     if Status::of_this_process().set("CapEff") >> SETPCAP & 1 == 0 {
-        eprintln!("skipped: this root cannot empty the bounding set");
+        carrick_test::lacks!("this root cannot empty the bounding set");
         return;
     }
     for thread in threads(carrick) {

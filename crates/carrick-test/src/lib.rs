@@ -1,0 +1,71 @@
+//! What the tests of all crates share: a test that cannot be run here says which one it is, and why.
+//!
+//! The lines go to standard error, and to the file that the environment variable `CARRICK_SKIPPED` names, of which `make test` shows them
+//! at its end. With `CARRICK_REQUIRE_ROOT=1` what [`skip!`] would leave out fails, so that nobody takes a run without root for a whole one.
+#![forbid(unsafe_code)]
+#![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
+use std::fmt::Arguments;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// With `1`, [`is_root`] says that nobody is: `make test-quick`.
+const QUICK: &str = "CARRICK_QUICK";
+
+/// Whether the running test may do what only root can; otherwise it is skipped.
+///
+/// # Panics
+/// As [`skip!`].
+#[must_use]
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root() && !is_set(QUICK);
+    if !is_root {
+        skip!("it is for root");
+    }
+    is_root
+}
+
+/// Leaves out the running test, or the rest of it, for want of root, or of what root has on every kernel that carrick is for. The caller returns.
+///
+/// # Panics
+/// With `CARRICK_REQUIRE_ROOT=1`.
+#[macro_export]
+macro_rules! skip {
+    ($($words:tt)*) => { $crate::leave_out(format_args!($($words)*), true) };
+}
+
+/// Leaves out the running test, or the rest of it: this kernel or machine lacks something. The caller returns.
+#[macro_export]
+macro_rules! lacks {
+    ($($words:tt)*) => { $crate::leave_out(format_args!($($words)*), false) };
+}
+
+#[doc(hidden)]
+pub fn leave_out(reason: Arguments<'_>, may_fail: bool) {
+    // The test harness names threads by their tests.
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("?");
+    assert!(
+        !(may_fail && is_set("CARRICK_REQUIRE_ROOT")),
+        "{test} cannot be skipped here: {reason}"
+    );
+    let line = format!("skipped: {test}: {reason}\n");
+    eprint!("{line}");
+    let Some(path) = std::env::var_os("CARRICK_SKIPPED") else {
+        return;
+    };
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = written {
+        panic!(
+            "CARRICK_SKIPPED: cannot write to {}: {error}",
+            path.display()
+        );
+    }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "1")
+}
