@@ -344,6 +344,16 @@ static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
 	return bpf_redirect_neigh(ifindex, 0, 0, 0);
 }
 
+// Nothing is decided about a packet yet.
+static __always_inline struct plan *begin_plan(const struct packet *packet)
+{
+	struct plan *plan = &packet->headers->plan;
+
+	forget_pace(&packet->headers->pace);
+	__builtin_memset(plan, 0, sizeof(*plan));
+	return plan;
+}
+
 // Says no more of the window to the sender of the way `told` than was granted.
 static __always_inline void settle(const struct packet *packet, __u32 number, __u32 told, struct plan *plan)
 {
@@ -390,7 +400,8 @@ int carrick_arriving(struct __sk_buff *skb)
 	struct packet_splice *splice;
 	struct packet_response *record;
 	struct packet_request *kept;
-	struct plan plan = {};
+	const struct flow *other;
+	struct plan *plan;
 	struct packet packet;
 	__u32 direction;
 	int is_judged = 0;
@@ -428,57 +439,56 @@ int carrick_arriving(struct __sk_buff *skb)
 		bpf_map_delete_elem(&flows, &packet.headers->flow);
 		return TC_ACT_UNSPEC;
 	}
-	forget_pace(&packet.headers->pace);
+	plan = begin_plan(&packet);
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, ~direction & 1, now);
 	bpf_spin_lock(&splice->lock);
 	note_active(splice, now);
-	judge_arriving(splice, record, kept, direction & 1, &packet, is_judged, &plan);
-	if (plan.fate == FATE_FORWARD)
+	judge_arriving(splice, record, kept, direction & 1, &packet, is_judged, plan);
+	if (plan->fate == FATE_FORWARD)
 		splice->seen_ns = now;
 	bpf_spin_unlock(&splice->lock);
 	if (is_paced(splice))
-		settle(&packet, direction >> 1, ~direction & 1, &plan);
-	if (plan.is_acknowledging)
+		settle(&packet, direction >> 1, ~direction & 1, plan);
+	if (plan->is_acknowledging)
 		record->acked_ns = now;
-	if (plan.is_told)
+	if (plan->is_told)
 		tell(direction);
-	switch (plan.fate) {
+	switch (plan->fate) {
 	case FATE_DROP:
 		return TC_ACT_SHOT;
 	case FATE_FORGET:
 		bpf_map_delete_elem(&flows, &packet.headers->flow);
 		return TC_ACT_UNSPEC;
 	case FATE_LOCAL:
-		if (!changes(&packet, &plan.rewriting))
+		if (!changes(&packet, &plan->rewriting))
 			return TC_ACT_UNSPEC;
-		rewrite_tcp(&packet, &plan.rewriting);
+		rewrite_tcp(&packet, &plan->rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	case FATE_CUT:
-		return cut_payload(skb, &packet, plan.part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
+		return cut_payload(skb, &packet, plan->part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 	case FATE_FORWARD:
 		note_pulse(now);
 		break;
 	}
-	if (plan.is_request)
+	if (plan->is_request)
 		tell_of_request(record, direction >> 1);
-	if (plan.is_head || plan.is_tail)
-		record_payload(skb, &packet, &plan, record);
-	if (!plan.flow)
-		return TC_ACT_SHOT;
+	if (plan->is_head || plan->is_tail)
+		record_payload(skb, &packet, plan, record);
 	if (packet.is_expiring)
 		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
-	if (plan.is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], &plan))
+	if (plan->is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], plan))
 		return TC_ACT_SHOT;
-	*(__u16 *)packet.headers->new = plan.flow->own_port;
-	*(__u16 *)(packet.headers->new + 2) = plan.flow->peer_port;
-	rewrite_tcp(&packet, &plan.rewriting);
-	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, plan.flow) || !count_down(skb, &packet))
+	other = &splice->legs[~direction & 1].flow;
+	*(__u16 *)packet.headers->new = other->own_port;
+	*(__u16 *)(packet.headers->new + 2) = other->peer_port;
+	rewrite_tcp(&packet, &plan->rewriting);
+	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, other) || !count_down(skb, &packet))
 		return TC_ACT_SHOT;
 	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
 	// sign: between namespaces of one host a packet keeps the one that sent it.)
 	skb->mark = own_mark;
-	return bpf_redirect_neigh(plan.ifindex, 0, 0, 0);
+	return bpf_redirect_neigh(plan->ifindex, 0, 0, 0);
 }
 
 SEC("tc")
@@ -487,7 +497,7 @@ int carrick_leaving(struct __sk_buff *skb)
 	__u32 direction, *received = 0;
 	struct packet_splice *splice;
 	struct packet_response *record;
-	struct plan plan = {};
+	struct plan *plan;
 	struct packet packet;
 	struct local client;
 	struct flow flow;
@@ -518,24 +528,24 @@ int carrick_leaving(struct __sk_buff *skb)
 		if (client.is_established)
 			received = &client.rcv_nxt;
 	}
-	forget_pace(&packet.headers->pace);
+	plan = begin_plan(&packet);
 	if (is_paced(splice))
 		look_up_pace(direction >> 1, direction & 1, bpf_ktime_get_ns());
 	bpf_spin_lock(&splice->lock);
-	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, &plan);
+	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, plan);
 	bpf_spin_unlock(&splice->lock);
 	if (is_paced(splice))
-		settle(&packet, direction >> 1, direction & 1, &plan);
-	switch (plan.fate) {
+		settle(&packet, direction >> 1, direction & 1, plan);
+	switch (plan->fate) {
 	case FATE_DROP:
 		return TC_ACT_SHOT;
 	case FATE_FORGET:
 		bpf_map_delete_elem(&flows, &flow);
 		return TC_ACT_UNSPEC;
 	default:
-		if (!changes(&packet, &plan.rewriting))
+		if (!changes(&packet, &plan->rewriting))
 			return TC_ACT_UNSPEC;
-		rewrite_tcp(&packet, &plan.rewriting);
+		rewrite_tcp(&packet, &plan->rewriting);
 		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 	}
 }

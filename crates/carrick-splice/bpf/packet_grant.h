@@ -48,9 +48,22 @@ struct {
 	__uint(max_entries, 4096);
 } held_events SEC(".maps");
 
+/* The headers of a window update. */
+struct update_numbers {
+	__u32 seq;
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u32 ifindex;
+	__u16 window;
+	__u8 has_timestamps;
+	__u8 is_due;
+};
+
 /* What a window update is made in, and what is known of the way that it is for. */
 struct update {
 	struct pace_view view;
+	struct update_numbers numbers;
 	__u8 frame[UPDATE_BYTES_MAX];
 };
 
@@ -205,18 +218,6 @@ __attribute__((noinline)) int hold_pace(__u32 number, __u32 told, __u64 now)
 	return 0;
 }
 
-/* The headers of a window update. */
-struct update_numbers {
-	__u32 seq;
-	__u32 ack;
-	__u32 tsval;
-	__u32 tsecr;
-	__u32 ifindex;
-	__u16 window;
-	__u8 has_timestamps;
-	__u8 is_due;
-};
-
 /* What the receiver of the way `side` would say now. Its lock is held. */
 static __always_inline void read_numbers(const struct packet_splice *splice, __u32 side, struct update_numbers *numbers)
 {
@@ -287,20 +288,23 @@ static __always_inline __u32 write_update(struct update *update, const struct pa
 
 /* Gives more to a way whose turn it is, and tells its sender by a packet that comes in as if the receiver had sent it: then all is as with any
  * other. */
-static __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
+__attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
 {
 	__u32 number = direction >> 1, side = direction & 1, zero = 0, bucket, bytes, waiting = 1;
 	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
 	struct update *update = bpf_map_lookup_elem(&updates, &zero);
 	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
-	struct update_numbers numbers = {};
+	struct update_numbers *numbers;
 	struct pace_view *view;
 	struct packet_way *way;
 	__u64 handle, share;
 
 	if (!splice || !update || !holding)
 		return 0;
+	side &= 1;
 	view = &update->view;
+	numbers = &update->numbers;
+	__builtin_memset(numbers, 0, sizeof(*numbers));
 	way = &splice->ways[side];
 	handle = *(volatile __u64 *)&way->pace.handle;
 	bucket = bucket_of(handle);
@@ -315,22 +319,22 @@ static __attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 dir
 		share = view->left < PACE_TURN_BYTES ? view->left : PACE_TURN_BYTES;
 	bpf_spin_lock(&splice->lock);
 	if (way->pace.is_held && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES))
-		numbers.is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);
+		numbers->is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);
 	else
 		way->pace.is_held = 0;
-	if (numbers.is_due)
-		read_numbers(splice, side, &numbers);
+	if (numbers->is_due)
+		read_numbers(splice, side, numbers);
 	bpf_spin_unlock(&splice->lock);
 	if (view->is_held)
 		wait_turn(splice, direction, handle, now);
-	if (!numbers.is_due)
+	if (!numbers->is_due)
 		return 0;
 	pace_take(pace_find(handle), handle, view->taken[side], now);
-	bytes = write_update(update, &splice->legs[side ^ 1], &numbers);
+	bytes = write_update(update, &splice->legs[side ^ 1], numbers);
 	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
 	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
 		return 0;
-	return bpf_clone_redirect(skb, numbers.ifindex, BPF_F_INGRESS);
+	return bpf_clone_redirect(skb, numbers->ifindex, BPF_F_INGRESS);
 }
 
 /* A run of `carrick_grant`. */

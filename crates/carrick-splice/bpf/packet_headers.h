@@ -73,6 +73,46 @@ struct options {
 	__u8 is_odd; /* they are others than those of an established connection */
 };
 
+/* How the TCP header of a packet is to change. Differences are added. */
+struct rewriting {
+	__u32 seq;
+	__u32 ack;
+	__u32 sack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window; /* the new value */
+	__u8 is_reset; /* an end of stream becomes a reset */
+	__u8 is_plain : 1;    /* an end of stream is left out, and whatever makes some bytes others than those around them (URG) */
+	__u8 is_sackless : 1; /* so are blocks of SACK */
+};
+
+/* What is to be done with a packet. */
+enum fate {
+	FATE_LOCAL,   /* goes its way, to or from the local socket */
+	FATE_FORWARD, /* goes to the other peer, on its connection */
+	FATE_DROP,
+	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
+	FATE_CUT,     /* comes in again, with the first `part` bytes of its payload */
+};
+
+/* What was decided about a packet. It stands in a map, of which the verifier knows nothing: so it goes on once behind all decisions, not once
+ * for each. */
+struct plan {
+	enum fate fate;
+	struct rewriting rewriting;
+	__u8 is_copied : 1;
+	__u8 is_head : 1;       /* its payload is the beginning of a response: for the record */
+	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
+	__u8 is_told : 1;       /* the process is to be told */
+	__u8 is_request : 1;    /* FORWARD: a request that was judged */
+	__u8 is_acknowledging : 1; /* the client has got more of a response: for the record */
+	union {
+		__u32 ifindex; /* FORWARD: the interface */
+		__u32 part;    /* CUT */
+	};
+	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
+};
+
 struct headers {
 	struct flow flow; /* of the packet: its destination is `own` */
 	__u8 old[HEADER_ROOM + 16];
@@ -82,6 +122,7 @@ struct headers {
 	struct options options;
 	__u32 interim_bytes; /* so long is the interim head (1xx) with which this packet begins */
 	__u32 method; /* of the request that was judged in this packet: an `enum request_method` */
+	struct plan plan;
 	struct packet_request payload; /* with has_payload: what the packet carries */
 };
 
@@ -290,24 +331,11 @@ static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet
 	return 1;
 }
 
-/* How the TCP header of a packet is to change. Differences are added. */
-struct rewriting {
-	__u32 seq;
-	__u32 ack;
-	__u32 sack;
-	__u32 tsval;
-	__u32 tsecr;
-	__u16 window; /* the new value */
-	__u8 is_reset; /* an end of stream becomes a reset */
-	__u8 is_plain : 1;    /* an end of stream is left out, and whatever makes some bytes others than those around them (URG) */
-	__u8 is_sackless : 1; /* so are blocks of SACK */
-};
-
 /* Changes the new header in memory. */
 static __always_inline void rewrite_tcp(struct packet *packet, const struct rewriting *rewriting)
 {
 	__u8 *header = packet->headers->new;
-	__u32 i;
+	__u32 words = 2 * packet->sack_blocks, i;
 
 	write_u32(header + 4, packet->seq + rewriting->seq);
 	if (packet->flags & FLAG_ACK)
@@ -332,7 +360,9 @@ static __always_inline void rewrite_tcp(struct packet *packet, const struct rewr
 	for (i = 0; i < 2 * SACK_BLOCKS_MAX; i++) {
 		__u32 at = (packet->sack_at + 4 * i) & HEADER_INDEX;
 
-		if (i >= 2 * packet->sack_blocks)
+		/* Made one comparison with that of the loop, it has no constant in it, which Linux 6.1 wants for an end. */
+		asm volatile("" : "+r"(i));
+		if (i >= words)
 			break;
 		if (rewriting->is_sackless)
 			write_u32_anywhere(header + at, 0x01010101 * OPTION_NOTHING);

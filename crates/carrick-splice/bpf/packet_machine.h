@@ -9,32 +9,6 @@
 /* A window cannot be larger (RFC 7323 section 2.3). An acknowledgement that is older than that is none. */
 #define WINDOW_LIMIT (1U << 30)
 
-/* What is to be done with a packet. */
-enum fate {
-	FATE_LOCAL,   /* goes its way, to or from the local socket */
-	FATE_FORWARD, /* goes to the other peer */
-	FATE_DROP,
-	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
-	FATE_CUT,     /* comes in again, with the first `part` bytes of its payload */
-};
-
-struct plan {
-	enum fate fate;
-	struct rewriting rewriting;
-	__u8 is_copied : 1;
-	__u8 is_head : 1;       /* its payload is the beginning of a response: for the record */
-	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
-	__u8 is_told : 1;       /* the process is to be told */
-	__u8 is_request : 1;    /* FORWARD: a request that was judged */
-	__u8 is_acknowledging : 1; /* the client has got more of a response: for the record */
-	const struct flow *flow; /* FORWARD: the connection on which it goes on */
-	union {
-		__u32 ifindex; /* FORWARD: the interface */
-		__u32 part;    /* CUT */
-	};
-	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
-};
-
 static __always_inline int is_before(__u32 a, __u32 b)
 {
 	return (__s32)(a - b) < 0;
@@ -161,7 +135,6 @@ static __always_inline void judge_spliced(struct packet_splice *splice, __u32 si
 	struct pace_view *view = &packet->headers->pace;
 
 	plan->fate = FATE_FORWARD;
-	plan->flow = &other->flow;
 	plan->ifindex = other->ifindex;
 	plan->rewriting.seq = way->delta;
 	plan->rewriting.ack = plan->rewriting.sack = -back->delta;

@@ -116,7 +116,6 @@ static __always_inline void forward_to_server(struct packet_splice *splice, cons
 
 	keep_timestamps_behind(up, server, packet);
 	plan->fate = FATE_FORWARD;
-	plan->flow = &server->flow;
 	plan->ifindex = server->ifindex;
 	plan->rewriting.seq = seq - packet->seq;
 	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
@@ -331,7 +330,6 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		note_response(splice, record, packet, plan);
 	keep_timestamps_behind(down, client, packet);
 	plan->fate = FATE_FORWARD;
-	plan->flow = &client->flow;
 	plan->ifindex = client->ifindex;
 	plan->rewriting.is_plain = 1;
 	plan->rewriting.seq = down->delta;

@@ -15,6 +15,7 @@ mod programs;
 mod random;
 mod road;
 mod scenario;
+mod unasked;
 mod unjudged;
 mod world;
 

@@ -4,8 +4,9 @@ use super::*;
 
 /// A connection to port 80 of the server, with a word that it says.
 fn connects(bed: &Bed, family: Family) {
-    let server = bed.on(Host::Server, move || {
-        let (mut stream, _) = listen(address(family.server, 80)).accept().unwrap();
+    let listener = bed.at(Host::Server, move || listen(address(family.server, 80)));
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"hello").unwrap();
     });
     bed.at(Host::Client, move || {

@@ -50,8 +50,8 @@ fn a_flood_passes_and_who_comes_behind_it_is_served() {
         send_frames("c", frames);
     });
     let family = FAMILIES[0];
-    let listening = bed.on(Host::Server, move || {
-        let listener = listen(address(family.server, 80));
+    let listener = bed.at(Host::Server, move || listen(address(family.server, 80)));
+    let listening = std::thread::spawn(move || {
         for _ in 0..10 {
             listener.accept().unwrap();
         }

@@ -12,7 +12,7 @@ use crate::packet::records::Record;
 use crate::packet::skeleton::types::packet_splice;
 
 /// What is judged: the programs of the model know it by its first eight bytes and its length.
-const REQUEST: &[u8] = b"GET /abcdefghijklmnopqrstuvwxy";
+pub const REQUEST: &[u8] = b"GET /abcdefghijklmnopqrstuvwxy";
 
 /// A whole response, as the model's programs know it.
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK";
@@ -70,7 +70,7 @@ impl Rest {
     }
 }
 
-fn rests() -> impl Iterator<Item = Rest> {
+pub fn rests() -> impl Iterator<Item = Rest> {
     [Lab::v4 as fn() -> Option<Lab>, Lab::v6]
         .into_iter()
         .filter_map(Rest::new)
@@ -376,154 +376,6 @@ fn a_request_is_the_process_s_until_the_last_response_is_whole() {
             });
             assert_eq!(rest.arrives(&next).verdict, wanted, "{bytes}");
         }
-    }
-}
-
-/// The client would take it for the response to what it asks next.
-#[test]
-fn what_a_server_sends_without_being_asked_reaches_nobody() {
-    let whole = RESPONSE.len() as u32;
-    for rest in rests() {
-        let says = |at: u32, payload: &[u8]| {
-            let (packet, _) = down(&rest.lab, |packet| {
-                packet.seq = S.wrapping_add(at);
-                packet.ack = C + UP + REQUEST.len() as u32;
-                packet.payload = payload.to_vec();
-            });
-            let outcome = rest.arrives(&packet);
-            let seen = (outcome.verdict == Verdict::Forward).then(|| parse(&outcome.frame));
-            rest.show();
-            seen.map(|packet| packet.payload)
-        };
-        let begin = || {
-            rest.begin(|_| {});
-            let asked = rest.arrives(&rest.request(|_| {}));
-            assert_eq!(asked.verdict, Verdict::Forward);
-            rest.show();
-        };
-        let is_spoiled = || rest.record.has_end() && rest.programs.splice().table == 0;
-        // In the same packet, and once more; in the midst, and behind the end.
-        for more in [1, 7, 1000] {
-            let (behind, more) = (vec![b'z'; more], more as u32);
-            begin();
-            let both = [RESPONSE, &behind].concat();
-            assert_eq!(says(0, &both).unwrap(), RESPONSE, "{more}");
-            assert!(is_spoiled());
-            assert_eq!(says(0, &both).unwrap(), RESPONSE, "{more}");
-            assert_eq!(says(whole, &behind), None, "{more}");
-            begin();
-            assert_eq!(says(0, &RESPONSE[..10]).unwrap(), RESPONSE[..10]);
-            assert_eq!(says(10, &both[10..]).unwrap(), RESPONSE[10..]);
-            assert!(is_spoiled());
-            begin();
-            assert_eq!(says(0, RESPONSE).unwrap(), RESPONSE);
-            assert!(!is_spoiled());
-            assert_eq!(says(whole, &behind), None, "{more}");
-            assert!(is_spoiled());
-            // Nor does what comes when the process has asked for something.
-            let mut asked = rest.lab.local_packet(SERVER);
-            asked.seq = rest.programs.splice().legs[SERVER]
-                .local_end
-                .wrapping_sub(rest.programs.splice().legs[SERVER].send_offset);
-            asked.payload = b"GET".to_vec();
-            rest.programs.leaving(&asked.bytes());
-            assert_eq!(says(whole + more, RESPONSE), None, "{more}");
-        }
-    }
-}
-
-/// What was under way when the request was sent is no response to it, also where the process or the kernel has just asked.
-#[test]
-fn what_a_server_sends_before_it_has_a_request_is_no_response() {
-    let request = REQUEST.len() as u32;
-    for rest in rests() {
-        let says = |at: u32, acked: u32| {
-            let (packet, _) = down(&rest.lab, |packet| {
-                packet.seq = S.wrapping_add(at);
-                packet.ack = C + UP + acked;
-                packet.payload = RESPONSE.to_vec();
-            });
-            let verdict = rest.arrives(&packet).verdict;
-            rest.show();
-            verdict
-        };
-        // A request in two packets, of the process; or, with `is_judged`, one that the kernel forwards.
-        let ask = |is_judged: bool| {
-            rest.begin(|splice| splice.request_start = C + UP);
-            if is_judged {
-                rest.arrives(&rest.request(|_| {}));
-                rest.show();
-                return;
-            }
-            rest.record.ask(false);
-            for part in REQUEST.chunks(REQUEST.len() / 2) {
-                let splice = rest.programs.splice();
-                let mut asked = rest.lab.local_packet(SERVER);
-                asked.seq =
-                    (splice.legs[SERVER].local_end).wrapping_sub(splice.legs[SERVER].send_offset);
-                asked.payload = part.to_vec();
-                rest.programs.leaving(&asked.bytes());
-                rest.show();
-            }
-        };
-        // Nothing is asked yet.
-        rest.begin(|splice| splice.request_start = C + UP);
-        assert_eq!(says(0, 0), Verdict::Drop);
-        assert!(rest.record.is_over());
-        for is_judged in [false, true] {
-            // A server may answer what it has not read to the end.
-            for (acked, wanted) in [
-                (0, Verdict::Drop),
-                (1, Verdict::Forward),
-                (request, Verdict::Forward),
-            ] {
-                ask(is_judged);
-                assert_eq!(says(0, acked), wanted, "{is_judged} {acked}");
-                let is_refused = wanted == Verdict::Drop;
-                assert_eq!(rest.record.is_over(), is_refused);
-                // Behind it, nobody knows what is the response.
-                assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Drop);
-            }
-            // The response has overtaken it.
-            ask(is_judged);
-            assert_eq!(says(RESPONSE.len() as u32, request), Verdict::Forward);
-            assert_eq!(says(0, 0), Verdict::Drop);
-            assert!(rest.record.is_over() && rest.record.has_spilt());
-        }
-    }
-}
-
-/// The packet before it was lost, and comes again.
-#[test]
-fn an_end_that_overtakes_what_is_before_it_is_no_end_yet() {
-    for rest in rests() {
-        rest.begin(|_| {});
-        let _ = rest.arrives(&rest.request(|_| {}));
-        rest.show();
-        let whole = RESPONSE.len() as u32;
-        let says = |flags, at: u32, payload: &[u8]| {
-            let (packet, _) = down(&rest.lab, |packet| {
-                (packet.flags, packet.seq) = (flags, S.wrapping_add(at));
-                packet.ack = C + UP + REQUEST.len() as u32;
-                packet.payload = payload.to_vec();
-            });
-            rest.arrives(&packet).verdict
-        };
-        let hears = |bytes: u32| {
-            let (packet, _) = up(&rest.lab, |packet| {
-                packet.seq = C + REQUEST.len() as u32;
-                packet.ack = packet.ack.wrapping_add(bytes);
-            });
-            rest.arrives(&packet);
-            (rest.record.has_end(), rest.record.is_over())
-        };
-        assert_eq!(says(ACK, 0, &RESPONSE[..10]), Verdict::Forward);
-        assert_eq!(says(ACK | FIN, whole, b""), Verdict::Drop);
-        assert_eq!(hears(10), (true, false));
-        assert_eq!(says(ACK, 10, &RESPONSE[10..]), Verdict::Forward);
-        assert_eq!(hears(10), (true, false));
-        assert_eq!(hears(whole), (true, true));
-        assert_eq!(says(ACK | FIN, whole, b""), Verdict::Pass);
     }
 }
 
