@@ -105,7 +105,7 @@ int carrick_command(struct __sk_buff *skb)
 {
 	struct packet_splice *splice;
 	struct request request;
-	struct local a, b;
+	struct local a = {}, b = {};
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request)))
 		return PACKET_NO_PLACE;
@@ -499,7 +499,7 @@ int carrick_leaving(struct __sk_buff *skb)
 	struct packet_response *record;
 	struct plan *plan;
 	struct packet packet;
-	struct local client;
+	struct local client = {};
 	struct flow flow;
 
 	if (skb->mark == own_mark) {

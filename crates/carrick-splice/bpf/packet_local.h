@@ -98,13 +98,16 @@ struct local {
 	__u8 peer_shift;
 };
 
-/* Looks at a local socket, and if need be whether the process has it. */
-static __always_inline void look_whose(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local, int asks_whose)
+/* Looks at a local socket, and if need be whether the process has it. (Not static, so that the verifier looks at it once: for each field of the
+ * kernel's, it goes through all of the kernel's types.) */
+__attribute__((noinline)) int look_whose(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local, int asks_whose)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 	struct tcp_sock *tcp;
 
+	if (!leg || !local)
+		return 0;
 	__builtin_memset(local, 0, sizeof(*local));
 	/* As a packet from the peer has it. */
 	if (leg->is_ipv6) {
@@ -121,7 +124,7 @@ static __always_inline void look_whose(struct __sk_buff *skb, const struct packe
 		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	}
 	if (!socket)
-		return;
+		return 0;
 	/* Whoever listens there is found, too, but is none of the two. */
 	local->is_there = socket->state != LISTEN;
 	if (asks_whose && local->is_there)
@@ -156,6 +159,7 @@ static __always_inline void look_whose(struct __sk_buff *skb, const struct packe
 			local->is_signed |= tcp->ao_info != 0;
 	}
 	bpf_sk_release(socket);
+	return 0;
 }
 
 /* Where `look_for` puts what it finds: a program's stack is short. */
