@@ -136,17 +136,19 @@ static __always_inline void forget_head(struct packet_response *record)
 	record->last_at = 0;
 }
 
-/* The status of the latest response, by its last head's first line: HTTP/1.1, a space, three digits. */
+/* The status of the latest response, by its last head's first line: HTTP/1.1, a space, three digits. Behind an interim head (1xx) in the same packet it
+ * is that of a head which is not looked for. */
 static __always_inline __u32 latest_status(const struct packet_response *record)
 {
-	__u32 at = record->last_at;
+	__u32 at = record->last_at, status;
 	const __u8 *digits;
 
 	asm volatile("" : "+r"(at));
 	if (at >= PACKET_INTERIM_BYTES || record->head_bytes < at + 12)
 		return 0;
 	digits = record->head + at + 9;
-	return (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
+	status = (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
+	return status < 200 && status != 101 && record->sent_bytes - record->head_at != record->interim_bytes ? 0 : status;
 }
 
 /* Another request follows the latest response. */

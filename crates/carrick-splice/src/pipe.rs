@@ -11,9 +11,6 @@ use tokio::net::TcpStream;
 /// pipes of two pages (`alloc_pipe_info`).
 const USABLE_BYTES_MIN: usize = 64 << 10;
 
-/// A pipe holds one buffer per page of its size, however few bytes each holds (pipe(7)).
-const PAGE_BYTES: usize = 4096;
-
 /// Both ends of a pipe.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -64,13 +61,7 @@ impl Pipe {
     pub(crate) fn fill(&self, from: &TcpStream, bytes_max: usize) -> io::Result<usize> {
         sys::splice_from(from, || {
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-            let taken = retry_on_intr(|| {
-                rustix::pipe::splice(from, None, &self.write, None, bytes_max, flags)
-            })?;
-            // Fewer bytes than the pipe has buffers cannot have filled it: the socket's queue ended. More may have
-            // filled it with small pieces.
-            let emptied = 0 < taken && taken < bytes_max && taken < self.size_bytes() / PAGE_BYTES;
-            Ok((taken, emptied))
+            retry_on_intr(|| rustix::pipe::splice(from, None, &self.write, None, bytes_max, flags))
         })
     }
 
@@ -81,7 +72,7 @@ impl Pipe {
         if more {
             flags |= SpliceFlags::MORE;
         }
-        sys::splice_to(to, bytes, || {
+        sys::splice_to(to, || {
             retry_on_intr(|| rustix::pipe::splice(&self.read, None, to, None, bytes, flags))
         })
     }
@@ -113,3 +104,6 @@ impl Pipe {
         Ok(retry_on_intr(|| rustix::io::write(&self.write, bytes))?)
     }
 }
+
+#[cfg(test)]
+mod tests;

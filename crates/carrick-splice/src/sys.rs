@@ -95,24 +95,26 @@ pub(crate) fn send(to: &TcpStream, head: &[u8], body: &[u8], more: bool) -> io::
     })
 }
 
-/// Runs `splice` from a socket; it returns how many bytes went and whether the socket is known to be empty then.
+/// Runs `splice` from a socket. That fewer bytes went than could have says nothing: splice(2) stops early when the thread has a signal to
+/// take, also one that only stops it.
 #[inline]
 pub(crate) fn splice_from(
     from: &TcpStream,
-    splice: impl FnOnce() -> Result<(usize, bool), Errno>,
+    splice: impl FnOnce() -> Result<usize, Errno>,
 ) -> io::Result<usize> {
-    with_readiness(from, Interest::READABLE, splice)
+    with_readiness(from, Interest::READABLE, || {
+        splice().map(|taken| (taken, false))
+    })
 }
 
-/// Runs `splice` to a socket, which is offered so many bytes.
+/// Runs `splice` to a socket. Likewise.
 #[inline]
 pub(crate) fn splice_to(
     to: &TcpStream,
-    offered: usize,
     splice: impl FnOnce() -> Result<usize, Errno>,
 ) -> io::Result<usize> {
     with_readiness(to, Interest::WRITABLE, || {
-        splice().map(|sent| (sent, sent < offered))
+        splice().map(|sent| (sent, false))
     })
 }
 

@@ -42,10 +42,10 @@ pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(stream)?)
 }
 
-/// Whether the peer has acknowledged all that was sent; not, if that cannot be told. One system call (`SIOCOUTQ`).
+/// How many bytes were sent that the peer has not acknowledged; `None`, if that cannot be told. One system call (`SIOCOUTQ`).
 #[must_use]
-pub fn is_all_acknowledged(stream: &TcpStream) -> bool {
-    crate::socket::unacked_bytes(stream).is_ok_and(|bytes| bytes == 0)
+pub fn unacknowledged_bytes(stream: &TcpStream) -> Option<u64> {
+    crate::socket::unacked_bytes(stream).ok()
 }
 
 /// Whether a connection is gone both ways: it was reset, or both ends have ended. One system call (`poll`).

@@ -300,6 +300,8 @@ pub struct ToldResponse {
     pub is_over: bool,
     /// Whether it is known that it is not what its head says, yet: more is to come, or more has come; or its head is an interim one.
     pub is_partial: bool,
+    /// Whether it is known to be whole.
+    pub is_whole: bool,
 }
 
 impl ResponseWatch {
@@ -319,6 +321,7 @@ impl ResponseWatch {
                 status,
                 is_over: false,
                 is_partial: is_interim || end < whole_end || has_end && end > whole_end,
+                is_whole: has_end && end == whole_end,
             };
         }
         ToldResponse {
@@ -326,6 +329,7 @@ impl ResponseWatch {
             status: status_of(self.half_word(offset_of!(packet_response, told_status))),
             is_over: true,
             is_partial: false,
+            is_whole: false,
         }
     }
 
@@ -340,7 +344,13 @@ impl ResponseWatch {
         let mut digits = Vec::with_capacity(3);
         let head = offset_of!(packet_response, head) + last_at as usize;
         self.records.read(self.number, head + 9, 3, &mut digits);
-        std::str::from_utf8(&digits).ok()?.parse().ok()
+        let status = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+        // Behind an interim head in the same packet, that of a head which is not looked for.
+        let sent_bytes = self.word(offset_of!(packet_response, sent_bytes))
+            - self.word(offset_of!(packet_response, head_at));
+        let interim_bytes = self.half_word(offset_of!(packet_response, interim_bytes));
+        let is_interim = status < 200 && status != 101;
+        (!is_interim || sent_bytes == u64::from(interim_bytes)).then_some(status)
     }
 
     fn word(&self, field: usize) -> u64 {

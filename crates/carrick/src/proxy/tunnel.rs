@@ -44,7 +44,6 @@ pub async fn run_connect(
     let wanted = Wanted {
         key: None,
         reuse: false,
-        make_sure: false,
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let checkout = match checkout(
@@ -440,7 +439,6 @@ async fn tunnel_to(
     let wanted = Wanted {
         key,
         reuse: false,
-        make_sure: false,
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let mut checkout =

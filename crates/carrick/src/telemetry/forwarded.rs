@@ -1,7 +1,7 @@
 //! Requests that the kernel has forwarded unseen (`requests = "kernel"`): they are counted and logged by what the kernel tells.
 //!
-//! The kernel tells of a request when it comes. How its response was is known when the next one comes, or when nothing has moved for a
-//! while, or when the connections are parted: only then it is counted. Times are from one request to the next, at most.
+//! The kernel tells of a request when it comes. How its response was is known when the next one comes, or when it is known to be whole and nothing has
+//! moved for a while, or when the connections are parted: only then it is counted. Times are from one request to the next, at most.
 use super::access_log::{AccessLog, Record};
 use super::metrics::{Job, WorkerMetrics};
 use carrick_splice::requests::{Events, RequestEvent};
@@ -11,8 +11,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A response that has not moved for so long is taken to be whole.
+/// A response that is whole is counted when nothing has moved for so long.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// How a response ended that is not whole, where nobody knows better.
+const CLOSED: &str = "upstream_closed";
 
 /// The status of a response whose first line is not known.
 const STATUS_UNKNOWN: u16 = 0;
@@ -42,8 +45,8 @@ pub struct Forwarded(Mutex<News>);
 #[derive(Debug, Default)]
 struct News {
     named: Vec<(u64, Guest)>,
-    /// With what is known of the response to the latest request of that name.
-    gone: Vec<(u64, ToldResponse)>,
+    /// With what is known of the response to the latest request of that name, and how it ended, if not well.
+    gone: Vec<(u64, ToldResponse, Option<&'static str>)>,
     /// How many there have been.
     names: u64,
     /// Nobody reads: nothing is kept.
@@ -56,6 +59,8 @@ pub struct Named {
     forwarded: Arc<Forwarded>,
     name: u64,
     watch: ResponseWatch,
+    /// How the response to its latest request ended, if not well.
+    pub ended: Option<&'static str>,
 }
 
 impl Forwarded {
@@ -77,6 +82,7 @@ impl Forwarded {
             forwarded: Arc::clone(self),
             name,
             watch,
+            ended: None,
         }
     }
 
@@ -104,7 +110,7 @@ impl Drop for Named {
         let told = self.watch.told();
         let mut news = self.forwarded.news();
         if !news.is_unread {
-            news.gone.push((self.name, told));
+            news.gone.push((self.name, told, self.ended));
         }
     }
 }
@@ -167,21 +173,22 @@ impl Reader {
         self.stays.extend(named);
         for event in events {
             if let Some(stay) = self.stays.get_mut(&event.name) {
-                stay.end((event.end_before, event.status_before), false, metrics, log);
+                stay.end((event.end_before, event.status_before), None, metrics, log);
                 stay.open = Some(Open::new(event));
                 stay.told = None;
             }
         }
-        for (name, told) in gone {
+        for (name, told, ended) in gone {
             if let Some(mut stay) = self.stays.remove(&name) {
-                stay.end((told.end, told.status), told.is_partial, metrics, log);
+                let ended = ended.or(told.is_partial.then_some(CLOSED));
+                stay.end((told.end, told.status), ended, metrics, log);
             }
         }
         for stay in self.stays.values_mut() {
             if let Some(told) = stay.told.take()
                 && stay.is_over(told)
             {
-                stay.end((told.end, told.status), told.is_partial, metrics, log);
+                stay.end((told.end, told.status), None, metrics, log);
             }
         }
     }
@@ -234,7 +241,7 @@ impl Stay {
         }
     }
 
-    /// Whether another request has followed, or a response has come and nothing has moved for a while.
+    /// Whether another request has followed, or the whole response has come and nothing has moved for a while.
     fn is_over(&mut self, told: ToldResponse) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -242,15 +249,14 @@ impl Stay {
         if open.end != told.end {
             (open.end, open.moved) = (told.end, Instant::now());
         }
-        let has_come = told.end > open.event.sent_bytes && !told.is_partial;
-        told.is_over || (has_come && open.moved.elapsed() >= QUIET)
+        told.is_over || (told.is_whole && open.moved.elapsed() >= QUIET)
     }
 
     /// The request that was told of last is answered, or is not going to be.
     fn end(
         &mut self,
         (end, status): (u64, Option<u16>),
-        is_partial: bool,
+        ended: Option<&'static str>,
         metrics: &WorkerMetrics,
         log: &AccessLog,
     ) {
@@ -300,11 +306,7 @@ impl Stay {
             paths: None,
             cache: None,
             // Whoever went first has told nobody.
-            ended: if bytes == 0 || is_partial {
-                "upstream_closed"
-            } else {
-                "complete"
-            },
+            ended: ended.unwrap_or(if bytes == 0 { CLOSED } else { "complete" }),
         });
     }
 }

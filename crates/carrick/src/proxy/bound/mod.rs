@@ -50,7 +50,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A server's connection that belongs to one client for a while.
 pub struct Bound {
-    /// While the kernel may forward requests: under whose name they are told.
+    /// Under whose name requests are told that the kernel forwards. In this order: it goes before the splice.
     named: Option<Named>,
     checkout: Checkout,
     splice: Box<ResponseSplice>,
@@ -170,6 +170,10 @@ impl Bound {
         }
         if pending.is_judged {
             self.checkout.rest();
+            // Its line is written by whoever reads what the kernel tells.
+            if let Some(named) = self.named.as_mut().filter(|_| ended != "complete") {
+                named.ended = Some(ended);
+            }
             return;
         }
         let trace = &mut pending.trace;
@@ -214,9 +218,9 @@ impl Bound {
 
     /// Gives the packets back to the process.
     fn disarm(&mut self) -> Disarmed {
-        let disarmed = match self.splice.disarm() {
+        match self.splice.disarm() {
             Ok(()) => Disarmed::Done,
-            Err(DisarmError::Behind) => return Disarmed::Behind,
+            Err(DisarmError::Behind) => Disarmed::Behind,
             Err(error @ DisarmError::Lost(_)) => {
                 tracing::debug!(
                     "taking {} back from the kernel: {error}",
@@ -224,9 +228,7 @@ impl Bound {
                 );
                 Disarmed::Lost
             }
-        };
-        self.named = None;
-        disarmed
+        }
     }
 
     /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.
@@ -247,11 +249,14 @@ impl Bound {
     fn give_back(self: Box<Self>, client: &Client) {
         if self.is_exact && self.pending.is_none() && !self.splice.has_server_ended() {
             let Self {
+                named,
                 checkout,
                 splice,
                 place,
                 ..
             } = *self;
+            // It tells what the record says, which is another one's once the splice is gone.
+            drop(named);
             drop(splice);
             checkout.give_back(client, &place);
         }

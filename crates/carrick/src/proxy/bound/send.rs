@@ -297,11 +297,13 @@ impl Bound {
     /// For the process, which has both connections now. `may_follow`: the kernel may have later ones.
     fn into_checkout(self: Box<Self>, may_follow: bool) -> Box<Checkout> {
         let Self {
+            named,
             mut checkout,
             splice,
             place,
             ..
         } = *self;
+        drop(named);
         if may_follow {
             checkout.splice = Some(splice);
         }

@@ -315,7 +315,9 @@ pub(super) async fn server_gone(
             Gone::End(Next::Close)
         }
         Look::Unknown if !is_reset => {
-            bound.conclude(client, "complete");
+            let has_head =
+                (bound.pending.as_ref()).is_some_and(|pending| pending.final_head().is_some());
+            bound.conclude(client, if has_head { "complete" } else { how });
             Gone::End(Next::Close)
         }
         Look::Partial | Look::Unknown | Look::TooLong => {

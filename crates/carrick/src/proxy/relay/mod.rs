@@ -125,12 +125,9 @@ pub async fn relay(
         let wanted = Wanted {
             key,
             reuse,
-            make_sure: !replayable,
             segment_bytes: None,
         };
-        let at_hand = at_hand
-            .take()
-            .filter(|checkout| !wanted.make_sure || checkout.is_alive());
+        let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
             Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
             None => checkout(client, &destination.place, wanted, &mut tried, trace).await,

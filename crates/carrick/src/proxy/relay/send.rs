@@ -58,6 +58,7 @@ impl Attempt<'_> {
             via: &client.listener.via,
             idle,
             watches_client: !client.is_errand,
+            asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
         match wait
@@ -151,6 +152,7 @@ impl Attempt<'_> {
                 via: &client.listener.via,
                 idle: means.idle,
                 watches_client: false,
+                asked_bytes: None,
                 first_read_bytes: checkout.upstream.first_read_bytes,
             };
             let head = loop {

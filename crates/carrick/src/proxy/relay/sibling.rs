@@ -153,7 +153,7 @@ async fn head(
         return Err(Turned::Short);
     };
     let idle = client.worker.origins.take(key).map(Checkout::alone);
-    if let Some(checkout) = idle.filter(Checkout::is_alive) {
+    if let Some(checkout) = idle.filter(Checkout::is_silent) {
         client.worker.metrics.upstream_connections_reused.add(1);
         match one_head(client, scratch, &checkout, &siblings.plan, trace).await {
             Ok(()) => return Ok(checkout),
@@ -210,6 +210,7 @@ async fn one_head(
         via: &client.listener.via,
         idle: plan.answer,
         watches_client: !client.is_errand,
+        asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
     wait.final_head(&mut client.timer, &mut deadline, scratch, trace)

@@ -34,6 +34,8 @@ pub struct HeadWait<'a> {
     pub idle: Duration,
     /// Most bytes of the first read. Few where a large body is expected, most of which is then spliced.
     pub first_read_bytes: usize,
+    /// Bytes of a request without a body, on a connection that has carried others.
+    pub asked_bytes: Option<usize>,
     /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
     pub watches_client: bool,
 }
@@ -86,12 +88,25 @@ impl HeadWait<'_> {
                 Ok(None) => return Err(NoHead::ClientGone),
                 Ok(Some(Ok(0) | Err(_))) => return Err(NoHead::Closed { started }),
                 Ok(Some(Ok(_))) if started => {}
+                // No response to what its sender does not have: somebody else's would follow it.
+                Ok(Some(Ok(_))) if self.is_unasked() => {
+                    response.clear();
+                    return Err(NoHead::Closed { started: false });
+                }
                 Ok(Some(Ok(_))) => {
                     trace.first_byte = trace.first_byte.or_else(|| Some(trace.begun.elapsed()))
                 }
                 Err(TimedOut) => return Err(NoHead::TimedOut),
             }
         }
+    }
+
+    /// Whether the upstream has acknowledged nothing of the request. One system call, but for fresh connections.
+    fn is_unasked(&self) -> bool {
+        self.asked_bytes.is_some_and(|asked| {
+            carrick_splice::tcp::unacknowledged_bytes(self.upstream)
+                .is_some_and(|bytes| bytes >= asked as u64)
+        })
     }
 
     /// Reads from the upstream; `None`: the client is gone.

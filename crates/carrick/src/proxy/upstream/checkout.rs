@@ -1,6 +1,7 @@
 //! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
 use super::group::Active;
+use super::idle::is_silent;
 use super::{Counted, Unreachable, Upstream};
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::proxy::arrival::Client;
@@ -11,7 +12,6 @@ use crate::proxy::trace::Trace;
 use crate::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstreams::ServerState;
-use crate::worker::io::peek;
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use carrick_splice::ResponseSplice;
@@ -42,8 +42,6 @@ pub struct Wanted<'a> {
     pub key: Option<&'a [u8]>,
     /// Whether an idle connection will do.
     pub reuse: bool,
-    /// Whether the idle connection must be looked at first: the request could not be sent again if it has just died.
-    pub make_sure: bool,
     /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are nobody
     /// else's later.
     pub segment_bytes: Option<u32>,
@@ -75,7 +73,6 @@ pub async fn checkout(
             let idle = idle.filter(|upstream| {
                 // Another listener may have opened it, by other rules.
                 access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
-                    && (!wanted.make_sure || is_alive(upstream))
             });
             let upstream = match idle {
                 Some(upstream) => reused(client, upstream),
@@ -104,8 +101,7 @@ pub async fn checkout(
                     (true, Some(_)) => client.worker.origins.take(&own_key(client, state)),
                     (false, _) => None,
                 };
-                let upstream = match idle.filter(|upstream| !wanted.make_sure || is_alive(upstream))
-                {
+                let upstream = match idle {
                     Some(upstream) => Ok(reused(client, upstream)),
                     None => timed_dial(client, &state.address, None, &wanted, trace).await,
                 };
@@ -177,9 +173,9 @@ impl Checkout {
         }
     }
 
-    /// Whether it could carry a request that cannot be sent again; see [`Wanted::make_sure`].
-    pub fn is_alive(&self) -> bool {
-        is_alive(&self.upstream)
+    /// Whether nothing has come since the last response, neither data nor an end. One system call.
+    pub fn is_silent(&self) -> bool {
+        is_silent(&self.upstream.stream)
     }
 
     /// Counts bytes that went to and came from the server.
@@ -204,7 +200,7 @@ impl Checkout {
             return;
         }
         // Whatever has answered a request that the server does not have yet, may answer the next one, which is another client's.
-        if !carrick_splice::tcp::is_all_acknowledged(&self.upstream.stream) {
+        if carrick_splice::tcp::unacknowledged_bytes(&self.upstream.stream) != Some(0) {
             return;
         }
         if client.worker.admission.upstreams_waited_for() > 0 {
@@ -320,11 +316,6 @@ fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
     // It fails for nothing but a connection that is gone.
     let own = client.stream.local_addr().ok()?;
     Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
-}
-
-/// Whether nothing has come on an idle connection, neither data nor an end, as the kernel knows it now.
-fn is_alive(upstream: &Upstream) -> bool {
-    peek(&upstream.stream) == Err(rustix::io::Errno::AGAIN)
 }
 
 fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Idle connections to one destination, the last used first.
 use super::Upstream;
-use crate::worker::io::{is_readable, try_peek};
+use crate::worker::io::{is_readable, peek, try_peek};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ impl IdleConnections {
     /// Takes the connection that was used last and is still good.
     pub fn take(&mut self) -> Option<Upstream> {
         while let Some(parked) = self.parked.pop_back() {
-            if is_quiet(&parked.upstream.stream) {
+            if is_silent(&parked.upstream.stream) {
                 return Some(parked.upstream);
             }
         }
@@ -74,11 +75,18 @@ impl IdleConnections {
 /// Neither data nor an end has come on an idle connection; both would make it unusable.
 ///
 /// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
-/// byte without finding the socket empty, the kernel is asked. What comes later and has not been noticed yet shows when
-/// the request is sent, and is retried where that is safe.
+/// byte without finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
 fn is_quiet(stream: &TcpStream) -> bool {
     if !is_readable(stream) {
         return true;
     }
     try_peek(stream).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
+
+/// The same as the kernel knows it now: what has come before a request would be taken for its response. One system call.
+pub fn is_silent(stream: &TcpStream) -> bool {
+    peek(stream) == Err(Errno::AGAIN)
+}
+
+#[cfg(test)]
+mod tests;

@@ -265,6 +265,7 @@ fn a_body_that_begins_like_a_response_is_no_response() {
         upstream.read_head();
         upstream.send(ok(b"next"));
         assert_eq!(client.read_response("GET").body, b"next");
+        assert_ne!(play.line("/s/file").status(), 103);
     }
 }
 
@@ -285,24 +286,49 @@ fn what_a_server_sends_behind_the_head_for_a_head_request_reaches_no_client() {
 
 #[test]
 fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
+    for beginning in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\npart",
+    ] {
+        let Some(play) = Play::begin_with("", &judging()) else {
+            return;
+        };
+        let server = play.server(0);
+        let (mut client, mut upstream) = play.pair(&server);
+        answer(&mut client, &mut upstream, "/s/whole", b"whole");
+        ask(&mut client, &mut upstream, "/s/cut");
+        upstream.send(beginning);
+        client.expect(beginning);
+        drop(upstream);
+        client.read_ending();
+        assert_eq!(play.line("/s/whole").text("ended"), "complete");
+        assert_eq!(play.line("/s/cut").text("ended"), "upstream_closed");
+    }
+}
+
+/// After a second in which nothing had come, it was taken to be whole, and what came later was not counted.
+#[test]
+fn a_judged_stream_that_pauses_is_counted_to_its_end() {
     let Some(play) = Play::begin_with("", &judging()) else {
         return;
     };
     let server = play.server(0);
     let (mut client, mut upstream) = play.pair(&server);
-    answer(&mut client, &mut upstream, "/s/whole", b"whole");
-    ask(&mut client, &mut upstream, "/s/cut");
-    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart");
-    client.read_head();
-    client.expect("part");
-    drop(upstream);
-    client.read_ending();
-    assert_eq!(play.line("/s/whole").text("ended"), "complete");
-    assert_ne!(play.line("/s/cut").text("ended"), "complete");
+    answer(&mut client, &mut upstream, "/s/first", b"first");
+    ask(&mut client, &mut upstream, "/s/stream");
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    upstream.send(head);
+    client.expect(head);
+    std::thread::sleep(Duration::from_millis(1500));
+    upstream.send("4\r\nlate\r\n0\r\n\r\n");
+    client.expect("4\r\nlate\r\n0\r\n\r\n");
+    answer(&mut client, &mut upstream, "/s/next", b"next");
+    let line = play.line("/s/stream");
+    assert_eq!(line.number("sent"), head.len() as u64 + 14);
 }
 
 /// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.
-fn ask_in_vain(play: &Play, port: u16, client: &mut Peer, target: &str) {
+fn ask_in_vain(play: &Play, port: &str, client: &mut Peer, target: &str) {
     nft(
         play,
         &format!(
@@ -324,45 +350,34 @@ fn nft(play: &Play, command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What the server says before it has the request is no response to it.
+/// By the kernel, and by the process. Whoever got the connection next received that request's response.
 #[test]
 fn a_server_that_speaks_before_it_has_the_request_is_not_heard() {
-    let Some(play) = Play::begin("") else { return };
-    let server = play.server(0);
-    let (mut client, mut upstream) = play.pair(&server);
-    ask_in_vain(&play, 9000, &mut client, "/s/asked");
-    upstream.send(ok(b"unasked"));
-    let mut another = server.accept();
-    nft(&play, "delete table netdev lossy");
-    upstream.read_ending();
-    assert!(another.read_head().contains("/s/asked"));
-    another.send(ok(b"asked"));
-    assert_eq!(client.read_response("GET").body, b"asked");
-}
-
-/// The same by the process, which cannot tell. Whoever got the connection next received that request's response.
-#[test]
-fn a_connection_whose_server_has_not_got_a_request_is_nobody_elses() {
-    let Some(play) = Play::begin("") else { return };
-    let server = play.server(1);
-    let mut client = play.connect();
-    client.send(get("/other/first"));
-    let mut upstream = server.accept();
-    upstream.read_head();
-    upstream.send(ok(b"first"));
-    assert_eq!(client.read_response("GET").body, b"first");
-    ask_in_vain(&play, 9001, &mut client, "/other/secret");
-    upstream.send(ok(b"unasked"));
-    assert_eq!(client.read_response("GET").body, b"unasked");
-    drop(client);
-    play.line("/other/secret");
-    nft(&play, "delete table netdev lossy");
-    let mut other = play.connect();
-    other.send(get("/other/others"));
-    let mut upstream = server.accept();
-    assert!(upstream.read_head().contains("/other/others"));
-    upstream.send(ok(b"others"));
-    assert_eq!(other.read_response("GET").body, b"others");
+    for (path, number) in [("/s", 0), ("/other", 1)] {
+        let Some(play) = Play::begin("") else { return };
+        let server = play.server(number);
+        let mut client = play.connect();
+        client.send(get(&format!("{path}/first")));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(ok(b"first"));
+        assert_eq!(client.read_response("GET").body, b"first");
+        answer(
+            &mut client,
+            &mut upstream,
+            &format!("{path}/second"),
+            b"second",
+        );
+        let port = SERVERS[number].rsplit_once(':').expect("a port").1;
+        ask_in_vain(&play, port, &mut client, &format!("{path}/asked"));
+        upstream.send(ok(b"unasked"));
+        let mut another = server.accept();
+        nft(&play, "delete table netdev lossy");
+        upstream.read_ending();
+        assert!(another.read_head().contains("/asked"));
+        another.send(ok(b"asked"));
+        assert_eq!(client.read_response("GET").body, b"asked");
+    }
 }
 
 #[test]
