@@ -40,6 +40,8 @@ build: need-rust
 # Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root, fails.
 SKIPPED = target/skipped
 test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
+# Most tests wait most of the time.
+test test-quick: export RUST_TEST_THREADS ?= $(shell expr 3 \* $$(nproc))
 
 # Everything: unit, property, table and end-to-end tests. As root also those that need namespaces; without root they are named at the end.
 test: need-rust

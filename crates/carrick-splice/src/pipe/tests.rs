@@ -1,3 +1,5 @@
+//! Pipes.
+
 use super::*;
 use std::net::TcpListener;
 

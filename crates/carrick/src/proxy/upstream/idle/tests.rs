@@ -1,3 +1,5 @@
+//! Idle connections.
+
 use super::*;
 use std::io::Write;
 use std::net::TcpListener;
