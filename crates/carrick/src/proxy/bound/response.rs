@@ -1,6 +1,6 @@
 //! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
 use super::Pending;
-use carrick_logic::http1::{HeadLimits, Progress, ResponseBody, ResponseHead};
+use carrick_logic::http1::{HeadLimits, Method, Progress, ResponseBody, ResponseHead};
 use carrick_splice::{ResponseProgress, ResponseSplice};
 
 /// The end of a chunked body without trailers (RFC 9112 section 7.1).
@@ -45,40 +45,14 @@ impl Pending {
             return Look::Nothing;
         }
         if self.known.is_none_or(|known| known.is_interim) {
-            self.known = read_head(&splice.head(), self, limits);
+            self.known = read_head(&splice.head(), self.method, limits);
         }
         if progress.acked_bytes != progress.sent_bytes {
             return Look::Partial;
         }
-        let Some(known) = self.known else {
-            return Look::Unknown;
-        };
-        if known.is_interim {
-            // The head that follows was too long, or in pieces.
-            return if progress.sent_bytes <= known.head_bytes {
-                Look::Partial
-            } else {
-                Look::Unknown
-            };
-        }
-        let total_bytes = match known.body {
-            ResponseBody::None => known.head_bytes,
-            ResponseBody::Bytes(bytes) => known.head_bytes.saturating_add(bytes),
-            ResponseBody::Chunked if progress.sent_bytes <= known.head_bytes => {
-                return Look::Partial;
-            }
-            ResponseBody::Chunked => return look_at_tail(&splice.tail()),
-            ResponseBody::UntilClose => return Look::Partial,
-            // Nobody asked for it.
-            ResponseBody::Tunnel => return Look::Unknown,
-        };
-        match progress.sent_bytes {
-            sent_bytes if sent_bytes < total_bytes => Look::Partial,
-            sent_bytes if sent_bytes == total_bytes => Look::Whole {
-                is_exact: self.is_trusted && known.keep_alive,
-            },
-            // What was nobody's would be taken for the next response.
-            _ => Look::TooLong,
+        match self.known {
+            Some(known) => known.look(progress.sent_bytes, self.is_trusted, || splice.tail()),
+            None => Look::Unknown,
         }
     }
 
@@ -106,15 +80,46 @@ impl Pending {
     }
 }
 
+impl Known {
+    /// What so many bytes are, all of which the client has acknowledged; the last of them are `tail`.
+    fn look(&self, sent_bytes: u64, is_trusted: bool, tail: impl FnOnce() -> Vec<u8>) -> Look {
+        if self.is_interim {
+            // The head that follows was too long, or in pieces.
+            return if sent_bytes <= self.head_bytes {
+                Look::Partial
+            } else {
+                Look::Unknown
+            };
+        }
+        let total_bytes = match self.body {
+            ResponseBody::None => self.head_bytes,
+            ResponseBody::Bytes(bytes) => self.head_bytes.saturating_add(bytes),
+            ResponseBody::Chunked if sent_bytes <= self.head_bytes => return Look::Partial,
+            ResponseBody::Chunked => return look_at_tail(&tail()),
+            ResponseBody::UntilClose => return Look::Partial,
+            // Nobody asked for it.
+            ResponseBody::Tunnel => return Look::Unknown,
+        };
+        match sent_bytes {
+            sent_bytes if sent_bytes < total_bytes => Look::Partial,
+            sent_bytes if sent_bytes == total_bytes => Look::Whole {
+                is_exact: is_trusted && self.keep_alive,
+            },
+            // What was nobody's would be taken for the next response.
+            _ => Look::TooLong,
+        }
+    }
+}
+
 /// The head, and those before it; only the latter if that is not known.
-fn read_head(bytes: &[u8], pending: &Pending, limits: &HeadLimits) -> Option<Known> {
+fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<Known> {
     let mut known: Option<Known> = None;
     let mut rest = bytes;
     while known.is_none_or(|known| known.is_interim) {
         let mut head = ResponseHead::new();
         if !matches!(
             // The client got it as it came.
-            head.parse_strictly(rest, pending.method, limits),
+            head.parse_strictly(rest, method, limits),
             Ok(Progress::Complete)
         ) {
             break;
@@ -141,3 +146,6 @@ fn look_at_tail(tail: &[u8]) -> Look {
         Look::Partial
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,13 +139,16 @@ impl Bound {
     pub(super) fn is_settled(&self, look: Look, unclear: Unclear) -> bool {
         let has_length = (self.pending.as_ref()).map_or(self.had_length, Pending::has_length);
         let ends_client = (self.pending.as_ref()).is_some_and(Pending::ends_client);
-        match look {
-            Look::Whole { is_exact } => {
-                is_exact || has_length || ends_client || unclear == Unclear::Goes
-            }
-            Look::Unknown => unclear == Unclear::Goes,
-            Look::Nothing | Look::Partial | Look::TooLong => false,
-        }
+        is_settled(look, unclear, has_length || ends_client)
+    }
+}
+
+/// `is_certain`: where all has come that the head announces, nothing can follow on the client's connection but the next response.
+fn is_settled(look: Look, unclear: Unclear, is_certain: bool) -> bool {
+    match look {
+        Look::Whole { is_exact } => is_exact || is_certain || unclear == Unclear::Goes,
+        Look::Unknown => unclear == Unclear::Goes,
+        Look::Nothing | Look::Partial | Look::TooLong => false,
     }
 }
 
@@ -222,3 +225,6 @@ pub async fn serve_to_end(client: &mut Client, is_reset: bool) -> Result<(), Uns
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
