@@ -1,4 +1,4 @@
-//! Pipes.
+//! Pipes between sockets: what a short splice leaves open.
 
 use super::*;
 use std::net::TcpListener;

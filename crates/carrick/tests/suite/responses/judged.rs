@@ -323,8 +323,9 @@ fn a_judged_stream_that_pauses_is_counted_to_its_end() {
     upstream.send("4\r\nlate\r\n0\r\n\r\n");
     client.expect("4\r\nlate\r\n0\r\n\r\n");
     answer(&mut client, &mut upstream, "/s/next", b"next");
-    let line = play.line("/s/stream");
-    assert_eq!(line.number("sent"), head.len() as u64 + 14);
+    // Without the head, if it went by the process.
+    let sent = play.line("/s/stream").number("sent");
+    assert!([14, 14 + head.len() as u64].contains(&sent), "{sent}");
 }
 
 /// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.

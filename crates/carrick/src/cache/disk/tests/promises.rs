@@ -1,5 +1,7 @@
 //! What the disk store promises, one by one.
-use super::{Bed, Disk, Pattern, Purge, assert_right, fields, files, folder, fresh, plan, says};
+use super::{
+    Bed, Disk, Pattern, Purge, assert_right, fields, files, folder, fresh, open_again, plan, says,
+};
 use crate::config::plan::DiskPlan;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -226,7 +228,7 @@ fn a_folder_has_one_user() {
     let why = Disk::open(&plan).unwrap_err();
     assert!(why.contains("another carrick uses"), "{why}");
     drop(first);
-    Disk::open(&plan).unwrap();
+    open_again(&plan);
     let file = DiskPlan {
         path: plan.path.join("carrick-cache"),
         ..plan.clone()

@@ -1,4 +1,4 @@
-//! Idle connections.
+//! Idle connections: which of them may carry another request.
 
 use super::*;
 use std::io::Write;
