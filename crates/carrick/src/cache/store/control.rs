@@ -60,20 +60,34 @@ impl Store {
                 only_there += u64::from(!self.has(entry));
             });
         }
+        let here = self.purge_memory(which, how);
+        // And once more: what was in memory may have been offered to the disk in between, and loaded from there again.
+        while let Some(disk) = &self.disk {
+            let mut is_met = false;
+            disk.purge(which, how, ticket, |_| is_met = true);
+            if !is_met {
+                break;
+            }
+            self.purge_memory(which, how);
+            // Those on the disk are still there, and outdated.
+            if how == Purge::Outdate {
+                break;
+            }
+        }
+        here + only_there
+    }
+
+    /// The same for those in memory.
+    fn purge_memory(&self, which: &Pattern, how: Purge) -> u64 {
         let purge = |object: Arc<Object>| u64::from(self.purge_one(&object, how));
-        let here: u64 = match which {
+        match which {
             Pattern::Key(bytes) => self.variants(self.key(bytes)).into_iter().map(purge).sum(),
             _ => self
                 .objects()
                 .filter(|object| which.has(object.key().bytes(), |tag| object.has_tag(tag)))
                 .map(purge)
                 .sum(),
-        };
-        // And once more: what was in memory may have been offered to it in between.
-        if let Some(disk) = &self.disk {
-            disk.purge(which, how, ticket, |_| {});
         }
-        here + only_there
     }
 
     /// Whether what is on the disk is in memory, too.
