@@ -127,7 +127,9 @@ __attribute__((noinline)) int look_whose(struct __sk_buff *skb, const struct pac
 		return 0;
 	/* Whoever listens there is found, too, but is none of the two. */
 	local->is_there = socket->state != LISTEN;
-	if (asks_whose && local->is_there)
+	/* Also where it makes no difference callers have to say it: the verifier asks them all for it. */
+	asm volatile("" : "+r"(asks_whose));
+	if (!TAKES_NOBODYS && asks_whose && local->is_there)
 		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
 	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {

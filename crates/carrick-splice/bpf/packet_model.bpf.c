@@ -109,7 +109,8 @@ static struct tcp_sock *model_tcp(struct bpf_sock *socket);
 static long model_clone(struct __sk_buff *skb);
 
 #define bpf_ktime_get_ns() model_now()
-#define bpf_skc_lookup_tcp(skb, tuple, bytes, netns, flags) model_lookup(tuple, bytes)
+// The context is used, so that functions get it.
+#define bpf_skc_lookup_tcp(skb, tuple, bytes, netns, flags) ({ asm volatile("" : : "r"(skb)); model_lookup(tuple, bytes); })
 #define bpf_skc_to_tcp_sock(socket) model_tcp(socket)
 #define bpf_sk_release(socket) ((void)(socket))
 #define bpf_clone_redirect(skb, ifindex, flags) model_clone(skb)
