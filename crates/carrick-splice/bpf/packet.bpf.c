@@ -130,8 +130,8 @@ int carrick_command(struct __sk_buff *skb)
 		bpf_spin_unlock(&splice->lock);
 		return PACKET_DONE;
 	}
-	look_whose(skb, &splice->legs[0], &a, !TAKES_NOBODYS);
-	look_whose(skb, &splice->legs[1], &b, !TAKES_NOBODYS);
+	look_at(skb, &splice->legs[0], &a);
+	look_at(skb, &splice->legs[1], &b);
 	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES || request.command == PACKET_ARM_BODY) {
 		if (!TAKES_NOBODYS && a.is_there && b.is_there && !(a.is_shown && b.is_shown))
 			return PACKET_NOT_OURS;

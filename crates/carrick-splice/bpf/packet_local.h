@@ -84,7 +84,7 @@ struct local {
 	__u32 segment_bytes; /* what its peer takes, options included */
 	__u32 advertised_bytes; /* what it takes */
 	__u8 is_there;
-	__u8 is_shown;   /* the process has it; only if that is asked */
+	__u8 is_shown;   /* the process has it */
 	__u8 is_whole;   /* has numbers, whatever its state is */
 	__u8 is_established;
 	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the answer yet */
@@ -98,9 +98,9 @@ struct local {
 	__u8 peer_shift;
 };
 
-/* Looks at a local socket, and if need be whether the process has it. (Not static, so that the verifier looks at it once: for each field of the
+/* Looks at a local socket, and whether the process has it. (Not static, so that the verifier looks at it once: for each field of the
  * kernel's, it goes through all of the kernel's types.) */
-__attribute__((noinline)) int look_whose(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local, int asks_whose)
+__attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
@@ -127,9 +127,7 @@ __attribute__((noinline)) int look_whose(struct __sk_buff *skb, const struct pac
 		return 0;
 	/* Whoever listens there is found, too, but is none of the two. */
 	local->is_there = socket->state != LISTEN;
-	/* Also where it makes no difference callers have to say it: the verifier asks them all for it. */
-	asm volatile("" : "+r"(asks_whose));
-	if (!TAKES_NOBODYS && asks_whose && local->is_there)
+	if (!TAKES_NOBODYS && local->is_there)
 		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
 	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
 	if (tcp) {
@@ -171,12 +169,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct local);
 } looked_at SEC(".maps");
-
-/* Looks at a local socket. */
-static __always_inline void look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
-{
-	look_whose(skb, leg, local, 0);
-}
 
 /* The same, for one look at a time on each CPU. */
 static __always_inline struct local *look_for(struct __sk_buff *skb, const struct packet_leg *leg)

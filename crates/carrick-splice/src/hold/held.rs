@@ -96,7 +96,7 @@ impl Held {
     }
 
     /// Lets it come in again, as it was, and pass this time; and whatever repeats it. False: it is too late, because it has passed
-    /// meanwhile, or the client has begun anew.
+    /// meanwhile, or the client has begun anew, or so many others have come that it was forgotten; the client repeats it.
     ///
     /// # Errors
     /// The interface is gone or down; the kernel's.
@@ -105,7 +105,7 @@ impl Held {
             return Ok(false);
         }
         let packet = std::mem::take(&mut self.packet);
-        self.send(Way::In, &packet).map(|()| true)
+        self.send(Way::In, &packet)
     }
 
     /// Answers it as a server does on whose port nobody listens: by a RST. False: as of [`Held::release`].
@@ -133,7 +133,7 @@ impl Held {
         if !self.decide(hold_state::HOLD_REFUSED)? {
             return Ok(false);
         }
-        self.send(Way::Out, &answer).map(|()| true)
+        self.send(Way::Out, &answer)
     }
 
     fn number(&self, at: usize) -> u32 {
@@ -158,7 +158,8 @@ impl Held {
         Ok(answer == hold_answer::HOLD_DONE.0)
     }
 
-    fn send(&self, way: Way, packet: &[u8]) -> io::Result<()> {
+    /// False: what was decided is forgotten (`HOLD_ENTRIES_MAX`), so that the program sends nothing.
+    fn send(&self, way: Way, packet: &[u8]) -> io::Result<bool> {
         let [client, own] = [SOURCE_AT, DESTINATION_AT].map(|at| &self.head[at..at + 6]);
         let (to, from, comes_in) = match way {
             Way::In => (own, client, 1),
@@ -177,10 +178,11 @@ impl Held {
         // What a helper returns: 0, or an error; also codes of a queue that drops it (include/linux/netdevice.h, `NET_XMIT_DROP`),
         // which is a loss like any other.
         let outcome = run_in(self.inner.send.as_fd(), &frame, &context)?.cast_signed();
-        if outcome < 0 {
-            return Err(io::Error::from_raw_os_error(-outcome));
+        match -outcome {
+            libc::EPERM => Ok(false),
+            errno if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
+            _ => Ok(true),
         }
-        Ok(())
     }
 }
 

@@ -186,7 +186,7 @@ impl Reader {
         }
         for stay in self.stays.values_mut() {
             if let Some(told) = stay.told.take()
-                && stay.is_over(told)
+                && (stay.open.as_mut()).is_some_and(|open| open.is_over(told, Instant::now()))
             {
                 stay.end((told.end, told.status), None, metrics, log);
             }
@@ -230,6 +230,14 @@ impl Open {
             moved: now,
         }
     }
+
+    /// Whether another request has followed, or the whole response has come and nothing has moved for a while.
+    fn is_over(&mut self, told: ToldResponse, now: Instant) -> bool {
+        if self.end != told.end {
+            (self.end, self.moved) = (told.end, now);
+        }
+        told.is_over || (told.is_whole && now.duration_since(self.moved) >= QUIET)
+    }
 }
 
 impl Stay {
@@ -239,17 +247,6 @@ impl Stay {
             open: None,
             told: None,
         }
-    }
-
-    /// Whether another request has followed, or the whole response has come and nothing has moved for a while.
-    fn is_over(&mut self, told: ToldResponse) -> bool {
-        let Some(open) = &mut self.open else {
-            return false;
-        };
-        if open.end != told.end {
-            (open.end, open.moved) = (told.end, Instant::now());
-        }
-        told.is_over || (told.is_whole && open.moved.elapsed() >= QUIET)
     }
 
     /// The request that was told of last is answered, or is not going to be.
@@ -310,3 +307,6 @@ impl Stay {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

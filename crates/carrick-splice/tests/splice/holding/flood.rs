@@ -24,11 +24,9 @@ fn a_flood_passes_and_who_comes_behind_it_is_served() {
                 continue;
             };
             let held = held.unwrap();
-            if held.client().ip() == honest {
+            if held.client().ip() == honest || waiting.len() >= WAITING_MAX {
+                // Of so many, some are forgotten at once.
                 held.release().unwrap();
-            } else if waiting.len() >= WAITING_MAX {
-                // Its place may be another one's by now: then it is not sent.
-                let _ = held.release();
             } else {
                 waiting.push(held);
             }

@@ -306,28 +306,6 @@ fn a_judged_response_that_is_cut_is_not_logged_as_complete() {
     }
 }
 
-/// After a second in which nothing had come, it was taken to be whole, and what came later was not counted.
-#[test]
-fn a_judged_stream_that_pauses_is_counted_to_its_end() {
-    let Some(play) = Play::begin_with("", &judging()) else {
-        return;
-    };
-    let server = play.server(0);
-    let (mut client, mut upstream) = play.pair(&server);
-    answer(&mut client, &mut upstream, "/s/first", b"first");
-    ask(&mut client, &mut upstream, "/s/stream");
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    upstream.send(head);
-    client.expect(head);
-    std::thread::sleep(Duration::from_millis(1500));
-    upstream.send("4\r\nlate\r\n0\r\n\r\n");
-    client.expect("4\r\nlate\r\n0\r\n\r\n");
-    answer(&mut client, &mut upstream, "/s/next", b"next");
-    // Without the head, if it went by the process.
-    let sent = play.line("/s/stream").number("sent");
-    assert!([14, 14 + head.len() as u64].contains(&sent), "{sent}");
-}
-
 /// From now on requests to servers on this port are lost, until the table `lossy` is deleted; and asks for one.
 fn ask_in_vain(play: &Play, port: &str, client: &mut Peer, target: &str) {
     nft(
