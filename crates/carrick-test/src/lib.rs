@@ -6,7 +6,8 @@
 #![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
 use std::fmt::Arguments;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
+use std::time::{Duration, Instant};
 
 /// With `1`, [`is_root`] says that nobody is: `make test-quick`.
 const QUICK: &str = "CARRICK_QUICK";
@@ -63,6 +64,26 @@ pub fn leave_out(reason: Arguments<'_>, may_fail: bool) {
             "CARRICK_SKIPPED: cannot write to {}: {error}",
             path.display()
         );
+    }
+}
+
+/// Binds a socket to an address of which the last socket is closed. A program that another test starts meanwhile has it still, from fork(2) to
+/// execve(2).
+///
+/// # Errors
+/// Of `bind`; that the address is in use, after a minute of it.
+pub fn until_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match bind() {
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse
+                    && begun.elapsed() < Duration::from_secs(60) =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            bound => return bound,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::hosts::{Hosts, Interface, succeed};
 use crate::support::{HANG, assert_same, link_address, sample};
-use std::io::{ErrorKind, Read, Write};
+use carrick_test::until_free;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Deref;
 use std::process::Command;
@@ -182,27 +183,14 @@ pub fn takes_reuseport() -> bool {
 
 /// A socket that listens.
 pub fn listen(address: SocketAddr) -> TcpListener {
-    until_free(|| TcpListener::bind(address))
+    until_free(|| TcpListener::bind(address)).unwrap()
 }
 
 /// A socket that waits for packets, but not long.
 pub fn udp(address: SocketAddr, patience: Duration) -> UdpSocket {
-    let socket = until_free(|| UdpSocket::bind(address));
+    let socket = until_free(|| UdpSocket::bind(address)).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     socket
-}
-
-/// Binds a socket. The last one of its address may be held for a moment by a program that another test starts.
-pub fn until_free<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        match bind() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < HANG => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            bound => return bound.unwrap(),
-        }
-    }
 }
 
 /// The checksum of UDP over IPv4, of the addresses and what follows them, whose own one is 0.

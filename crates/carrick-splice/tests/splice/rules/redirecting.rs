@@ -1,12 +1,11 @@
 //! Connections that go to a local port, whatever their destination.
 
-use super::bed::{
-    Bed, FAMILIES, Family, Host, address, answer, ask, bed, listen, takes_reuseport, until_free,
-};
+use super::bed::{Bed, FAMILIES, Family, Host, address, answer, ask, bed, listen, takes_reuseport};
 use super::{assert_used, attach, incoming, rule};
 use crate::support::HANG;
 use carrick_splice::PacketService;
 use carrick_splice::rules::{Action, Match, Protocol, Redirect, Rule};
+use carrick_test::until_free;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -100,7 +99,7 @@ fn transparent(address: SocketAddr) -> TcpListener {
     socket.set_reuse_address(true).unwrap();
     // As workers have it.
     socket.set_reuse_port(takes_reuseport()).unwrap();
-    until_free(|| socket.bind(&address.into()));
+    until_free(|| socket.bind(&address.into())).unwrap();
     socket.listen(16).unwrap();
     socket.into()
 }

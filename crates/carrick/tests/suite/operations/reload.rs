@@ -203,6 +203,9 @@ fn a_reload_that_fails_late_leaves_the_access_log_where_it_was() {
     assert_eq!(carrick.access_log(3).len(), 3);
     // Both move together once the address is free.
     drop(occupied);
+    drop(
+        carrick_test::until_free(|| TcpListener::bind(place.at(SECOND_PORT))).expect("it is free"),
+    );
     carrick.reload(&place, &text);
     wait_for("admin to move", || {
         TcpStream::connect(place.at(SECOND_PORT)).ok()

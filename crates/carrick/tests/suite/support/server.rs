@@ -23,7 +23,7 @@ impl Server {
 
     /// Listens on an address.
     pub fn listen_at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address)
+        let listener = carrick_test::until_free(|| TcpListener::bind(address))
             .unwrap_or_else(|error| panic!("listen on {address}: {error}"));
         let address = listener.local_addr().expect("an address");
         Self { listener, address }
@@ -40,7 +40,7 @@ impl Server {
             Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).expect("a socket");
         socket.set_recv_buffer_size(bytes).expect("a buffer size");
         socket.set_send_buffer_size(bytes).expect("a buffer size");
-        socket.bind(&address.into()).expect("an address");
+        carrick_test::until_free(|| socket.bind(&address.into())).expect("an address");
         socket.listen(1024).expect("a listening socket");
         let listener: TcpListener = socket.into();
         let address = listener.local_addr().expect("an address");
