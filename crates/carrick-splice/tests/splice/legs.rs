@@ -5,6 +5,7 @@ mod bed;
 mod handshakes;
 mod routes;
 
+use crate::support::HANG;
 use bed::{Bed, Host, acked_bytes, bed, pacing_rate};
 use carrick_splice::legs::{LegService, Moment, Profile, measure};
 use std::io::Write;
@@ -245,22 +246,23 @@ fn a_smaller_least_time_out_is_used() {
         rto_min: Some(Duration::from_millis(20)),
         ..Profile::default()
     };
-    let mut timeouts = Vec::new();
-    for profile in [&Profile::default(), &quick] {
+    // Beyond the round trip; it has four times how much that varies, too, which on a busy machine is a lot.
+    let timeout = |profile: &Profile| {
         let applied = service.set(&listener, profile, Moment::Listening);
         assert_eq!(applied.refused, []);
         let client = bed.at(Host::Client, move || TcpStream::connect(address).unwrap());
         let (gateway, _) = listener.accept().unwrap();
         let rtt = measure(&gateway).unwrap().rtt.unwrap();
-        timeouts.push(bed::retransmission_timeout(&gateway).saturating_sub(rtt));
+        let timeout = bed::retransmission_timeout(&gateway);
         drop(client);
-    }
-    // The round trip comes on top, and how much it varies; the kernel's clock ticks in up to 10 ms.
-    let [usual, quick] = timeouts[..] else {
-        unreachable!()
+        timeout.saturating_sub(rtt)
     };
-    assert!(usual >= Duration::from_millis(190), "{timeouts:?}");
-    assert!(quick < Duration::from_millis(150), "{timeouts:?}");
+    let usual = timeout(&Profile::default());
+    assert!(usual >= Duration::from_millis(190), "{usual:?}");
+    let began = Instant::now();
+    while timeout(&quick) >= Duration::from_millis(150) {
+        assert!(began.elapsed() < HANG, "none is smaller than {usual:?}");
+    }
 }
 
 #[test]
