@@ -12,7 +12,7 @@ pub use format::Format;
 use super::declarations as declared;
 use super::metrics::{Job, Limit, WorkerMetrics};
 use super::process::Process;
-use crate::control::{ControlState, LookupResult, Reloads};
+use crate::control::{ControlState, EngineStatus, LookupResult, Reloads};
 use crate::upstreams::ServerState;
 use carrick_splice::Reason;
 use prometheus_client::collector::Collector;
@@ -83,10 +83,16 @@ impl Writer<'_, '_> {
             [([("result", "ok")], ok), ([("result", "failed")], failed)],
         )?;
         let engines = state.engines.load();
-        let engines = engines
-            .iter()
-            .filter_map(|engine| Some(([("engine", engine.engine()?)], u64::from(engine.usable))));
-        self.gauges(&declared::ENGINE_USABLE, engines)?;
+        let engines = || {
+            let named = |engine| Some((EngineStatus::engine(engine)?, engine));
+            engines.iter().filter_map(named)
+        };
+        let usable = engines().map(|(name, engine)| ([("engine", name)], u64::from(engine.usable)));
+        self.gauges(&declared::ENGINE_USABLE, usable)?;
+        let unusable = engines().filter(|(_, engine)| !engine.usable);
+        let reasons = unusable
+            .map(|(name, engine)| ([("engine", name), ("reason", engine.reason.as_str())], 1));
+        self.gauges(&declared::ENGINE_REASON, reasons)?;
         let sandboxed = &self.state.standing.sandbox;
         let parts = [("files", &sandboxed.files), ("calls", &sandboxed.calls)];
         let parts = parts.map(|(name, part)| ([("part", name)], u64::from(part.in_force)));

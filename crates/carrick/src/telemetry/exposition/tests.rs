@@ -200,6 +200,11 @@ fn a_strict_reader_takes_it_and_the_numbers_are_right() {
             0.0,
         ),
         (
+            "carrick_engine_reason",
+            "carrick_engine_reason{engine=\"pipe\",reason=\"splice(2) is forbidden here\"}",
+            1.0,
+        ),
+        (
             "carrick_requests",
             "carrick_requests_total{mode=\"switch\",status=\"200\"}",
             2.0,
