@@ -34,16 +34,16 @@ impl CorePair {
             other: read(other)?,
             proxy: read(proxy)?,
         };
+        if pair.other == pair.proxy {
+            bail!(
+                "the two cores must differ: the proxy's CPU is measured as the busy time of its core"
+            );
+        }
         let online = online();
         for core in [pair.other, pair.proxy] {
             if !online.contains(&core) {
                 bail!("this process may not use core {core}, only {online:?}");
             }
-        }
-        if pair.other == pair.proxy {
-            bail!(
-                "the two cores must differ: the proxy's CPU is measured as the busy time of its core"
-            );
         }
         Ok(pair)
     }

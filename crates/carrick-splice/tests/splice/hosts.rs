@@ -23,12 +23,19 @@ pub struct Hosts {
     names: [String; 3],
     interfaces: [Interface; 4],
     number: u8,
+    /// The machine's own interfaces in their place.
+    lent: Vec<String>,
 }
 
 impl Hosts {
     /// Hosts with two links, and no addresses. `interfaces`: the client's, the one towards it, the one towards the server, the server's.
     /// `number` is that of their networks.
     pub fn new(interfaces: [Interface; 4], number: u8) -> Hosts {
+        Hosts::with(interfaces, number, Vec::new())
+    }
+
+    /// The same with interfaces of the machine, of which the first two and the last two are linked, until this is dropped.
+    pub fn with(interfaces: [Interface; 4], number: u8, lent: Vec<String>) -> Hosts {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let stem = format!("csp{}x{count}", std::process::id());
@@ -36,13 +43,20 @@ impl Hosts {
             names: ["c", "m", "s"].map(|host| format!("{stem}{host}")),
             interfaces,
             number,
+            lent,
         };
         for name in &hosts.names {
             run(&format!("ip netns add {name}"));
             run(&format!("ip -n {name} link set lo up"));
         }
         let [outer, inner, other_inner, other_outer] = interfaces;
-        for ((host, outer), (middle, inner)) in [(outer, inner), (other_outer, other_inner)] {
+        for ((host, interface), lent) in interfaces.iter().zip(&hosts.lent) {
+            let name = hosts.name(*host);
+            run(&format!("ip link set {lent} netns {name} name {interface}"));
+        }
+        let links = [(outer, inner), (other_outer, other_inner)];
+        let links = links.into_iter().filter(|_| hosts.lent.is_empty());
+        for ((host, outer), (middle, inner)) in links {
             let (name, middle) = (hosts.name(host), hosts.name(middle));
             run(&format!(
                 "ip link add {outer} netns {name} type veth peer name {inner} netns {middle}"
@@ -129,6 +143,10 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
+        for ((host, interface), lent) in self.interfaces.iter().zip(&self.lent) {
+            self.ip(*host, &format!("link set {interface} down"));
+            self.ip(*host, &format!("link set {interface} netns 1 name {lent}"));
+        }
         for name in &self.names {
             run(&format!("ip netns del {name}"));
         }

@@ -51,7 +51,7 @@ fn on_a_vlan() {
     };
     let add = "ip link add link rc name rc.5 type vlan id 5";
     if !bed.can(Host::Middle, add) {
-        carrick_test::lacks!("on_a_vlan: the kernel has no VLANs");
+        carrick_test::lacks!("this kernel has no VLANs");
         return;
     }
     bed.ip(Host::Middle, "link set rc.5 up");

@@ -70,11 +70,16 @@ impl Bed {
 
     /// Interfaces without addresses.
     pub fn bare() -> Option<Bed> {
+        Bed::by(Vec::new())
+    }
+
+    /// The same by four interfaces of the machine.
+    pub fn by(lent: Vec<String>) -> Option<Bed> {
         if !carrick_test::is_root() {
             return None;
         }
         Some(Bed {
-            hosts: Hosts::new(INTERFACES, 78),
+            hosts: Hosts::with(INTERFACES, 78, lent),
             hooked: Vec::new(),
             pacing: None,
         })

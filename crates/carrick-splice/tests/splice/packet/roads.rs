@@ -1,15 +1,23 @@
 //! Interfaces of other kinds, and with less help by the hardware.
 
 use super::bed::*;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One tunnel; the proxy listens at `own`. What it told, and the bytes that went each way.
+fn told(bed: &Bed, own: IpAddr, addresses: [IpAddr; 2]) -> (Told, (u64, u64)) {
+    let serving = bed.serve(addresses[1], 1, answer);
+    let proxying = bed.tunnels([own, addresses[1]], 1);
+    let asking = bed.on(Host::Client, move || ask_and_close(addresses[0], 60));
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    (proxying.join().unwrap().remove(0), sent)
+}
 
 fn tunnel_on(bed: &Bed) {
     for addresses in [V4, V6] {
-        let serving = bed.serve(addresses[1], 1, answer);
-        let proxying = bed.tunnels(addresses, 1);
-        let asking = bed.on(Host::Client, move || ask_and_close(addresses[0], 60));
-        let sent = asking.join().unwrap();
-        serving.join().unwrap();
-        proxying.join().unwrap()[0].assert_closed(sent);
+        let (told, sent) = told(bed, addresses[0], addresses);
+        told.assert_closed(sent);
     }
 }
 
@@ -67,7 +75,7 @@ fn by_a_vlan() {
         return;
     };
     if !bed.can(Host::Middle, "ip link add link ps name v8 type vlan id 8") {
-        carrick_test::lacks!("by_a_vlan: this kernel has no VLANs");
+        carrick_test::lacks!("this kernel has no VLANs");
         return;
     }
     bed.address(Host::Client, "c", 1, 2);
@@ -99,6 +107,116 @@ fn by_a_bridge() {
 }
 
 #[test]
+fn by_a_bond() {
+    let Some(bed) = Bed::bare() else {
+        return;
+    };
+    if !bed.can(
+        Host::Middle,
+        "ip link add bond7 type bond mode active-backup miimon 100",
+    ) {
+        carrick_test::lacks!("this kernel has no bonds");
+        return;
+    }
+    bed.address(Host::Client, "c", 1, 2);
+    bed.address(Host::Middle, "pc", 1, 1);
+    bed.ip(Host::Middle, "link set ps down");
+    bed.ip(Host::Middle, "link set ps master bond7");
+    bed.ip(Host::Middle, "link set bond7 up");
+    bed.address(Host::Middle, "bond7", 2, 1);
+    bed.address(Host::Server, "s", 2, 2);
+    tunnel_on(&bed);
+}
+
+/// Clients are in a routing table of their own, the server is not. The kernel does not find their sockets for a program that it runs by itself.
+#[test]
+fn from_a_vrf() {
+    let Some(bed) = Bed::bare() else {
+        return;
+    };
+    if !bed.can(Host::Middle, "ip link add vrf7 type vrf table 77") {
+        carrick_test::lacks!("this kernel has no VRFs");
+        return;
+    }
+    bed.ip(Host::Middle, "link set vrf7 up");
+    bed.ip(Host::Middle, "link set pc master vrf7");
+    bed.set(Host::Middle, "tcp_l3mdev_accept", 1);
+    bed.give_addresses();
+    for (any, addresses) in [
+        (Ipv4Addr::UNSPECIFIED.into(), V4),
+        (Ipv6Addr::UNSPECIFIED.into(), V6),
+    ] {
+        let (told, sent) = told(&bed, any, addresses);
+        assert_eq!((told.bytes, told.by_kernel), (sent, 0), "{told:?}");
+    }
+}
+
+/// A firewall that follows connections, and sees less of those that are spliced.
+#[test]
+fn with_what_does_not_belong_to_a_connection_dropped() {
+    let Some(bed) = Bed::new() else { return };
+    for hook in ["input", "output"] {
+        bed.nft(
+            Host::Middle,
+            &format!(
+                "add table inet wall; add chain inet wall {hook} {{ type filter hook {hook} priority 0; policy drop; }}; \
+                 add rule inet wall {hook} ct state invalid drop; \
+                 add rule inet wall {hook} ct state established,related accept; \
+                 add rule inet wall {hook} meta l4proto {{ tcp, ipv6-icmp }} accept"
+            ),
+        );
+    }
+    tunnel_on(&bed);
+}
+
+/// What is translated between a socket and the wire stays with the process.
+#[test]
+fn behind_an_address_translation_on_the_same_host() {
+    let Some(bed) = Bed::new() else { return };
+    bed.nft(
+        Host::Middle,
+        "add table inet nat; add chain inet nat out { type nat hook postrouting priority 100; }; \
+         add rule inet nat out oifname ps meta l4proto tcp masquerade random",
+    );
+    for addresses in [V4, V6] {
+        let (told, sent) = told(&bed, addresses[0], addresses);
+        assert_eq!((told.bytes, told.by_kernel), (sent, 0), "{told:?}");
+    }
+}
+
+/// The queue that keeps to the times of departure in packets: what is forwarded must not bring that of its arrival.
+#[test]
+fn by_fair_queues() {
+    let Some(bed) = Bed::new() else { return };
+    for interface in ["pc", "ps"] {
+        if !bed.can(
+            Host::Middle,
+            &format!("tc qdisc replace dev {interface} root fq"),
+        ) {
+            carrick_test::lacks!("this kernel has no fq");
+            return;
+        }
+    }
+    tunnel_on(&bed);
+}
+
+#[test]
+fn by_several_queues() {
+    let Some(bed) = Bed::new() else { return };
+    if !has_ethtool() {
+        return;
+    }
+    for (host, interface) in INTERFACES {
+        if !bed.can(host, &format!("ethtool -L {interface} rx 2 tx 2")) {
+            carrick_test::lacks!("{interface} has one queue only");
+            return;
+        }
+    }
+    features(&bed, "gro on");
+    tunnel_on(&bed);
+}
+
+#[test]
 fn by_a_router_on_the_way() {
     let Some(bed) = Bed::bare() else {
         return;
@@ -112,4 +230,34 @@ fn by_a_router_on_the_way() {
     bed.ip(Host::Middle, "route add 10.78.2.0/24 via 10.78.3.2");
     bed.ip(Host::Middle, "route add fd78:2::/64 via fd78:3::2");
     tunnel_on(&bed);
+}
+
+/// For virtual machines: `CARRICK_TEST_INTERFACES` names four interfaces, of which the first two and the last two are linked.
+#[test]
+fn by_interfaces_of_the_machine() {
+    let Ok(names) = std::env::var("CARRICK_TEST_INTERFACES") else {
+        carrick_test::lacks!("CARRICK_TEST_INTERFACES names none");
+        return;
+    };
+    let names = names.split(',').map(str::to_owned).collect();
+    let Some(bed) = Bed::by(names) else { return };
+    bed.give_addresses();
+    tunnel_on(&bed);
+    let serving = bed.serve(V4[1], 1, answer);
+    let proxying = bed.tunnels(V4, 1);
+    let asking = bed.on(Host::Client, || {
+        let mut stream = connect(V4[0]);
+        let mut sum = (0, 0);
+        // Long enough for large packets.
+        for bytes in [10, 20, 30, 10_000_000, 10_000_000] {
+            let (up, down) = ask(&mut stream, bytes, bytes);
+            sum = (sum.0 + up, sum.1 + down);
+        }
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        sum
+    });
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    proxying.join().unwrap()[0].assert_closed(sent);
 }

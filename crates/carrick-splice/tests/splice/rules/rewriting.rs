@@ -254,7 +254,7 @@ fn a_vlan_s_packets_are_met_once_where_the_rule_says() {
         return;
     };
     if !bed.can(Host::Middle, "ip link add link rc name rc.7 type vlan id 7") {
-        carrick_test::lacks!("the kernel has no VLANs");
+        carrick_test::lacks!("this kernel has no VLANs");
         return;
     }
     for (host, device, own) in [(Host::Client, "c", 2), (Host::Middle, "rc", 1)] {

@@ -210,8 +210,9 @@ fn a_reload_that_fails_late_leaves_the_access_log_where_it_was() {
     wait_for("admin to move", || {
         TcpStream::connect(place.at(SECOND_PORT)).ok()
     });
-    assert_eq!(carrick.connect().ask(ASK).status, 200);
+    // Workers follow one by one.
     wait_for("a line in the other log", || {
+        assert_eq!(carrick.connect().ask(ASK).status, 200);
         let text = std::fs::read_to_string(place.directory().join("other.log")).ok()?;
         text.contains("\"GET /a HTTP/1.1\" 200").then_some(())
     });
