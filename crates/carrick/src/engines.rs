@@ -18,6 +18,12 @@ use std::time::Duration;
 /// How many engines of the kernel's there are.
 const COUNT: usize = 2;
 
+/// What can be used of them, and why not.
+pub type Features = [Feature; COUNT];
+
+/// Their names.
+const NAMES: [&str; COUNT] = ["engine socket", "engine packet"];
+
 /// The kernel tells of each request that it forwards.
 const TOLD_EVERY: u32 = 1;
 
@@ -126,8 +132,7 @@ impl Engines {
 
     /// Loads what the plan has a use for, unless it is loaded, and says what can be used.
     #[must_use]
-    pub fn load(&self, plan: &Plan) -> [Feature; COUNT] {
-        let feature = |name, usable| Feature { name, usable };
+    pub fn load(&self, plan: &Plan) -> Features {
         let useless = || Err("the configuration has no use for it".to_owned());
         let is_off = plan.packet == PacketUse::Off && plan.wants_packet_engine();
         let socket = if !plan.may_use_socket_engine() && !self.socket.is_loaded() {
@@ -153,10 +158,17 @@ impl Engines {
         } else {
             useless()
         };
-        [
-            feature("engine socket", socket),
-            feature("engine packet", packet),
-        ]
+        let [of_socket, of_packet] = NAMES;
+        [(of_socket, socket), (of_packet, packet)].map(|(name, usable)| Feature { name, usable })
+    }
+
+    /// As long as, or if, they are not loaded.
+    #[must_use]
+    pub fn not_loaded(because: &str) -> Features {
+        NAMES.map(|name| Feature {
+            name,
+            usable: Err(because.to_owned()),
+        })
     }
 
     /// Gives the kernel the routes of listeners of which it may judge requests. Where it does not take them, the process judges, and
@@ -305,7 +317,7 @@ pub struct Told([Option<String>; COUNT]);
 
 impl Told {
     /// Says of each engine that is asked for and not there why that is, unless it was said already.
-    pub fn tell(&mut self, plan: &Plan, features: &[Feature; COUNT], advice: &str) {
+    pub fn tell(&mut self, plan: &Plan, features: &Features, advice: &str) {
         let asked = |by_name: bool, by_the_way: bool| match (by_name, by_the_way) {
             (true, _) => Asked::ByName,
             (false, true) => Asked::ByTheWay,

@@ -1,6 +1,6 @@
 //! What the process may do: who it is, how it gives up what only its start needs, and what a reload cannot have any more.
 //!
-//! Capabilities belong to threads. They are given up while there is one thread only, so that all later ones have none.
+//! Capabilities and users belong to threads. They are given up by the only one that starts others, so that all later ones have none.
 mod account;
 pub mod sandbox;
 
@@ -133,13 +133,12 @@ impl GivenUp {
 
 /// Becomes the plan's user, if it names one, and gives up every capability but `CAP_NET_BIND_SERVICE` if the plan has a
 /// port that needs it, or connections are to have clients' ports, and `CAP_NET_RAW` if connections are to have clients' addresses or a mark; for this process, and for whatever it
-/// could start. To be called when everything that needs privileges is open, and before threads are started. May wait for
-/// threads that are about to end.
+/// could start. To be called when everything that needs privileges is open, or in the hands of a thread that ends soon, and before other threads
+/// are started: it is for the calling thread, and for those that it starts.
 ///
 /// # Errors
 /// It cannot be done; says which call failed and what to do. The process should end then: it may have done a part.
 pub fn give_up(plan: &Plan) -> io::Result<GivenUp> {
-    wait_until_alone()?;
     let had = capabilities(None)?;
     let mut kept = CapabilitySet::empty();
     // Ports of clients, too: some servers (of NFS, say) let in nobody who has no privileged one.
@@ -236,8 +235,11 @@ fn lock(inherited: CapabilitySet) -> bool {
     capabilities_secure_bits().is_ok_and(|bits| set_capabilities_secure_bits(bits | locked).is_ok())
 }
 
-/// Waits until this is the only thread.
-fn wait_until_alone() -> io::Result<()> {
+/// Waits until this is the only thread: others may be about to end.
+///
+/// # Errors
+/// There are others, which would keep their privileges.
+pub fn wait_until_alone() -> io::Result<()> {
     let give_up_at = Instant::now() + ALONE_WAIT;
     // Without /proc it cannot be seen; nothing is started before this by design.
     while let Ok(threads) = std::fs::read_dir("/proc/self/task") {

@@ -1,18 +1,19 @@
 //! `carrick run`: starts everything in order, follows signals, and ends cleanly.
 //!
-//! Order: configuration; what may need privileges (socket engine, admin address, listening sockets); giving up privileges;
-//! log and threads. What can fail fails before a client is let in.
+//! Order: configuration; what may need privileges (admin address, listening sockets, rules); a thread that loads the kernel's engines; giving up
+//! privileges; log and threads. What can fail fails before a client is let in; the engines are loaded beside the first clients.
 mod banner;
 mod descriptors;
+mod loading;
+mod open;
 
 use crate::cache::Cache;
-use crate::cache::disk::{Disk, misfit};
 use crate::config;
 use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
 use crate::config::problem::{Problem, Severity};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{NotReloaded, SignalOrder, Signals};
-use crate::engines::{Engines, Told};
+use crate::engines::{Engines, JudgedBy, Told};
 use crate::privileges::{self, GivenUp, OUT_OF_REACH, sandbox, sandbox::Sandboxed};
 use crate::service::{ServiceManager, Watch};
 use crate::telemetry::access_log::LogThread;
@@ -25,8 +26,9 @@ use crate::worker::live::Live;
 use crate::worker::{self, Bound, Orders, WorkerParts};
 use carrick_splice::probe::{Feature, probe_but_socket};
 use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
+use loading::Loading;
+use open::Opened;
 use std::io::{self, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
@@ -68,78 +70,14 @@ struct Program {
     orders: watch::Sender<Orders>,
     workers: Vec<JoinHandle<()>>,
     engines: Engines,
+    /// Until the kernel's engines are loaded, or known not to be usable.
+    loading: Option<Loading>,
+    /// What the banner says, but for the engines.
+    banner: banner::Banner,
     told: Told,
     given_up: GivenUp,
     /// Of transparent listeners.
     rules: Option<Rules>,
-}
-
-/// What is opened with the privileges that carrick is started with.
-struct Opened {
-    descriptors: u64,
-    engines: Engines,
-    features: [Feature; 2],
-    admin: Option<TcpListener>,
-    listeners: Vec<Bound>,
-    rules: Option<Rules>,
-    given_up: GivenUp,
-    disk: Option<Disk>,
-}
-
-impl Opened {
-    /// Opens it, and gives up the privileges. No thread may run yet.
-    fn open(plan: &Plan, source: Option<&Path>) -> io::Result<Self> {
-        transparent::check_privileges(plan)?;
-        let descriptors = raise_descriptor_limit();
-        let mut engines = Engines::new()
-            .map_err(|error| named(error, "cannot get memory for the classes of [pace]"))?;
-        engines.pace(&plan.pace).map_err(io::Error::other)?;
-        engines.adopt(plan);
-        let features = engines.load(plan);
-        engines.load_legs(plan);
-        let admin = Control::bind(plan)?;
-        let listeners = worker::bind_all(plan)?;
-        let rules = Rules::install(plan)?;
-        if let Some(rules) = &rules {
-            engines.learned.set_line(rules.line());
-        }
-        engines.handshakes.attach(plan)?;
-        // While there is still the right to do it.
-        if let Err(error) = engines.packet.seal() {
-            tracing::warn!(
-                "engine packet: the interfaces by which packets are forwarded could not be fixed: {error}"
-            );
-        }
-        let mut given_up = privileges::give_up(plan)?;
-        // As who it will be used.
-        let disk = open_disk(plan)?;
-        given_up.standing.sandbox = sandbox::enter(plan, source)?;
-        Ok(Self {
-            descriptors,
-            engines,
-            features,
-            admin,
-            listeners,
-            rules,
-            given_up,
-            disk,
-        })
-    }
-}
-
-fn named(error: io::Error, what: &str) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
-}
-
-fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
-    let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
-    if let Some(why) = disk.and_then(misfit) {
-        tracing::info!("{why}; make `size` smaller, or use a larger file system");
-    }
-    disk.map(|plan| {
-        Disk::open(plan).map_err(|why| io::Error::other(format!("`disk` of [cache]: {why}")))
-    })
-    .transpose()
 }
 
 /// Runs until a signal ends it.
@@ -173,7 +111,7 @@ impl Program {
         let Opened {
             descriptors,
             engines,
-            features: kernel_features,
+            loading,
             admin,
             listeners,
             rules,
@@ -181,18 +119,12 @@ impl Program {
             disk,
         } = Opened::open(&plan, source.as_deref())?;
         // From here on everything is as it will be at a reload.
-        engines.start_waking();
-        engines.warn_of_foreign_programs();
-        engines.tell_obstacle(&plan);
-        engines.warn_of_pins();
-        let mut told = Told::default();
-        told.tell(&plan, &kernel_features, "");
         tell_of_sandbox(&plan, &given_up.standing.sandbox);
         if given_up.is_something() || given_up.standing.sandbox.files.in_force {
             tell_reload_trouble(source.as_deref(), &given_up);
         }
         let mut features = probe_but_socket();
-        features.splice(2..2, kernel_features);
+        features.splice(2..2, Engines::not_loaded("it is being loaded"));
         let upstreams = UpstreamState::for_plan(&plan.upstreams, &[]);
         let metrics: Vec<Arc<WorkerMetrics>> = (0..plan.workers).map(|_| Arc::default()).collect();
         let running = Running {
@@ -216,12 +148,12 @@ impl Program {
             log.state(),
         ));
         let control = Control::start(Arc::clone(&state), admin)?;
-        let banner = banner::banner(&plan, &features, listeners.first(), &given_up);
+        let banner = banner::Banner::new(&plan, listeners.first(), &given_up);
         let admission = Arc::new(Admission::default());
         set_limits(&admission, &plan, descriptors);
         let live = Arc::new(Live {
             generation: 0,
-            judged_by: engines.install_routes(&plan),
+            judged_by: JudgedBy::new(),
             followers: Followers::new(0),
             plan: Arc::clone(&plan),
             upstreams,
@@ -258,8 +190,6 @@ impl Program {
                 .recv()
                 .unwrap_or_else(|_| Err(io::Error::other("a worker did not start")))?;
         }
-        // The banner is for people; where nobody reads it, nothing is lost.
-        let _ = io::stderr().write_all(banner.as_bytes());
         Ok(Self {
             source,
             state,
@@ -269,10 +199,45 @@ impl Program {
             orders,
             workers,
             engines,
-            told,
+            loading: Some(loading),
+            banner,
+            told: Told::default(),
             given_up,
             rules,
         })
+    }
+
+    /// Waits for the kernel's engines, if they are still being loaded, and lets clients have them.
+    async fn finish_loading(&mut self) {
+        let Some(loading) = &mut self.loading else {
+            return;
+        };
+        let features = loading.features().await;
+        self.loading = None;
+        let before = Arc::clone(&self.orders.borrow().live);
+        let plan = &before.plan;
+        self.engines.start_waking();
+        self.engines.warn_of_foreign_programs();
+        self.engines.tell_obstacle(plan);
+        self.engines.warn_of_pins();
+        self.told.tell(plan, &features, "");
+        for feature in &features {
+            self.state.set_engine(engine_status(feature));
+        }
+        let judged_by = self.engines.install_routes(plan);
+        if !judged_by.is_empty() {
+            let live = Arc::new(Live {
+                generation: before.generation + 1,
+                plan: Arc::clone(plan),
+                upstreams: before.upstreams.clone(),
+                judged_by,
+                followers: Followers::new(plan.workers),
+            });
+            self.orders.send_modify(|orders| orders.live = live);
+        }
+        // The banner is for people; where nobody reads it, nothing is lost.
+        let banner = self.banner.text(&self.state.engines.load());
+        let _ = io::stderr().write_all(banner.as_bytes());
     }
 
     /// The threads without which carrick does not do its work.
@@ -295,11 +260,14 @@ impl Program {
         loop {
             let order = tokio::select! {
                 order = signals.next() => order,
+                () = self.finish_loading(), if self.loading.is_some() => continue,
                 () = watch.due() => {
                     watch.tell(manager);
                     continue;
                 }
             };
+            // What reads, changes or ends the engines finds them whole.
+            self.finish_loading().await;
             match order {
                 SignalOrder::Drain => return,
                 SignalOrder::ReopenLogs => self.log.reopen(),

@@ -1,44 +1,51 @@
 //! What carrick says for people once it serves.
 use crate::config::{self, plan::Mode, plan::Plan};
+use crate::control::EngineStatus;
 use crate::privileges::GivenUp;
 use crate::worker::Bound;
-use carrick_splice::probe::Feature;
 use std::net::SocketAddr;
 
 /// What is listened on, who it is, which engines are usable, and what to try.
-pub(super) fn banner(
-    plan: &Plan,
-    features: &[Feature],
-    bound: Option<&Bound>,
-    given_up: &GivenUp,
-) -> String {
-    let mut text = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
-    for line in config::summary::lines(plan) {
-        text += &format!("  {line}\n");
-    }
-    for (asked, socket) in bound
-        .into_iter()
-        .flatten()
-        .filter(|(asked, _)| asked.port() == 0)
-    {
-        if let Ok(address) = socket.local_addr() {
-            text += &format!("  {asked} is {address}\n");
+pub(super) struct Banner {
+    /// Before the engines, and behind them.
+    parts: [String; 2],
+}
+
+impl Banner {
+    pub(super) fn new(plan: &Plan, bound: Option<&Bound>, given_up: &GivenUp) -> Self {
+        let mut before = format!("carrick {} is ready\n", env!("CARGO_PKG_VERSION"));
+        for line in config::summary::lines(plan) {
+            before += &format!("  {line}\n");
+        }
+        for (asked, socket) in bound
+            .into_iter()
+            .flatten()
+            .filter(|(asked, _)| asked.port() == 0)
+        {
+            if let Ok(address) = socket.local_addr() {
+                before += &format!("  {asked} is {address}\n");
+            }
+        }
+        before += &format!("  runs as {}\n", given_up.standing);
+        before += &format!("  sandbox: {}\n", given_up.standing.sandbox.summary());
+        let mut behind = "try\n".to_owned();
+        for command in commands_to_try(plan) {
+            behind += &format!("  {command}\n");
+        }
+        Self {
+            parts: [before, behind],
         }
     }
-    text += &format!("  runs as {}\n", given_up.standing);
-    text += &format!("  sandbox: {}\n", given_up.standing.sandbox.summary());
-    text += "engines\n";
-    for feature in features {
-        text += &match &feature.usable {
-            Ok(detail) => format!("  {:<18} usable: {detail}\n", feature.name),
-            Err(because) => format!("  {:<18} not usable: {because}\n", feature.name),
-        };
+
+    pub(super) fn text(&self, engines: &[EngineStatus]) -> String {
+        let [before, behind] = &self.parts;
+        let mut text = format!("{before}engines\n");
+        for engine in engines {
+            let is = if engine.usable { "" } else { "not " };
+            text += &format!("  {:<18} {is}usable: {}\n", engine.name, engine.reason);
+        }
+        text + behind
     }
-    text += "try\n";
-    for command in commands_to_try(plan) {
-        text += &format!("  {command}\n");
-    }
-    text
 }
 
 fn commands_to_try(plan: &Plan) -> Vec<String> {

@@ -317,3 +317,35 @@ fn too_few_descriptors_to_start_with_end_it_with_1_before_it_says_that_it_is_rea
     }
     assert!(failures > 3, "only {failures} limits were too low");
 }
+
+/// A carrick that has programs to load, as soon as somebody can connect to it.
+fn just_listening(place: &Place, server: &Server) -> Carrick {
+    let text = carrick::switch_text(&[server.address()])
+        .replace("[[listener]]", "[[listener]]\nengine = \"packet\"");
+    let carrick = Carrick::spawn(place, &text);
+    wait_for("somebody who listens", || {
+        std::net::TcpStream::connect(place.at(LISTENER_PORT)).ok()
+    });
+    carrick
+}
+
+#[test]
+fn a_signal_while_engines_are_being_loaded_ends_carrick_cleanly() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let ended = just_listening(&place, &server).stop();
+    assert!(ended.standard_error.contains("is ready"), "{ended:#?}");
+}
+
+#[test]
+fn a_reload_while_engines_are_being_loaded_is_done_once_they_are() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = just_listening(&place, &server);
+    carrick.signal(Signal::HUP);
+    let said = carrick.standard_error().wait_for("configuration reloaded");
+    assert!(said.is_ok_and(|said| said.contains("is ready")));
+    let status = carrick.status();
+    let engines = status["engines"].to_string();
+    assert!(!engines.contains("being loaded"), "{engines}");
+}

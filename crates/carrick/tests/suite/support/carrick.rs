@@ -63,7 +63,21 @@ impl Carrick {
     }
 
     /// The same by a command that becomes carrick, such as `prlimit … carrick`; `run` and the file are added to it.
-    pub fn try_start_by(place: &Place, text: &str, mut command: Command) -> Result<Self, Ended> {
+    pub fn try_start_by(place: &Place, text: &str, command: Command) -> Result<Self, Ended> {
+        let mut carrick = Self::spawn_by(place, text, command);
+        // Everything is bound, and every engine loaded, before this is said.
+        match carrick.standard_error.wait_for(" is ready\n") {
+            Ok(_) => Ok(carrick),
+            Err(_) => Err(carrick.wait()),
+        }
+    }
+
+    /// Starts it, and does not wait for anything.
+    pub fn spawn(place: &Place, text: &str) -> Self {
+        Self::spawn_by(place, text, Command::new(PROGRAM))
+    }
+
+    fn spawn_by(place: &Place, text: &str, mut command: Command) -> Self {
         write_configuration(place, text);
         let mut child = command
             .arg("run")
@@ -78,7 +92,7 @@ impl Carrick {
             .expect("the program");
         let standard_error = Output::collect(child.stderr.take().expect("a pipe"));
         let standard_output = Output::collect(child.stdout.take().expect("a pipe"));
-        let mut carrick = Self {
+        Self {
             child,
             standard_error,
             standard_output,
@@ -88,11 +102,6 @@ impl Carrick {
             tunnel: place.at(TUNNEL_PORT),
             admin: place.at(ADMIN_PORT),
             is_ended: false,
-        };
-        // Everything is bound before this is said.
-        match carrick.standard_error.wait_for(" is ready\n") {
-            Ok(_) => Ok(carrick),
-            Err(_) => Err(carrick.wait()),
         }
     }
 

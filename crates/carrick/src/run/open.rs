@@ -1,0 +1,77 @@
+//! What carrick opens while it has the privileges that it was started with, and in which order.
+use super::descriptors::raise_descriptor_limit;
+use super::loading::Loading;
+use crate::cache::disk::{Disk, misfit};
+use crate::config::plan::Plan;
+use crate::control::Control;
+use crate::engines::Engines;
+use crate::privileges::{self, GivenUp, sandbox};
+use crate::transparent::{self, Rules};
+use crate::worker::{self, Bound};
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is opened with the privileges that carrick is started with.
+pub(super) struct Opened {
+    pub(super) descriptors: u64,
+    pub(super) engines: Engines,
+    pub(super) loading: Loading,
+    pub(super) admin: Option<TcpListener>,
+    pub(super) listeners: Vec<Bound>,
+    pub(super) rules: Option<Rules>,
+    pub(super) given_up: GivenUp,
+    pub(super) disk: Option<Disk>,
+}
+
+impl Opened {
+    /// Opens it, and gives up the privileges; only the thread that loads the engines keeps them, until it ends. No thread may run yet.
+    pub(super) fn open(plan: &Arc<Plan>, source: Option<&Path>) -> io::Result<Self> {
+        transparent::check_privileges(plan)?;
+        let descriptors = raise_descriptor_limit();
+        let mut engines = Engines::new()
+            .map_err(|error| named(error, "cannot get memory for the classes of [pace]"))?;
+        engines.pace(&plan.pace).map_err(io::Error::other)?;
+        engines.adopt(plan);
+        engines.load_legs(plan);
+        let admin = Control::bind(plan)?;
+        let listeners = worker::bind_all(plan)?;
+        let rules = Rules::install(plan)?;
+        if let Some(rules) = &rules {
+            engines.learned.set_line(rules.line());
+        }
+        engines.handshakes.attach(plan)?;
+        privileges::wait_until_alone()?;
+        let loading = Loading::start(&engines, plan)?;
+        let mut given_up = privileges::give_up(plan)?;
+        // As who it will be used.
+        let disk = open_disk(plan)?;
+        given_up.standing.sandbox = sandbox::enter(plan, source)?;
+        Ok(Self {
+            descriptors,
+            engines,
+            loading,
+            admin,
+            listeners,
+            rules,
+            given_up,
+            disk,
+        })
+    }
+}
+
+fn named(error: io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn open_disk(plan: &Plan) -> io::Result<Option<Disk>> {
+    let disk = plan.cache.as_ref().and_then(|cache| cache.disk.as_ref());
+    if let Some(why) = disk.and_then(misfit) {
+        tracing::info!("{why}; make `size` smaller, or use a larger file system");
+    }
+    disk.map(|plan| {
+        Disk::open(plan).map_err(|why| io::Error::other(format!("`disk` of [cache]: {why}")))
+    })
+    .transpose()
+}
