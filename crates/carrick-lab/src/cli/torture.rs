@@ -1,4 +1,4 @@
-//! `carrick lab torture`: what breaks relays that are not careful, for carrick's engines and for its peers.
+//! `carrick-lab torture`: what breaks relays that are not careful, for carrick's engines and for its peers.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::torture::http::{self, Way};
 use crate::torture::run::{Plan, run as run_plan};
 use crate::torture::{RELAYS, table};
 
-/// `carrick lab torture`
+/// `carrick-lab torture`
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status 1: carrick lost a byte, did not pass on an end or a reset, hung, held too much, or kept something. \
@@ -45,6 +45,9 @@ pub struct Torture {
     /// How carrick moves responses in all runs of --http: auto, unread, bodies, judged; routed is without carrick [default: the seed decides]
     #[arg(long, value_name = "NAME", requires = "http")]
     way: Option<String>,
+    /// Stop carrick for moments and reload it, in the midst of each run of --http
+    #[arg(long, requires = "http")]
+    disturb: bool,
     /// Keep carrick's log of each run of --http with complaints here
     #[arg(long, value_name = "FOLDER", requires = "http")]
     logs: Option<PathBuf>,
@@ -124,6 +127,7 @@ fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
         seed: arguments.seed,
         runs: arguments.runs.unwrap_or(scale.of(8, 200)),
         way: way.transpose()?,
+        disturbs: arguments.disturb,
         carrick: arguments.carrick,
         logs: arguments.logs,
     };

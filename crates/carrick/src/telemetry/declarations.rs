@@ -101,6 +101,7 @@ metrics! {
     TUNNELS_BY_ENGINE = Gauge "carrick_tunnels_by_engine" "Tunnels that stand now, by the engine that moves most of their bytes; socket while the kernel has both connections.";
     SOCKET_SPLICES = Gauge "carrick_socket_splices" "Splices that are in the kernel now.";
     PACKET_SPLICES = Gauge "carrick_packet_splices" "Pairs of connections whose packets the kernel may forward now (open), and those that have ended or gone on by themselves, which it still knows for a while (over).";
+    KERNEL_REQUESTS = Counter "carrick_kernel_requests" "Requests that a program in the kernel was asked about, by its answer: forwarded by the kernel, or left to the process.";
     PACKET_BAD_LEGS = Gauge "carrick_packet_bad_legs" "Pairs of networks between which packets are not spliced for now, because one leg is bad.";
     ADOPTED = Counter "carrick_tunnels_adopted" "Tunnels of an earlier carrick that this one looks after since it began.";
     ADOPTED_OPEN = Gauge "carrick_adopted_tunnels_open" "Those of them that stand now.";

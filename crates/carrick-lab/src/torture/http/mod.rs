@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod decode;
+pub mod disturbance;
 pub mod exchange;
 pub mod network;
 pub mod origin;

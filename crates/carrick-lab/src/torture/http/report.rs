@@ -16,13 +16,14 @@ pub fn line(run: &Run) -> String {
         count => format!("{count} COMPLAINTS"),
     };
     let mut text = format!(
-        "seed {} {}: {verdict} ({} connections, {} whole, {:.1} MB, {:.1} MB forwarded, {:.1} s; {})",
+        "seed {} {}: {verdict} ({} connections, {} whole, {:.1} MB, {:.1} MB forwarded, {} requests judged by the kernel, {:.1} s; {})",
         run.seed,
         run.way.name(),
         tally.connections,
         tally.whole,
         megabytes(tally.body_bytes),
         megabytes(run.forwarded_bytes),
+        run.judged,
         run.seconds,
         run.network
     );
@@ -37,8 +38,8 @@ pub fn line(run: &Run) -> String {
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let mut text = String::from(
-        "| way | runs | connections | requests | whole | MB | MB forwarded | cut by the origin | cut by clients | excused | repeated | complaints |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| way | runs | connections | requests | whole | MB | MB forwarded | requests judged by the kernel | cut by the origin | cut by clients | excused | repeated | complaints |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for way in Way::ALL {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.way == way).collect();
@@ -53,7 +54,7 @@ pub fn markdown(results: &Results) -> String {
         }
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | {} | {} | {} |",
             way.name(),
             runs.len(),
             sum.connections,
@@ -61,6 +62,7 @@ pub fn markdown(results: &Results) -> String {
             sum.whole,
             megabytes(sum.body_bytes),
             megabytes(forwarded),
+            runs.iter().map(|run| run.judged).sum::<u64>(),
             sum.cut_by_origin,
             sum.cut_by_client,
             sum.excused,

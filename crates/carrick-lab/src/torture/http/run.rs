@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
@@ -16,6 +17,7 @@ use crate::testbed::namespace::Namespace;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
 use crate::torture::http::Way;
+use crate::torture::http::disturbance::disturb;
 use crate::torture::http::network::Wire;
 use crate::torture::http::play::play;
 use crate::torture::http::scenario::Scenario;
@@ -48,6 +50,9 @@ const CLIENTS: Subnet = Subnet {
     bits: 16,
 };
 
+/// The counter of requests that the kernel has forwarded.
+const JUDGED: &str = "carrick_kernel_requests_total{by=\"kernel\"}";
+
 /// Gauges of carrick's that must be nought again.
 const CLIENTS_OPEN: &str = "carrick_client_connections_open";
 const MUST_BE_GONE: [&str; 5] = [
@@ -67,6 +72,8 @@ pub struct Plan {
     pub runs: u64,
     /// Instead of those that the seeds choose.
     pub way: Option<Way>,
+    /// Whether carrick is stopped for moments, and reloaded.
+    pub disturbs: bool,
     /// carrick's program.
     pub carrick: PathBuf,
     /// Where carrick's log of a run with complaints is kept.
@@ -93,6 +100,8 @@ pub struct Run {
     pub tally: Tally,
     /// Bytes that the engine `packet` has forwarded: of bodies, or with heads.
     pub forwarded_bytes: u64,
+    /// Requests that the kernel has forwarded.
+    pub judged: u64,
     /// Whether it should have forwarded some, and has not.
     pub is_unforwarded: bool,
     /// How long it took.
@@ -130,6 +139,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Run)) -> Result<Results> {
         let is_direct = scenario.network.wire == Wire::Direct;
         let bench = Bench {
             testbed: if is_direct { &direct } else { &routed },
+            disturbs: plan.disturbs,
             carrick: &carrick,
             logs: plan.logs.as_deref(),
         };
@@ -175,6 +185,7 @@ fn client_address(scenario: &Scenario, conversation: usize) -> Option<SocketAddr
 /// A test bed, and what is put into it.
 struct Bench<'a> {
     testbed: &'a Testbed,
+    disturbs: bool,
     carrick: &'a Path,
     logs: Option<&'a Path>,
 }
@@ -188,6 +199,7 @@ impl Bench<'_> {
             network: scenario.network.to_string(),
             tally: Tally::default(),
             forwarded_bytes: 0,
+            judged: 0,
             is_unforwarded: false,
             seconds: 0.0,
         };
@@ -243,7 +255,16 @@ impl Bench<'_> {
             bail!("carrick does not serve at all: {tally:?}");
         }
         let before = Holdings::read(&self.testbed.proxy, true)?;
-        self.torture(scenario, run).await?;
+        if self.disturbs {
+            let played = tokio::select! {
+                played = self.torture(scenario, run) => played,
+                never = disturb(carrick, scenario.seed) => match never {},
+            };
+            carrick.signal(Signal::CONT);
+            played?;
+        } else {
+            self.torture(scenario, run).await?;
+        }
         let lost_most = if scenario.network.loses_of_clients() {
             (run.tally.resets / RESETS_FOR_ONE_LOST).max(RESETS_LOST_MIN)
         } else {
@@ -303,6 +324,7 @@ impl Bench<'_> {
             if let (Some(now), Some(before)) = (now.carrick, before.carrick) {
                 run.forwarded_bytes = now.kernel_bytes - before.kernel_bytes;
             }
+            run.judged = gauge(&metrics, JUDGED);
             let lost = gauge(&metrics, CLIENTS_OPEN).min(lost_most);
             now.sockets = now.sockets.saturating_sub(lost);
             let mut left = now.left_since(before);

@@ -41,6 +41,14 @@ impl Writer<'_, '_> {
                 ([("state", "over")], u64::from(taken.over)),
             ],
         )?;
+        let judged = state.kernel.packet.request_counts().unwrap_or_default();
+        self.counters(
+            &declared::KERNEL_REQUESTS,
+            [
+                ([("by", "kernel")], judged.judged),
+                ([("by", "process")], judged.up.iter().sum()),
+            ],
+        )?;
         self.gauge(
             &declared::PACKET_BAD_LEGS,
             state.kernel.packet.bad_paths().len() as u64,
