@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 RELEASE = target/release/carrick
+LAB_PROGRAM = target/release/carrick-lab
 
 # command=package; a service's package brings no running service (scripts/need).
 # clang compiles the BPF programs; libbpf, which is built with the program, uses libelf and zlib.
@@ -28,7 +29,7 @@ HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build test test-quick lint deny bench lab torture kernels man deb fuzz clean need-rust
+.PHONY: run build build-lab test test-quick lint deny bench lab torture kernels man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -36,6 +37,9 @@ run: build
 build: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) build --release --locked -p carrick
+
+build-lab: build
+	$(CARGO) build --release --locked -p carrick-lab
 
 # Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root, fails.
 SKIPPED = target/skipped
@@ -72,25 +76,25 @@ deny: need-rust
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny@0.20.2
 	$(CARGO) deny --locked --all-features check bans licenses sources
 
-bench: build
+bench: build-lab
 	@scripts/need $(NEEDED_TO_BENCH)
 	@for pair in $(WANTED_TO_BENCH); do scripts/need $$pair || echo "without $$pair"; done
-	$(RELEASE) lab bench $(BENCH)
+	$(LAB_PROGRAM) bench $(BENCH)
 
 # The papers' experiments, a quick look at each, and their report. Needs root. The report is drawn also
 # when something failed, and says what.
-lab: build
+lab: build-lab
 	@scripts/need $(NEEDED_TO_LAB)
-	$(RELEASE) lab run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(RELEASE) lab report $(LAB_RESULTS) && exit $$ended
+	$(LAB_PROGRAM) run all --quick --out $(LAB_RESULTS) $(LAB); ended=$$?; $(LAB_PROGRAM) report $(LAB_RESULTS) && exit $$ended
 
 # What breaks relays that are not careful: the splice library with thousands of seeds, then HTTP through carrick as a switch
 # with some hundreds, then carrick with each engine and its peers, every case in full. Needs root. For
 # example: make torture TORTURE="--relay carrick --seed 7" HTTP_RUNS=20
-torture: build
+torture: build-lab
 	@scripts/need $(NEEDED_TO_TORTURE)
 	CARRICK_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --locked -p carrick-splice --test splice torture
-	$(RELEASE) lab torture --http --runs $(HTTP_RUNS)
-	$(RELEASE) lab torture $(TORTURE)
+	$(LAB_PROGRAM) torture --http --runs $(HTTP_RUNS)
+	$(LAB_PROGRAM) torture $(TORTURE)
 
 # carrick's BPF programs on Debian's kernels, in virtual machines: docs/internals/kernels.md. Needs root.
 kernels: need-rust

@@ -160,7 +160,7 @@ impl SocketEngine {
             shelter: Mutex::new(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
             ),
-            live: live.map_err(|error| format!("{error:#}")),
+            live: live.map_err(|error| Unavailable::explain(&error).to_string()),
             sockets,
             receivers,
             hold_end: loaded

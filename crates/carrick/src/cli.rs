@@ -144,15 +144,23 @@ pub enum Command {
             carrick top -n 60 --admin 127.0.0.1:3129 > minute.txt"
     )]
     Top(TopArgs),
-    /// The laboratory: test bed, emulators of network and origin, load, the papers' experiments, their report.
-    #[command(subcommand)]
-    Lab(Box<carrick_lab::cli::Lab>),
+    /// Start carrick-lab, a program of its own: test bed, emulators of network and origin, load, the papers' experiments, their report.
+    #[command(disable_help_flag = true)]
+    Lab(LabArgs),
     /// Write the man pages, the shell completions, or the reference of the configuration.
     #[command(hide = true, subcommand)]
     Generate(Generate),
     /// Keep the rules of transparent listeners; carrick starts this itself.
     #[command(name = KEEP_RULES, hide = true)]
     KeepRules,
+}
+
+/// `carrick lab`
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// What carrick-lab is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<std::ffi::OsString>,
 }
 
 /// `carrick run`
@@ -404,7 +412,7 @@ pub fn main() -> ExitCode {
             Command::Status(arguments) => commands::status::run(&arguments),
             Command::Top(arguments) => commands::top::run(&arguments),
             Command::KeepRules => commands::clean::keep_rules(),
-            Command::Lab(lab) => carrick_lab::cli::main(*lab),
+            Command::Lab(lab) => commands::lab::run(&lab),
             Command::Generate(what) => commands::generate::run(&what),
         },
         Err(error) => {

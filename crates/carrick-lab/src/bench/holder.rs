@@ -1,4 +1,4 @@
-//! This program again, inside a namespace, as a holder of idle connections (`carrick lab hold`).
+//! This program again, inside a namespace, as a holder of idle connections (`carrick-lab hold`).
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PATIENCE_SECONDS: u64 = 15;
 /// For opening all connections.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where to connect to, and what to exchange on each connection, as arguments of `carrick lab hold`.
+/// Where to connect to, and what to exchange on each connection, as arguments of `carrick-lab hold`.
 #[derive(Clone, Debug)]
 pub struct Request {
     arguments: Vec<String>,
@@ -78,10 +78,9 @@ impl Holder {
         request: &Request,
         connections: usize,
     ) -> Result<Self> {
-        let (program, lab) = crate::cli::this_program()?;
+        let program = crate::cli::this_program()?;
         let mut child = namespace
             .command(&program, &cores::list(on))
-            .args(lab)
             .arg("hold")
             .args(&request.arguments)
             .args([

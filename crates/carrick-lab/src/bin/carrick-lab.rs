@@ -1,4 +1,4 @@
-//! The laboratory as a program of its own: everything behind `carrick lab`.
+//! The laboratory as a program of its own: everything behind `carrick-lab`.
 use clap::Parser;
 use std::process::ExitCode;
 

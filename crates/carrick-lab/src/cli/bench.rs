@@ -1,4 +1,4 @@
-//! `carrick lab bench`: carrick and its peers, side by side, in network namespaces of its own.
+//! `carrick-lab bench`: carrick and its peers, side by side, in network namespaces of its own.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::testbed::cores::CorePair;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 
-/// `carrick lab bench`
+/// `carrick-lab bench`
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Bench {
@@ -76,7 +76,7 @@ struct Options {
     list: bool,
 }
 
-/// Does what `carrick lab bench` was asked for.
+/// Does what `carrick-lab bench` was asked for.
 ///
 /// # Errors
 /// When the test bed or a tool fails.

@@ -1,4 +1,4 @@
-//! `carrick lab list`, `carrick lab run`, `carrick lab report`.
+//! `carrick-lab list`, `carrick-lab run`, `carrick-lab report`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ use crate::peers::Family;
 use crate::report;
 use crate::testbed::cores::{self, CorePair};
 
-/// `carrick lab list`
+/// `carrick-lab list`
 #[derive(Debug, Args)]
 pub struct List {
     #[command(flatten)]
     source: Source,
 }
 
-/// `carrick lab run`
+/// `carrick-lab run`
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The experiment, or `all` (see `carrick lab list`)
+    /// The experiment, or `all` (see `carrick-lab list`)
     #[arg(required_unless_present = "experiment", conflicts_with = "experiment")]
     name: Option<String>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct Run {
     /// Few points, one short sample each: a look (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The grid of the paper, which can take days: see the estimate in `carrick lab list`
+    /// The grid of the paper, which can take days: see the estimate in `carrick-lab list`
     #[arg(long)]
     full: bool,
     /// One point of each workload, as short as can be: does it work at all?
@@ -86,10 +86,10 @@ struct Source {
     configurations: Option<PathBuf>,
 }
 
-/// `carrick lab report`
+/// `carrick-lab report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The folder that `carrick lab run --out` wrote, or that of one experiment in it
+    /// The folder that `carrick-lab run --out` wrote, or that of one experiment in it
     directory: PathBuf,
 }
 
@@ -277,7 +277,7 @@ impl Source {
         match (&self.experiment, name) {
             (Some(file), _) => Ok(vec![Experiment::load(file)?]),
             (None, Some(name)) => catalogue::named(name),
-            (None, None) => bail!("which experiment? See `carrick lab list`"),
+            (None, None) => bail!("which experiment? See `carrick-lab list`"),
         }
     }
 

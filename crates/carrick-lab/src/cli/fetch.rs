@@ -1,4 +1,4 @@
-//! `carrick lab fetch`: a part of the benchmark, this program again inside a namespace, which asks for numbered objects.
+//! `carrick-lab fetch`: a part of the benchmark, this program again inside a namespace, which asks for numbered objects.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::bench::fetch::{Wish, client};
 
-/// `carrick lab fetch`
+/// `carrick-lab fetch`
 #[derive(Debug, Args)]
 pub struct Fetch {
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `carrick lab hold`: a part of the benchmark, this program again inside a namespace, with idle connections.
+//! `carrick-lab hold`: a part of the benchmark, this program again inside a namespace, with idle connections.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::load::hold::{self, Exchange};
 
-/// `carrick lab hold`
+/// `carrick-lab hold`
 #[derive(Debug, Args)]
 pub struct Hold {
     #[arg(long)]

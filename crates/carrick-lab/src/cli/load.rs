@@ -1,4 +1,4 @@
-//! `carrick lab load`: makes load, from a plan or from flags, and prints what came of it.
+//! `carrick-lab load`: makes load, from a plan or from flags, and prints what came of it.
 
 mod flags;
 
@@ -73,7 +73,7 @@ async fn measure(plan: LoadPlan, arguments: &Load) -> Result<Vec<LoadOutcome>> {
         name = super::interruption() => {
             let name = name?;
             stop.store(true, Ordering::Relaxed);
-            let _ = writeln!(std::io::stderr(), "carrick lab: ended by {name}: this is what was measured until then");
+            let _ = writeln!(std::io::stderr(), "carrick-lab: ended by {name}: this is what was measured until then");
             work.await
         }
     };

@@ -1,4 +1,4 @@
-//! The command line of the laboratory, `carrick lab …`; one module per subcommand.
+//! The command line of the laboratory, `carrick-lab …`; one module per subcommand.
 
 pub mod bench;
 pub mod experiment;
@@ -14,7 +14,7 @@ pub mod wan;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -103,7 +103,7 @@ pub fn main(lab: Lab) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         // With standard error gone there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "carrick lab: {error:#}");
+        let _ = writeln!(std::io::stderr(), "carrick-lab: {error:#}");
         ExitCode::FAILURE
     })
 }
@@ -119,24 +119,12 @@ pub fn runtime() -> Result<Runtime> {
         .context("cannot start the runtime")
 }
 
-/// This program, as a command that starts one of its own subcommands: `carrick lab` or `carrick-lab`.
+/// This program, which starts itself again with one of its own subcommands.
 ///
 /// # Errors
 /// When the program's own file cannot be found.
-pub fn this_program() -> Result<(PathBuf, &'static [&'static str])> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let before = before_subcommand(&program);
-    Ok((program, before))
-}
-
-/// What stands between a program and a subcommand of the laboratory.
-#[must_use]
-pub fn before_subcommand(program: &Path) -> &'static [&'static str] {
-    if program.file_name() == Some(Path::new("carrick-lab").as_os_str()) {
-        &[]
-    } else {
-        &["lab"]
-    }
+pub fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 /// Waits for a signal that asks to end; its name.

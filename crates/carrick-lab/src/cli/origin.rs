@@ -1,4 +1,4 @@
-//! `carrick lab origin`: an HTTP server whose answers the request decides.
+//! `carrick-lab origin`: an HTTP server whose answers the request decides.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::origin::server::{Running, Settings};
 
 use super::{interruption, runtime};
 
-/// `carrick lab origin`
+/// `carrick-lab origin`
 #[derive(Debug, Args)]
 pub struct Origin {
     /// Address to listen on, such as 127.0.0.1:8080; port 0 is any that is free; may be given several times

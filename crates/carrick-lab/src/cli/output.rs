@@ -1,4 +1,4 @@
-//! Standard output, whose reader may go: `carrick lab list | head` is no failure.
+//! Standard output, whose reader may go: `carrick-lab list | head` is no failure.
 use std::fmt;
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! `carrick lab talk-server`, `carrick lab talk-client`: parts of the benchmark, this program again inside a namespace.
+//! `carrick-lab talk-server`, `carrick-lab talk-client`: parts of the benchmark, this program again inside a namespace.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::bench::talk::{self, Talk};
 
-/// `carrick lab talk-server`
+/// `carrick-lab talk-server`
 #[derive(Debug, Args)]
 pub struct TalkServer {
     #[arg(long)]
@@ -18,7 +18,7 @@ pub struct TalkServer {
     talk: Talk,
 }
 
-/// `carrick lab talk-client`
+/// `carrick-lab talk-client`
 #[derive(Debug, Args)]
 pub struct TalkClient {
     #[arg(long)]

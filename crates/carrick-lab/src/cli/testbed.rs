@@ -1,4 +1,4 @@
-//! `carrick lab testbed`: a test bed for one command, removed when the command ends.
+//! `carrick-lab testbed`: a test bed for one command, removed when the command ends.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// A shell's exit code for a command that a signal ended is this and the signal's number.
 const SIGNALLED: i32 = 128;
 
-/// `carrick lab testbed`
+/// `carrick-lab testbed`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command finds in its environment:

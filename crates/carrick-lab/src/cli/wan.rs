@@ -1,4 +1,4 @@
-//! `carrick lab wan`: the emulator in the network namespace it is started in, told what to do by signals.
+//! `carrick-lab wan`: the emulator in the network namespace it is started in, told what to do by signals.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::wan::check;
 use crate::wan::control::{self, Handle};
 use crate::wan::spec::{WanCounts, WanSpec};
 
-/// `carrick lab wan`
+/// `carrick-lab wan`
 #[derive(Debug, Args)]
 #[command(
     after_help = "It says `ready` when packets are being forwarded. SIGTERM and SIGINT end it, and it writes its counts; \
@@ -121,7 +121,7 @@ fn replace(handle: &Handle, path: &Path) {
         Err(error) => format!("keeps the old specification: {error:#}"),
     };
     // With standard error gone there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "carrick lab wan: {said}");
+    let _ = writeln!(std::io::stderr(), "carrick-lab wan: {said}");
 }
 
 /// Writes the counts whole: a reader sees the old file or the new one.

@@ -1,4 +1,4 @@
-//! A part of an experiment, or a shorter run of it: what `carrick lab run` is given in place of the grid's own values.
+//! A part of an experiment, or a shorter run of it: what `carrick-lab run` is given in place of the grid's own values.
 
 use std::collections::BTreeMap;
 

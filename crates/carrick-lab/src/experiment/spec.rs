@@ -1,5 +1,5 @@
 //! An experiment's TOML file: what is varied, what is run, what is drawn. The files of the papers are in
-//! `crates/carrick-lab/experiments`; `carrick lab run --experiment FILE` reads any other.
+//! `crates/carrick-lab/experiments`; `carrick-lab run --experiment FILE` reads any other.
 
 pub mod check;
 
@@ -119,7 +119,7 @@ pub struct Workload {
     /// Further servers, each for an extension: templates have them as `{{origin_EXTENSION}}`.
     #[serde(default)]
     pub origins: Vec<String>,
-    /// Further arguments of `carrick lab origin`.
+    /// Further arguments of `carrick-lab origin`.
     #[serde(default)]
     pub origin: Vec<String>,
     /// Metrics of a series that compare it with another.

@@ -1,4 +1,4 @@
-//! What a load generator saw. `carrick lab load --json` prints it.
+//! What a load generator saw. `carrick-lab load --json` prints it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the load generator is asked to do. `carrick lab load --plan FILE` reads it as TOML or JSON; experiments write it.
+//! What the load generator is asked to do. `carrick-lab load --plan FILE` reads it as TOML or JSON; experiments write it.
 
 use std::net::SocketAddr;
 

@@ -49,7 +49,7 @@ impl Counter {
     }
 }
 
-/// What an origin did in all. `carrick lab origin` prints it at its end, as JSON.
+/// What an origin did in all. `carrick-lab origin` prints it at its end, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How long it listened.

@@ -10,7 +10,7 @@ pub const EMBEDDED_MAX: u64 = 1000;
 /// Longest page in bytes, with its objects.
 pub const PAGE_BYTES_MAX: u64 = 64 << 20;
 
-const BEGINNING: &str = "<!doctype html><title>carrick lab</title>\n";
+const BEGINNING: &str = "<!doctype html><title>carrick-lab</title>\n";
 const PADDING_BEGINS: &str = "<!--";
 const PADDING_ENDS: &str = "-->";
 

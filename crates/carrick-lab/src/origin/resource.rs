@@ -8,7 +8,7 @@ use super::request::{Head, Refusal};
 use super::wishes::{BODY_BYTES_MAX, Wishes, digits};
 use super::{body_seed, fnv1a};
 
-const HELP: &str = "carrick lab origin. /b/BYTES: a body; /page/OBJECTS/BYTES: a page; /a1/NUMBER: a file of Table A1.\n";
+const HELP: &str = "carrick-lab origin. /b/BYTES: a body; /page/OBJECTS/BYTES: a page; /a1/NUMBER: a file of Table A1.\n";
 
 /// What a path is.
 pub struct Resource {

@@ -103,7 +103,7 @@ pub(crate) fn results(cells: Vec<Cell>, figures: Vec<Figure>) -> ExperimentResul
         about: "Clients open a connection for each request through the proxy.\n\nThe size of the body is varied.".into(),
         scale: Scale::Quick,
         selection: None,
-        command: "carrick lab run rosu-2002 --quick".into(),
+        command: "carrick-lab run rosu-2002 --quick".into(),
         started_unix_seconds: 1_700_000_000,
         took_seconds: 312.4,
         seed: 42,

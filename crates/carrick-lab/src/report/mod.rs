@@ -60,7 +60,7 @@ pub fn load(directory: &Path) -> Result<Vec<ExperimentResults>> {
     }
     if results.is_empty() {
         bail!(
-            "there are no results in {}: neither {RESULTS} nor */{RESULTS}; `carrick lab run NAME --out {}` measures some",
+            "there are no results in {}: neither {RESULTS} nor */{RESULTS}; `carrick-lab run NAME --out {}` measures some",
             directory.display(),
             directory.display()
         );
@@ -78,7 +78,7 @@ fn load_one(path: &Path) -> Result<ExperimentResults> {
     let is_benchmark = serde_json::from_str::<serde_json::Value>(&text)
         .is_ok_and(|value| value.get("settings").is_some() && value.get("runs").is_some());
     let what_to_do = if is_benchmark {
-        "it holds results of `carrick lab bench`, which draws its own report: keep them in another directory"
+        "it holds results of `carrick-lab bench`, which draws its own report: keep them in another directory"
     } else if error.is_eof() {
         "it is cut off, as by a full disk or a killed program: remove it, and run the experiment again"
     } else {
@@ -94,7 +94,7 @@ fn load_one(path: &Path) -> Result<ExperimentResults> {
 /// When there is nothing to report, and when a file cannot be written: earlier ones stay as they were.
 pub fn write(directory: &Path, results: &[ExperimentResults]) -> Result<PathBuf> {
     if results.is_empty() {
-        bail!("there are no results to report: `carrick lab run NAME` measures some");
+        bail!("there are no results to report: `carrick-lab run NAME` measures some");
     }
     for below in [DATA, FIGURES] {
         let path = directory.join(below);

@@ -33,14 +33,14 @@ fn results_are_read_from_the_directory_and_from_those_in_it() {
 fn what_cannot_be_read_is_named_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let complaint = || format!("{:#}", load(directory.path()).unwrap_err());
-    assert!(complaint().contains("carrick lab run"), "{}", complaint());
+    assert!(complaint().contains("carrick-lab run"), "{}", complaint());
     let below = directory.path().join("x");
     fs::create_dir(&below).unwrap();
     let file = below.join(RESULTS);
     for (text, part) in [
         ("{\"name\": \"a", "cut off"),
         ("{\"name\": \"a\"}", "another version"),
-        ("{\"settings\": {}, \"runs\": []}", "carrick lab bench"),
+        ("{\"settings\": {}, \"runs\": []}", "carrick-lab bench"),
     ] {
         fs::write(&file, text).unwrap();
         let part = if part == "another version" {

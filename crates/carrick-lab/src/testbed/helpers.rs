@@ -143,7 +143,7 @@ impl Testbed {
         Ok(wan)
     }
 
-    /// Starts `carrick lab origin` in the server's namespace with these arguments (`--listen ADDRESS` among them), and waits
+    /// Starts `carrick-lab origin` in the server's namespace with these arguments (`--listen ADDRESS` among them), and waits
     /// until it serves.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Testbed {
         Ok(service)
     }
 
-    /// Runs `carrick lab load` in the client's namespace, away from the proxy's core, to its end. Dropping the future kills
+    /// Runs `carrick-lab load` in the client's namespace, away from the proxy's core, to its end. Dropping the future kills
     /// it.
     ///
     /// # Errors
@@ -205,13 +205,10 @@ impl Testbed {
     /// # Errors
     /// When the program's own file cannot be found.
     pub fn this_program(&self, namespace: &Namespace) -> Result<Command> {
-        let (program, lab) = match &self.program {
-            Some(program) => (program.clone(), crate::cli::before_subcommand(program)),
+        let program = match &self.program {
+            Some(program) => program.clone(),
             None => crate::cli::this_program()?,
         };
-        let mut command =
-            namespace.command(&program, &cores::list(&self.placement().other_cores()));
-        command.args(lab);
-        Ok(command)
+        Ok(namespace.command(&program, &cores::list(&self.placement().other_cores())))
     }
 }

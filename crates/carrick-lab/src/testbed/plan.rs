@@ -1,4 +1,4 @@
-//! What a test bed is asked to be, as experiments and `carrick lab testbed --plan` have it in TOML.
+//! What a test bed is asked to be, as experiments and `carrick-lab testbed --plan` have it in TOML.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What the emulator is asked to do, as experiments and `carrick lab wan` have it in TOML.
+//! What the emulator is asked to do, as experiments and `carrick-lab wan` have it in TOML.
 
 use std::net::IpAddr;
 

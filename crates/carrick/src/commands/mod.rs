@@ -5,6 +5,7 @@ pub mod check;
 pub mod clean;
 pub mod doctor;
 pub mod generate;
+pub mod lab;
 pub mod pace;
 pub mod reload;
 pub mod run;

@@ -1,4 +1,4 @@
-//! The flags of `carrick lab load`, and the plan that they stand for.
+//! The flags of `carrick-lab load`, and the plan that they stand for.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use clap::Args;
 
 use crate::load::plan::{Arrival, Class, Kind, LoadPlan, RequestsPerConnection, Route};
 
-/// `carrick lab load`
+/// `carrick-lab load`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --plan: carrick lab load http://127.0.0.1:8080/b/1024 --clients 16 --seconds 5"
+    after_help = "Without --plan: carrick-lab load http://127.0.0.1:8080/b/1024 --clients 16 --seconds 5"
 )]
 pub struct Load {
     /// What to ask for: http://ADDRESS:PORT/b/BYTES asks the origin emulator for bodies of this length; any other path is

@@ -136,7 +136,7 @@ fn everything_a_reader_needs_is_there() {
         "the disk was full",
         "waiting for the socket engine",
         "partly measured",
-        "carrick lab run rosu-2002 --quick",
+        "carrick-lab run rosu-2002 --quick",
         "2023-11-14 22:13 UTC",
         "5 min 12 s",
         "cubic",

@@ -75,7 +75,7 @@ impl Forwarder {
 
 /// Says something on standard error; with that gone, nobody.
 pub(super) fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "carrick lab wan: {text}");
+    let _ = writeln!(std::io::stderr(), "carrick-lab wan: {text}");
 }
 
 fn devices() -> Result<Vec<Device>> {
@@ -100,7 +100,7 @@ fn choose(all: &[Device], names: &[String]) -> Result<Vec<Device>> {
             .collect();
         if usable.is_empty() {
             bail!(
-                "no device in this network namespace is up and has an Ethernet address; it has: {}. Is this the router's namespace (`ip netns exec NAME carrick lab wan …`)?",
+                "no device in this network namespace is up and has an Ethernet address; it has: {}. Is this the router's namespace (`ip netns exec NAME carrick-lab wan …`)?",
                 list(all)
             );
         }

@@ -1,4 +1,4 @@
-//! `carrick lab testbed`: where commands run, how they end, what is left, and how failures are told.
+//! `carrick-lab testbed`: where commands run, how they end, what is left, and how failures are told.
 
 use super::*;
 

@@ -126,7 +126,7 @@ pub fn has_part(subcommand: &str, option: &str) -> bool {
         .unwrap();
     let has = String::from_utf8_lossy(&help.stdout).contains(option);
     if !has {
-        carrick_test::lacks!("this build has no `carrick lab {subcommand} {option}`");
+        carrick_test::lacks!("this build has no `carrick-lab {subcommand} {option}`");
     }
     has
 }

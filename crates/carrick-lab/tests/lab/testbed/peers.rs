@@ -100,7 +100,7 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
     }
 }
 
-/// By curl, as a user would in `carrick lab testbed`.
+/// By curl, as a user would in `carrick-lab testbed`.
 fn get_from_origin(bed: &Testbed) -> Vec<u8> {
     let url = format!("http://{}/50000", bed.addresses().origin_http());
     let output = Command::new("ip")
