@@ -269,6 +269,9 @@ static __always_inline int judge_meaning(struct judgement *judged, const struct 
 	case WORD('p', 'r', 'o', 'x', 'y', '-', 'c', 'o'):
 	case WORD('p', 'r', 'o', 'x', 'y', '-', 'a', 'u'):
 	case WORD('m', 'a', 'x', '-', 'f', 'o', 'r', 'w'):
+	/* Whether it was here before. */
+	case WORD('v', 'i', 'a', 0, 0, 0, 0, 0):
+	case WORD('c', 'd', 'n', '-', 'l', 'o', 'o', 'p'):
 		return UP_MEANING;
 	/* What tells of the client: as `tells_of_client` of carrick-logic has it, and a few others that begin alike. */
 	case WORD('c', 'f', '-', 'c', 'o', 'n', 'n', 'e'):

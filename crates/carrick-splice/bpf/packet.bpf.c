@@ -427,10 +427,10 @@ int carrick_arriving(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	if (direction & 1)
 		measure(skb, &packet, splice, record);
-	// Segments that were put together may be lost one by one.
-	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes && !skb->gso_size)
+	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes)
 		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
-	if (packet.has_payload && splice->table)
+	// Segments that were put together may be lost one by one. What is sent again is compared, however it comes.
+	if (packet.has_payload && splice->table && !skb->gso_size)
 		is_judged = judge_packet(skb, &packet, splice, record);
 	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
 		is_judged = is_next(skb, &splice->legs[1], packet.seq);

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -34,7 +34,9 @@ pub(crate) struct Kernel {
     ways: Vec<Way>,
     timer: Option<Pin<Box<Sleep>>>,
     looks: u32,
-    /// Everything is left to the process, so that the connections can be taken back; how many times was waited for that.
+    /// How many times [`LOOK_AGAIN`] has passed.
+    waits: u32,
+    /// Everything is left to the process, so that the connections can be taken back; `waits` when that began.
     leaving: Option<u32>,
 }
 
@@ -53,6 +55,8 @@ struct Way {
     /// Whether the end of the stream was passed on.
     is_end_passed: bool,
     counted_bytes: u64,
+    /// The sender's socket is being taken out; `waits` when that began.
+    letting_go: Option<u32>,
 }
 
 /// Whether the process may touch a direction now.
@@ -111,6 +115,7 @@ impl Kernel {
             joint,
             timer: None,
             looks: 0,
+            waits: 0,
             leaving: None,
         }))
     }
@@ -314,17 +319,23 @@ impl Kernel {
         self.ways[side].is_end_passed = true;
     }
 
-    /// Takes a socket out of the kernel's hands: what it receives goes through the process from now on. Nothing may wait for
-    /// this socket's own TCP.
-    pub(crate) fn let_go(
+    /// Whether a socket is being taken out, and nothing may be read from it.
+    pub(crate) fn is_letting_go(&self, side: usize) -> bool {
+        self.joint.is_leaving(side)
+    }
+
+    /// Takes a socket out of the kernel's hands: what it receives goes through the process from then on. Nothing may wait for
+    /// this socket's own TCP. While it is pending, it is to be called again, before anything is read.
+    pub(crate) fn poll_let_go(
         &mut self,
+        cx: &mut Context<'_>,
         side: usize,
         [from, to]: [&TcpStream; 2],
         flow: &mut Flow,
         splicer: &Splicer,
-    ) -> Result<(), Fault> {
+    ) -> Poll<Result<(), Fault>> {
         let taken_before = self.ways[side].taken_before;
-        let sheltered = self.joint.take_out(side, from, |joint| {
+        let taken_out = self.joint.take_out(side, from, |joint| {
             let ends = Ends {
                 splicer,
                 from,
@@ -343,12 +354,29 @@ impl Kernel {
             flow.take_at_once(&ends, left)?;
             Ok(flow.taken_bytes() - taken_before)
         })?;
+        let Some(sheltered) = taken_out else {
+            // That the shelter is another one's has an end by itself.
+            if self.joint.is_leaving(side) {
+                let began = *self.ways[side].letting_go.get_or_insert_with(|| {
+                    self.looks = 0;
+                    self.waits
+                });
+                if self.waits - began >= LEAVE_WAITS_MAX {
+                    self.joint.give_up(side);
+                    let source = ErrorKind::TimedOut.into();
+                    return Poll::Ready(Err(fault(Side::From, "bpf", source)));
+                }
+            }
+            self.look_again(cx);
+            return Poll::Pending;
+        };
+        self.looks = 0;
         flow.hold_more(splicer, &sheltered);
         // The kernel's backlog goes first; and splice(2) may be used again, once nothing is held.
         self.ways[side].is_drained = false;
         flow.set_choice(Choice::Auto);
         self.count(side, flow, splicer.counters());
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Bytes of both directions that are on their way inside the kernel; `None` if a connection is gone.
@@ -386,16 +414,14 @@ impl Kernel {
             }
             self.looks = 0;
         }
-        let waits = self.leaving.unwrap_or_default();
+        let began = *self.leaving.get_or_insert(self.waits);
         // What the kernel had for a connection that is gone is gone with it.
         let is_drained = matches!(self.backlog_bytes(sockets), None | Some(0));
-        if !is_drained && waits < LEAVE_WAITS_MAX {
-            // Peers that send wake the process, too.
-            let has_waited = self.look_again(cx);
-            self.leaving = Some(waits + u32::from(has_waited));
+        if !is_drained && self.waits - began < LEAVE_WAITS_MAX {
+            self.look_again(cx);
             return Poll::Pending;
         }
-        let is_whole = is_drained && self.take_back(sockets, flows, splicer);
+        let is_whole = is_drained && ready!(self.poll_take_back(cx, sockets, flows, splicer));
         self.finish(flows, splicer.counters());
         if is_whole {
             return Poll::Ready(Ok(()));
@@ -409,43 +435,45 @@ impl Kernel {
     }
 
     /// Takes both sockets out. False if one did not come out whole.
-    fn take_back(
+    fn poll_take_back(
         &mut self,
+        cx: &mut Context<'_>,
         sockets: [&TcpStream; 2],
         flows: &mut [&mut Flow],
         splicer: &Splicer,
-    ) -> bool {
-        let mut is_whole = true;
+    ) -> Poll<bool> {
         for (side, flow) in flows.iter_mut().enumerate() {
             // After the end of the stream there is nothing to come.
-            if self.is_in_map(side) && !flow.is_at_end_of_stream() {
+            let is_to_go = self.is_in_map(side) && !flow.is_at_end_of_stream();
+            if is_to_go || self.is_letting_go(side) {
                 let ends = [sockets[side], sockets[1 - side]];
-                is_whole &= self.let_go(side, ends, flow, splicer).is_ok();
+                if ready!(self.poll_let_go(cx, side, ends, flow, splicer)).is_err() {
+                    return Poll::Ready(false);
+                }
             }
         }
-        is_whole
+        Poll::Ready(true)
     }
 
-    /// Polls again soon. True if [`LOOK_AGAIN`] has passed since this was said before.
-    pub(crate) fn look_again(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Polls again soon: peers that send wake the process, too.
+    fn look_again(&mut self, cx: &mut Context<'_>) {
         if self.looks < LOOKS_AT_ONCE {
             self.looks += 1;
             std::thread::yield_now();
             cx.waker().wake_by_ref();
-            return false;
+            return;
         }
         let next = Instant::now() + LOOK_AGAIN;
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(sleep_until(next)));
-        let has_passed = timer.as_mut().poll(cx).is_ready();
-        if has_passed {
+        if timer.as_mut().poll(cx).is_ready() {
+            self.waits = self.waits.saturating_add(1);
             timer.as_mut().reset(next);
             if timer.as_mut().poll(cx).is_ready() {
                 cx.waker().wake_by_ref();
             }
         }
-        has_passed
     }
 
     /// Counts what is left to be counted.

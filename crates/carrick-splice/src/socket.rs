@@ -115,7 +115,8 @@ pub(crate) struct SocketEngine {
     /// Tells of the sockets in both maps; or why it cannot.
     live: Result<Live, String>,
     splices_max: u32,
-    shelter: Mutex<Shelter>,
+    /// `None`: somebody has it, who takes a socket out.
+    shelter: Mutex<Option<Shelter>>,
     /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
@@ -157,9 +158,9 @@ impl SocketEngine {
         let directions = MapHandle::try_from(&loaded.maps.directions)?;
         let live = Live::load(&[&sockets, &receivers], &directions);
         Ok(SocketEngine {
-            shelter: Mutex::new(
+            shelter: Mutex::new(Some(
                 Shelter::open(&sockets, sockets_max).map_err(libbpf_rs::Error::from)?,
-            ),
+            )),
             live: live.map_err(|error| Unavailable::explain(&error).to_string()),
             sockets,
             receivers,
@@ -194,6 +195,10 @@ impl SocketEngine {
             .as_ref()
             .ok()
             .filter(|waking| waking.is_working())
+    }
+
+    fn shelter(&self) -> MutexGuard<'_, Option<Shelter>> {
+        self.shelter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_place(&self, label: u64) -> Option<u32> {

@@ -15,7 +15,7 @@ pub enum TargetForm {
 }
 
 /// Whether the client's address is told to the upstream. Fields that tell of the client and are in the head are believed:
-/// [`RequestHead::forget_claims`] removes those that are not to be.
+/// [`RequestHead::forget_claims`] and [`RequestHead::forget_other_form`] remove those that are not to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarded {
     /// What the head has goes on as it is, nothing is added.
@@ -215,7 +215,7 @@ fn write_x_forwarded(
     }
     lines.put_text(format_args!("{}\r\n", how.client.to_canonical()));
     let last = translated.last();
-    if !has(head, FieldName::XForwardedProto) {
+    if !head.says(FieldName::XForwardedProto) {
         let proto = last.and_then(|last| last.proto.as_deref());
         let proto = proto.filter(|proto| syntax::is_token(proto));
         lines.put(&[b"X-Forwarded-Proto: ", proto.unwrap_or(b"http"), b"\r\n"]);
@@ -223,7 +223,7 @@ fn write_x_forwarded(
     let host = last.and_then(|last| last.host.as_deref());
     let host = host.filter(|host| syntax::is_host_and_port(host));
     let host = host.unwrap_or(head.host_and_port.of(bytes));
-    if !host.is_empty() && !has(head, FieldName::XForwardedHost) {
+    if !host.is_empty() && !head.says(FieldName::XForwardedHost) {
         lines.put(&[b"X-Forwarded-Host: ", host, b"\r\n"]);
     }
 }
@@ -271,22 +271,13 @@ fn write_for(lines: &mut LineWriter<'_>, address: IpAddr) {
     }
 }
 
-fn has(head: &RequestHead, known: FieldName) -> bool {
-    head.fields
-        .iter()
-        .any(|field| field.known == known && !field.value.is_empty())
-}
-
 /// What was said in the other form, where nothing was said in the one that is written.
 struct Translated(Vec<Element>);
 
 impl Translated {
     fn of(bytes: &[u8], head: &RequestHead, stated_in: StatedIn, wanted: FieldName) -> Self {
-        let other = match stated_in {
-            StatedIn::XForwardedFor => FieldName::XForwardedFor,
-            StatedIn::Forwarded => FieldName::Forwarded,
-        };
-        if other == wanted || has(head, wanted) || !has(head, other) {
+        let other = stated_in.field();
+        if other == wanted || head.says(wanted) || !head.says(other) {
             return Self(Vec::new());
         }
         let values = |known| {

@@ -66,11 +66,7 @@ impl RequestHead {
         field: StatedIn,
         is_trusted: impl Fn(IpAddr) -> bool,
     ) -> Result<Option<SocketAddr>, Refusal> {
-        let known = match field {
-            StatedIn::XForwardedFor => FieldName::XForwardedFor,
-            StatedIn::Forwarded => FieldName::Forwarded,
-        };
-        let is_meant = |line: &&Field| line.known == known;
+        let is_meant = |line: &&Field| line.known == field.field();
         let (mut client, mut hops) = (None, 0);
         for line in self.fields.iter().rev().filter(is_meant) {
             let value = line.value.of(bytes);
@@ -100,6 +96,35 @@ impl RequestHead {
             }
         }
         Ok(client)
+    }
+
+    /// Forgets what is said of the client in the other form, if a trusted proxy has said it in its own: a proxy that writes one form mostly
+    /// passes on what its client says in the other (RFC 7239 section 7.4). To be called after [`stated_client`](Self::stated_client).
+    pub fn forget_other_form(&mut self, said_in: StatedIn) {
+        if !self.says(said_in.field()) {
+            return;
+        }
+        self.fields.retain(|field| match field.known {
+            FieldName::Forwarded => said_in == StatedIn::Forwarded,
+            FieldName::XForwardedFor | FieldName::XForwardedHost | FieldName::XForwardedProto => {
+                said_in == StatedIn::XForwardedFor
+            }
+            _ => true,
+        });
+    }
+
+    /// Whether there is a field of this name that is not empty.
+    pub(super) fn says(&self, known: FieldName) -> bool {
+        (self.fields.iter()).any(|field| field.known == known && !field.value.is_empty())
+    }
+}
+
+impl StatedIn {
+    pub(super) fn field(self) -> FieldName {
+        match self {
+            Self::XForwardedFor => FieldName::XForwardedFor,
+            Self::Forwarded => FieldName::Forwarded,
+        }
     }
 }
 

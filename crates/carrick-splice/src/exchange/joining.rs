@@ -150,6 +150,13 @@ impl<'a> Exchange<'a> {
         } else {
             &mut self.b_to_a
         };
+        if kernel.is_letting_go(side) {
+            match kernel.poll_let_go(cx, side, [&from, &to], flow, &self.splicer) {
+                Poll::Pending => return Some(Step::Blocked(Side::From)),
+                Poll::Ready(Err(fault)) => return Some(Step::Fault(fault)),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
         kernel.watch_window(side, flow, &from, self.splicer.counters());
         match kernel.gate(cx, side, [&from, &to], flow) {
             Gate::Open => None,
@@ -181,22 +188,28 @@ impl<'a> Exchange<'a> {
             Step::Blocked(Side::From) if kernel.is_in_map(side) && !kernel.allow(side) => {
                 // One socket could not be taken: the other one comes back.
                 self.splicer.counters().reason(Reason::SocketRefused).add(1);
-                match kernel.let_go(side, [&from, &to], flow, &self.splicer) {
-                    Ok(()) => {
+                match kernel.poll_let_go(cx, side, [&from, &to], flow, &self.splicer) {
+                    Poll::Pending => step,
+                    Poll::Ready(Ok(())) => {
                         cx.waker().wake_by_ref();
                         Step::Yield
                     }
-                    Err(fault) => Step::Fault(fault),
+                    Poll::Ready(Err(fault)) => Step::Fault(fault),
                 }
             }
             Step::Ended(ended) if self.failed.is_none() && !kernel.is_end_passed(side) => {
                 // A socket that has sent its end, receives the peer's, and is still in the map would lose what was left
                 // to the process (`tcp_time_wait`, `sock_map_unhash`): it leaves before.
-                if kernel.is_in_map(1 - side) && !other.is_ended() {
-                    if let Err(fault) = kernel.let_go(1 - side, [&to, &from], other, &self.splicer)
-                    {
-                        self.fail(!a_to_b, fault);
-                        return Step::Blocked(Side::To);
+                let is_to_go = kernel.is_in_map(1 - side) || kernel.is_letting_go(1 - side);
+                if is_to_go && !other.is_ended() {
+                    let ends = [&*to, &*from];
+                    match kernel.poll_let_go(cx, 1 - side, ends, other, &self.splicer) {
+                        Poll::Pending => return Step::Blocked(Side::To),
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(fault)) => {
+                            self.fail(!a_to_b, fault);
+                            return Step::Blocked(Side::To);
+                        }
                     }
                     // What was taken has to be written.
                     cx.waker().wake_by_ref();

@@ -9,10 +9,9 @@ use libbpf_rs::{MapCore, MapFlags};
 use socket2::SockRef;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
@@ -23,16 +22,10 @@ const BACKLOG_MAX: u64 = 1 << 20;
 /// the low-water mark says (`tcp_epollin_ready`). Several segments of loopback, hundreds of others.
 const WINDOW_MIN: i32 = 256 << 10;
 
-/// How often to look whether a worker of the kernel has put what was left to the process where it can be read, a second in all;
-/// how long to sleep in between.
-const TAKE_OUT_LOOKS_MAX: u32 = 20_000;
-
 /// So often what was left to the process is taken before the rest is sheltered; once no more than so many bytes are left, that
 /// is enough.
 const TAKES_BEFORE: u32 = 8;
 const FEW_BYTES: u64 = 64 << 10;
-
-const TAKE_OUT_LOOK: Duration = Duration::from_micros(50);
 
 /// Why a splice does not go to the kernel.
 #[derive(Debug)]
@@ -72,6 +65,8 @@ pub(crate) struct Joint {
     is_waiting: bool,
     /// What had been taken out of each socket's queue when it was put into the map.
     consumed_before: [Option<u64>; 2],
+    /// Of a socket that is being taken out: where goes what comes meanwhile.
+    shelters: [Option<Shelter>; 2],
 }
 
 impl Joint {
@@ -95,6 +90,7 @@ impl Joint {
             waits: 0,
             is_waiting: false,
             consumed_before: [None; 2],
+            shelters: [None, None],
         };
         let filled = match ways {
             Ways::Both => joint.fill(sockets, pace),
@@ -340,8 +336,9 @@ impl Joint {
         self.tenant().forget();
     }
 
-    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `take` takes what the kernel has left to
-    /// the process until now and tells how many bytes that are since the beginning; it is called until it is everything.
+    /// Takes a socket out of the kernel's hands and gives what came in meanwhile. `None`: a worker of the kernel has something yet, or the
+    /// shelter is another one's; whoever gets that calls this again in a while, and reads nothing from the socket until then.
+    /// `take` takes what the kernel has left to the process until now and tells how many bytes that are since the beginning.
     /// Nothing may wait for this socket's own TCP.
     ///
     /// A socket that leaves the map forgets what was left to the process and not taken (`sk_psock_drop`), and a piece that
@@ -354,42 +351,79 @@ impl Joint {
         side: usize,
         socket: &TcpStream,
         take: impl FnMut(&Joint) -> Result<u64, Fault>,
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let outcome = self.take_out_by(side, socket, take);
+        match &outcome {
+            Ok(None) => {}
+            Ok(Some(_)) => *self.engine.shelter() = self.shelters[side].take(),
+            Err(_) => {
+                let _ = tcp_info::set_receive_low_water(socket, 1);
+                self.give_up(side);
+            }
+        }
+        outcome
+    }
+
+    /// Whether a socket is being taken out: [`take_out`](Joint::take_out) is to be called again.
+    pub(crate) fn is_leaving(&self, side: usize) -> bool {
+        self.shelters[side].is_some()
+    }
+
+    /// Removes a socket with whatever the kernel has of it.
+    pub(crate) fn give_up(&mut self, side: usize) {
+        // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
+        self.way(side).leave_shelter();
+        self.remove(side);
+        if let Some(mut shelter) = self.shelters[side].take() {
+            shelter.soil();
+            *self.engine.shelter() = Some(shelter);
+        }
+    }
+
+    fn take_out_by(
+        &mut self,
+        side: usize,
+        socket: &TcpStream,
+        mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
+    ) -> Result<Option<Vec<u8>>, Fault> {
         let fault = |source| Fault {
             side: Side::From,
             call: "socket",
             source,
         };
-        let engine = Arc::clone(&self.engine);
-        let mut shelter = engine
-            .shelter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        shelter.make_clean(&engine.sockets).map_err(fault)?;
-        let outcome = self.take_out_by(&mut shelter, side, socket, take);
-        if outcome.is_err() {
-            // Nothing more goes to the shelter; and whatever is in it must not surface in somebody else's connection.
-            self.way(side).leave_shelter();
-            let _ = tcp_info::set_receive_low_water(socket, 1);
-            self.remove(side);
-            shelter.soil();
+        if !self.is_leaving(side) && !self.begin_leaving(side, socket, &mut take)? {
+            return Ok(None);
         }
-        outcome
+        if self.in_map[side] {
+            // Reading would take the error that the owner is to find.
+            if is_closed(socket) {
+                return Err(fault(io::ErrorKind::ConnectionReset.into()));
+            }
+            if take(self)? != self.passed_bytes(side) {
+                // A worker of the kernel is about to put it into the queue.
+                return Ok(None);
+            }
+            self.leave_map(side, socket).map_err(fault)?;
+        }
+        let sheltered_bytes = self.way(side).sheltered_bytes();
+        match &mut self.shelters[side] {
+            Some(shelter) => shelter.take(sheltered_bytes).map_err(fault),
+            None => Ok(None),
+        }
     }
 
-    fn take_out_by(
+    /// What comes goes to the shelter from now on. False: somebody else has that.
+    fn begin_leaving(
         &mut self,
-        shelter: &mut Shelter,
         side: usize,
         socket: &TcpStream,
         mut take: impl FnMut(&Joint) -> Result<u64, Fault>,
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<bool, Fault> {
         let fault = |source| Fault {
             side: Side::From,
             call: "setsockopt",
             source,
         };
-        let engine = Arc::clone(&self.engine);
         self.set_redirecting(side, false);
         // Most of it first, so that the shelter is needed for a moment only. While a fast sender goes on, more comes meanwhile, but
         // less each time.
@@ -399,43 +433,35 @@ impl Joint {
                 break;
             }
         }
-        self.way(side).set_shelter(2 * engine.splices_max);
-        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        let engine = Arc::clone(&self.engine);
+        let Some(shelter) = engine.shelter().take() else {
+            return Ok(false);
+        };
+        let shelter = self.shelters[side].insert(shelter);
+        shelter.make_clean(&engine.sockets).map_err(fault)?;
+        let index = shelter.index();
+        self.way(side).set_shelter(index);
         // What is left to the process does not grow any more.
-        let mut looks = 0;
-        loop {
-            // Reading would take the error that the owner is to find.
-            if is_closed(socket) {
-                return Err(fault(io::ErrorKind::ConnectionReset.into()));
-            }
-            if take(self)? == self.passed_bytes(side) {
-                break;
-            }
-            // A worker of the kernel is about to put it into the queue.
-            looks += 1;
-            if looks > TAKE_OUT_LOOKS_MAX {
-                return Err(fault(io::ErrorKind::TimedOut.into()));
-            }
-            std::thread::sleep(TAKE_OUT_LOOK);
-        }
-        let room = SockRef::from(socket).recv_buffer_size().map_err(fault)?;
-        let room = i32::try_from(room).unwrap_or(i32::MAX);
-        tcp_info::set_receive_low_water(socket, room).map_err(fault)?;
-        let is_filtered = filter::attach(socket, engine.hold_end.as_fd()).map_err(fault)?;
+        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
+        Ok(true)
+    }
+
+    /// Takes a socket out of the map, of which the process has all that was left to it.
+    fn leave_map(&mut self, side: usize, socket: &TcpStream) -> io::Result<()> {
+        let room = SockRef::from(socket).recv_buffer_size()?;
+        tcp_info::set_receive_low_water(socket, i32::try_from(room).unwrap_or(i32::MAX))?;
+        let is_filtered = filter::attach(socket, self.engine.hold_end.as_fd())?;
         self.remove(side);
         if is_filtered {
-            filter::detach(socket).map_err(fault)?;
+            filter::detach(socket)?;
         }
         // Whatever rests in the queue is announced by this. And it takes the lock: what was put into the shelter is counted.
-        tcp_info::set_receive_low_water(socket, 1).map_err(fault)?;
-        let sheltered = shelter
-            .take(self.way(side).sheltered_bytes())
-            .map_err(fault)?;
-        if self.has_gap(side, socket).map_err(fault)? {
-            let gap = io::Error::other("the kernel lost bytes while the socket was taken out");
-            return Err(fault(gap));
+        tcp_info::set_receive_low_water(socket, 1)?;
+        if self.has_gap(side, socket)? {
+            let gap = "the kernel lost bytes while the socket was taken out";
+            return Err(io::Error::other(gap));
         }
-        Ok(sheltered)
+        Ok(())
     }
 
     /// Whether bytes have left this socket's queue and came out nowhere.
@@ -466,8 +492,8 @@ impl Drop for Joint {
         self.stop_waking();
         for side in [0, 1] {
             self.set_redirecting(side, false);
-            if self.in_map[side] {
-                self.remove(side);
+            if self.in_map[side] || self.is_leaving(side) {
+                self.give_up(side);
             } else if self.cookies[side] != 0 {
                 let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
             }

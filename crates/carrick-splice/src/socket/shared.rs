@@ -72,6 +72,12 @@ impl Direction<'_> {
         self.read(offset_of!(direction, passed_bytes))
     }
 
+    /// As if so many had been, some of which a worker of the kernel has yet.
+    #[cfg(test)]
+    pub(super) fn set_passed_bytes(&self, bytes: u64) {
+        self.write(offset_of!(direction, passed_bytes), bytes);
+    }
+
     /// Bytes that the process has written to the receiver, of those that were left to it.
     pub(super) fn relayed_bytes(&self) -> u64 {
         self.read(offset_of!(direction, relayed_bytes))

@@ -4,13 +4,9 @@
 use super::tcp_info::set_receive_buffer_by_force;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use socket2::SockRef;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
-
-/// How long the kernel may take to deliver what it has sheltered. It is a matter of microseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/socket.bpf.c).
 const ROOM_BYTES: usize = 64 << 20;
@@ -21,6 +17,8 @@ pub(super) struct Shelter {
     _other_end: TcpStream,
     /// Its place in the map.
     index: u32,
+    /// What was taken out, as long as it is not all.
+    taken: Vec<u8>,
     /// Somebody may have left something there.
     is_soiled: bool,
 }
@@ -37,7 +35,7 @@ impl Shelter {
                 break receiving;
             }
         };
-        receiving.set_read_timeout(Some(PATIENCE))?;
+        receiving.set_nonblocking(true)?;
         // With less, the kernel puts bytes there a little at a time, and waits a clock tick in between. The first one is opened with
         // the privileges for it; a later one has what any socket may have.
         if set_receive_buffer_by_force(&receiving, ROOM_BYTES).is_err() {
@@ -55,6 +53,7 @@ impl Shelter {
             receiving,
             _other_end: other_end,
             index,
+            taken: Vec::new(),
             is_soiled: false,
         })
     }
@@ -72,10 +71,19 @@ impl Shelter {
         Ok(())
     }
 
-    /// Takes so many bytes out, which are all that are there.
-    pub(super) fn take(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
-        let mut taken = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        self.receiving.read_exact(&mut taken)?;
-        Ok(taken)
+    /// Its place in the map.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Takes so many bytes out, which are all that are sheltered. `None`: a worker of the kernel has not put all of them there yet.
+    pub(super) fn take(&mut self, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+        let left = bytes.saturating_sub(self.taken.len() as u64);
+        match (&self.receiving).take(left).read_to_end(&mut self.taken) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let is_all = self.taken.len() as u64 == bytes;
+        Ok(is_all.then(|| std::mem::take(&mut self.taken)))
     }
 }

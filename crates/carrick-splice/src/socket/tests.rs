@@ -1,6 +1,88 @@
-//! Which kernels are trusted.
+//! Which kernels are trusted; and that nobody waits for another one's connection.
 
+use super::SocketService;
 use super::kernel::{judge, upstream_release};
+use crate::{Choice, Counters, ExchangeOrder, PoolLimits, Splicer};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A connection's two ends.
+async fn connection() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
+    [near.unwrap(), far.unwrap().0]
+}
+
+/// Asks and answers.
+async fn talk(one: &mut TcpStream, other: &mut TcpStream) {
+    for _ in 0..20 {
+        one.write_all(b"?").await.unwrap();
+        assert_eq!(other.read_u8().await.unwrap(), b'?');
+        other.write_all(b"!").await.unwrap();
+        assert_eq!(one.read_u8().await.unwrap(), b'!');
+    }
+}
+
+/// All others of its thread waited, and all of the machine that had to come back.
+#[test]
+fn others_are_served_while_a_connection_is_late_to_come_back() {
+    if !carrick_test::is_root() {
+        return;
+    }
+    let service = SocketService::default();
+    if let Err(reason) = service.load(2, None) {
+        return carrick_test::lacks!("{reason}");
+    }
+    let counters = Arc::new(Counters::default());
+    let splicer = Splicer::with_socket(
+        PoolLimits::default(),
+        Arc::clone(&counters),
+        service.clone(),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let [mut client, near] = connection().await;
+        let [far, mut server] = connection().await;
+        let [mut other_client, other_near] = connection().await;
+        let [other_far, mut other_server] = connection().await;
+        let order = || ExchangeOrder::new(Choice::Socket);
+        let mut late = splicer.exchange(&near, &far, order());
+        tokio::select! {
+            end = late.run() => panic!("{end:?}"),
+            () = talk(&mut client, &mut server) => {}
+        }
+        let engine = service.engine().unwrap();
+        let place = (0..2).find(|place| !engine.free().contains(place)).unwrap();
+        let way = engine.directions.get(2 * place);
+        way.set_passed_bytes(way.passed_bytes() + 1);
+        let mut other = splicer.exchange(&other_near, &other_far, order());
+        let mut coming_back = Box::pin(late.unsplice());
+        tokio::select! {
+            biased;
+            came = &mut coming_back => panic!("{came:?}"),
+            end = other.run() => panic!("{end:?}"),
+            () = talk(&mut other_client, &mut other_server) => {}
+        }
+        way.set_passed_bytes(way.passed_bytes() - 1);
+        // The other one comes back after it.
+        let ((up, down), _) = tokio::join!(coming_back, other.unsplice());
+        assert!(
+            up.unsent.is_empty() && down.unsent.is_empty(),
+            "{up:?} {down:?}"
+        );
+        let (mut near, mut far) = (near, far);
+        talk(&mut client, &mut near).await;
+        talk(&mut server, &mut far).await;
+        let (mut near, mut far) = (other_near, other_far);
+        talk(&mut other_client, &mut near).await;
+        talk(&mut other_server, &mut far).await;
+    });
+    assert_eq!(counters.socket_broken.get(), 0);
+}
 
 #[test]
 fn kernels_that_lose_bytes_are_refused_by_name() {

@@ -20,7 +20,7 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VAR
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use places::{Connection, Places};
+use places::{Place, Places};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -143,11 +143,10 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
                 }
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
-                    let connection = &place.connection;
                     tokio::select! {
                         biased;
-                        () = connection.is_dismissed() => {}
-                        () = serve(stream, state, connection) => {}
+                        () = place.connection.is_dismissed() => {}
+                        () = serve(stream, state, &place) => {}
                     }
                 });
             }
@@ -163,11 +162,16 @@ async fn accept(listener: TcpListener, state: Arc<ControlState>) {
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<ControlState>, asking: &Connection) {
+async fn serve(stream: TcpStream, state: Arc<ControlState>, place: &Place) {
+    let asking = &place.connection;
     let service = service_fn(|request: Request<Incoming>| {
         let state = Arc::clone(&state);
         async move {
-            let response = if asking.asks(request.uri().path()) {
+            let path = request.uri().path();
+            let response = if asking.asks(path) {
+                if path != "/health" {
+                    place.turn().await;
+                }
                 respond(&request, &state).await
             } else {
                 text(

@@ -80,8 +80,11 @@ fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refu
 /// The listener refuses one.
 pub fn judge_fields(client: &Client, head: &mut RequestHead, bytes: &[u8]) -> Result<(), Refusal> {
     head.judge_names(client.listener.odd_names)?;
-    if !client.listener.believes(client.is_trusted_proxy()) {
+    let is_trusted_proxy = client.is_trusted_proxy();
+    if !client.listener.believes(is_trusted_proxy) {
         head.forget_claims(bytes);
+    } else if is_trusted_proxy {
+        head.forget_other_form(client.listener.trusted.stated_in);
     }
     Ok(())
 }

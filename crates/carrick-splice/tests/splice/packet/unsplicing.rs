@@ -3,9 +3,12 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, HandOver};
+use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -83,6 +86,66 @@ fn at_rest_they_come_back_and_go_on() {
             assert_eq!(bytes == 0, wanted == 0, "{choice:?}: {bytes}");
         }
     }
+}
+
+/// The thread slept in between, so that everybody else of it waited.
+#[test]
+fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
+    let Some(bed) = Bed::new() else {
+        return;
+    };
+    let (by_kernel, is_quiet) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let serving = bed.serve(V4[1], 1, |mut stream| {
+        let mut byte = [0];
+        while matches!(stream.read(&mut byte), Ok(1)) && stream.write_all(&byte).is_ok() {}
+    });
+    let (forwarded, quiet) = (Arc::clone(&by_kernel), Arc::clone(&is_quiet));
+    let proxying = bed.proxy(V4, (1, 8), move |splicer, client, server| {
+        let (forwarded, quiet) = (Arc::clone(&forwarded), Arc::clone(&quiet));
+        async move {
+            let mut exchange =
+                splicer.exchange(&client, &server, ExchangeOrder::new(Choice::Packet));
+            while splicer.counters().packet_bytes.get() == 0 {
+                let some = tokio::time::timeout(ARMED, exchange.run()).await;
+                assert!(some.is_err(), "{some:?}");
+            }
+            forwarded.notify_one();
+            tokio::select! {
+                end = exchange.run() => panic!("{end:?}"),
+                () = quiet.notified() => {}
+            }
+            // It is not sent for longer than anybody waits for that.
+            rustix::net::sockopt::set_tcp_cork(&client, true).unwrap();
+            client.try_write(b"x").unwrap();
+            let mut turns = 0;
+            let others = poll_fn(|cx| {
+                turns += 1;
+                cx.waker().wake_by_ref();
+                Poll::<()>::Pending
+            });
+            tokio::select! {
+                biased;
+                _ = exchange.unsplice() => {}
+                () = others => {}
+            }
+            turns
+        }
+    });
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = connect(V4[0]);
+        let mut forwarded = pin!(by_kernel.notified());
+        let mut context = Context::from_waker(Waker::noop());
+        while forwarded.as_mut().poll(&mut context).is_pending() {
+            stream.write_all(&[1]).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        is_quiet.notify_one();
+        read_to_any_end(&mut stream);
+    });
+    let turns = proxying.join().unwrap().remove(0);
+    assert!(turns > 8, "{turns}");
+    asking.join().unwrap();
+    serving.join().unwrap();
 }
 
 /// The kernel has the packets; one side ends, or both do; then the connections come back. Whoever goes on with them finds that.

@@ -276,6 +276,9 @@ fn what_means_something_to_a_proxy_is_up_to_it() {
         "Proxy-Connection: keep-alive",
         "Proxy-Authorization: Basic YTpi",
         "Max-Forwards: 1",
+        "Via: 1.1 a",
+        "vIA: 1.1 a",
+        "CDN-Loop: a",
         "X-Forwarded-For: 10.0.0.1",
         "X-Forwarded-Host: a",
         "X-Forwarded-Proto: http",
@@ -302,7 +305,8 @@ fn what_means_something_to_a_proxy_is_up_to_it() {
         "Accept: */*\r\n",
         "Date: now\r\n",
         "Authorization: Basic YTpi\r\n",
-        "Via: 1.1 a\r\n",
+        "Viaduct: a\r\n",
+        "CDN-Cache-Control: a\r\n",
         "A: \u{e9}\r\n",
     ] {
         assert!(

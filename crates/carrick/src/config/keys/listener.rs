@@ -91,7 +91,7 @@ pub static LISTENER: Table = Table {
                 words: &["x-forwarded-for", "forwarded"],
                 default: "forwarded with `forwarded = \"forwarded\"`, else x-forwarded-for",
             },
-            about: "The field in which `trusted_proxies` name the client",
+            about: "The field in which `trusted_proxies` name the client. Where it is there, what they pass on in the other form is removed",
         },
         Key {
             name: "underscores",

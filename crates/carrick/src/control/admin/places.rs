@@ -14,6 +14,8 @@ pub(super) const HEALTH_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Places {
     taken: Mutex<Taken>,
+    /// For pages, of which one is made at a time.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +74,14 @@ impl Places {
             connection,
         };
         (place, is_full)
+    }
+}
+
+impl Place {
+    /// Waits for its turn to have a page made. Between two pages the thread does whatever else there is to do; `/health` has no turn.
+    pub async fn turn(&self) {
+        let _turn = self.places.turn.lock().await;
+        tokio::task::yield_now().await;
     }
 }
 

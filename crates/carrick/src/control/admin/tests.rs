@@ -29,6 +29,42 @@ fn health_says_when_the_end_is_near() {
     handle.shutdown();
 }
 
+/// Clients that sent many requests at once had all of their pages made before anybody else was heard.
+#[test]
+fn health_does_not_wait_for_all_the_pages_that_others_have_asked_for() {
+    let (handle, ..) = start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let _inside = runtime.enter();
+    let listener = bind(LOOPBACK_ANY_PORT.parse().unwrap()).unwrap();
+    let admin = Admin::start(listener, Arc::clone(handle.state())).unwrap();
+    // All of it is there before admin runs.
+    let ask = |path: &str, times: usize| {
+        let mut stream = BlockingStream::connect(admin.address()).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        stream.write_all(request.repeat(times).as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let greedy: Vec<BlockingStream> = (0..8).map(|_| ask("/metrics", 16)).collect();
+    let health = TcpStream::from_std(ask("/health", 1)).unwrap();
+    runtime.block_on(health.readable()).unwrap();
+    let pages = greedy.into_iter().map(|mut stream| {
+        let mut came = Vec::new();
+        // It ends with `WouldBlock`.
+        let _ = stream.read_to_end(&mut came);
+        String::from_utf8_lossy(&came)
+            .matches("HTTP/1.1 200 OK")
+            .count()
+    });
+    let pages: usize = pages.sum();
+    assert!(pages < 16, "{pages} pages came first");
+    drop((admin, health));
+    handle.shutdown();
+}
+
 #[test]
 fn metrics_are_plain_unless_openmetrics_is_asked_for() {
     let (handle, address) = start();

@@ -80,7 +80,12 @@ pub struct Binding {
     refusals: Cell<u32>,
     /// Whether it has sent a request before it had the response to the one before.
     pub has_pipelined: bool,
+    /// Whether a server has said that a request of it went in a circle: without the mark of a process, it would go round once more.
+    is_in_circle: Cell<bool>,
 }
+
+/// What says that a request has come back (RFC 5842 section 7.2).
+const LOOP_DETECTED: u16 = 508;
 
 impl Binding {
     /// The engine has refused it, and another server's connection: it may have ended just then, or be unlike this one.
@@ -90,12 +95,20 @@ impl Binding {
 
     /// Whether it is not worth trying again.
     fn is_hopeless(&self) -> bool {
-        self.refusals.get() >= REFUSALS_MAX
+        self.refusals.get() >= REFUSALS_MAX || self.is_in_circle.get()
+    }
+
+    /// A server has answered a request of it so.
+    pub fn note_status(&self, status: u16) {
+        if status == LOOP_DETECTED {
+            self.is_in_circle.set(true);
+        }
     }
 
     /// It has taken it, or the configuration has changed: what was refused may be taken now.
     pub fn start_afresh(&self) {
         self.refusals.set(0);
+        self.is_in_circle.set(false);
     }
 }
 
@@ -200,6 +213,9 @@ impl Bound {
         self.is_exact = is_exact;
         if let Some(pending) = &self.pending {
             self.had_length = pending.has_length();
+            if let Some(known) = pending.final_head() {
+                client.binding.note_status(known.status);
+            }
         }
         self.is_closing = (self.pending.as_ref()).is_some_and(Pending::ends_client);
         self.conclude(client, "complete");

@@ -26,6 +26,7 @@ impl Attempt<'_> {
         checkout.answered(&self.destination.place);
         let response_head = &self.scratch.response_head;
         self.trace.status = response_head.status;
+        self.client.binding.note_status(response_head.status);
         if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
             let reason = "the upstream switched protocols without being asked";
             return Outcome::Failed(Failure::BadResponse(Refusal {

@@ -77,30 +77,33 @@ fn nothing_that_a_client_says_about_itself_reaches_the_server() {
 
 #[test]
 fn what_a_trusted_proxy_says_is_kept_and_extended() {
-    for (form, forwarded_for, forwarded) in [
+    let standard = ["Forwarded"];
+    let old = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"];
+    for (form, other, name, expected) in [
         (
             "x-forwarded",
+            &standard[..],
+            "X-Forwarded-For",
             "192.0.2.66, 127.0.0.77",
-            "for=192.0.2.66;proto=https",
         ),
         (
             "forwarded",
-            "192.0.2.66",
+            &old,
+            "Forwarded",
             "for=192.0.2.66;proto=https, for=127.0.0.77;host=\"a.example\";proto=http",
         ),
-        ("unchanged", "192.0.2.66", "for=192.0.2.66;proto=https"),
+        ("unchanged", &standard, "X-Forwarded-For", "192.0.2.66"),
     ] {
         let stage = Stage::with(&format!("forwarded = \"{form}\"\n{TRUSTING}"));
-        let (head, _) = stage.exchange_with(proxy(&stage), &request(FAMILY), NOTHING);
-        for line in FAMILY {
-            let (name, value) = line.split_once(": ").unwrap();
-            let expected = match name {
-                "X-Forwarded-For" => forwarded_for,
-                "Forwarded" => forwarded,
-                _ => value,
-            };
+        let said: Vec<&str> = (FAMILY.iter().copied())
+            .filter(|line| !other.contains(&line.split_once(':').unwrap().0))
+            .collect();
+        let (head, _) = stage.exchange_with(proxy(&stage), &request(&said), NOTHING);
+        for line in said {
+            let (known, value) = line.split_once(": ").unwrap();
+            let expected = if known == name { expected } else { value };
             assert_eq!(
-                field(&head, name).as_deref(),
+                field(&head, known).as_deref(),
                 Some(expected),
                 "{form}: {head}"
             );
@@ -112,6 +115,45 @@ fn what_a_trusted_proxy_says_is_kept_and_extended() {
         !head.contains("192.0.2.66") && !head.contains("evil"),
         "{head}"
     );
+}
+
+/// A terminator that writes only one form passes on what its client says in the other.
+#[test]
+fn a_client_cannot_lie_by_a_trusted_proxy_in_the_form_that_it_does_not_write() {
+    let standard = "Forwarded: for=192.0.2.1;proto=https;host=\"b\"";
+    let old = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b";
+    let lies = [
+        "Forwarded: for=203.0.113.1;proto=lie;host=lie",
+        "X-Forwarded-For: 203.0.113.1\r\nX-Forwarded-Proto: lie\r\nX-Forwarded-Host: lie",
+    ];
+    for (said_in, said, lie) in [
+        ("x-forwarded-for", old, lies[0]),
+        ("forwarded", standard, lies[1]),
+        ("forwarded", standard, "X-Forwarded-Proto: lie"),
+    ] {
+        for form in ["x-forwarded", "forwarded", "unchanged", "off"] {
+            let stage = Stage::with(&format!(
+                "forwarded = \"{form}\"\ntrusted_field = \"{said_in}\"\n{TRUSTING}"
+            ));
+            let (head, _) = stage.exchange_with(proxy(&stage), &request(&[lie, said]), NOTHING);
+            let case = format!("{said_in}, {form}: {head}");
+            assert!(
+                !head.contains("203.0.113.1") && !head.contains("lie"),
+                "{case}"
+            );
+            assert_eq!(head.contains("192.0.2.1"), form != "off", "{case}");
+            let proto = field(&head, "x-forwarded-proto");
+            match (form, said_in) {
+                ("x-forwarded", _) => assert_eq!(proto.as_deref(), Some("https"), "{case}"),
+                ("forwarded", _) => {
+                    let forwarded = field(&head, "forwarded").unwrap();
+                    assert!(forwarded.starts_with("for=192.0.2.1;"), "{case}");
+                    assert!(forwarded.contains("proto=https"), "{case}");
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[test]

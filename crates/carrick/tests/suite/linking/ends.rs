@@ -170,3 +170,21 @@ fn a_receiver_that_does_not_read_holds_its_sender_back() {
         (stage.near_metric("carrick_copy_buffers_in_use") == 0.0).then_some(())
     });
 }
+
+#[test]
+fn a_client_of_a_link_that_reads_nothing_ends_when_too_much_is_held() {
+    let near = format!("[limits]\nstalled = \"100 KB\"\n{ONE_WORKER}");
+    let stage = Stage::with(&near, "ahead = 0", ONE_WORKER);
+    let (mut client, mut upstream) = stage.begin();
+    let sending = std::thread::spawn(move || {
+        let piece = vec![b'x'; 1 << 20];
+        while upstream.try_send(&piece).is_ok() {}
+    });
+    wait_for("it to be ended", || {
+        (stage.near.limit_reached("stalled") >= 1.0).then_some(())
+    });
+    // What was ended does not look whole.
+    let ending = client.read_ending();
+    assert!(matches!(ending, Ending::Reset(_)), "it ended as if whole");
+    sending.join().expect("its server is told");
+}

@@ -1,6 +1,7 @@
 //! Requests that the kernel judges and forwards (`requests = "kernel"`).
 use super::*;
 use crate::transparent::bed::inside as command_in;
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// As [`SWITCH`], and the kernel judges what goes to `/s/`.
@@ -376,6 +377,42 @@ fn a_reload_gives_the_kernel_other_routes() {
     for number in 0..20 {
         assert_eq!(client.ask(&get(&format!("/s/{number}"))).body, b"other");
     }
+}
+
+/// A server that leads back, as another proxy may. The kernel's requests have no mark of this carrick, so each made the circle longer by a connection.
+#[test]
+fn a_circle_does_not_grow_with_each_request_that_the_kernel_forwards() {
+    let Some(play) = Play::begin_with("", &judging()) else {
+        return;
+    };
+    let server = play.server(0);
+    let start = move || {
+        Ok(Answering::start(
+            server,
+            Arc::new(|head: &str| lead_back(head)),
+        ))
+    };
+    let server = play.bed.server.inside(start).expect("a server");
+    let mut client = play.connect();
+    for number in 0..12 {
+        let response = client.ask(&get(&format!("/s/{number}")));
+        assert_eq!(response.status, 508, "{}", response.head);
+    }
+    // Each was here twice: once from the client, once from the server.
+    assert_eq!(play.carrick.access_log(24).len(), 24);
+    assert_eq!(server.accepted(), 1);
+}
+
+/// Sends a request to the listener, over a connection for each thread.
+fn lead_back(head: &str) -> Vec<u8> {
+    thread_local! {
+        static BACK: RefCell<Option<Peer>> = const { RefCell::new(None) };
+    }
+    BACK.with_borrow_mut(|back| {
+        let to: SocketAddr = LISTENER.parse().expect("an address");
+        let response = back.get_or_insert_with(|| Peer::connect(to)).ask(head);
+        [response.head.as_bytes(), &response.raw_body].concat()
+    })
 }
 
 /// Whether a client that comes now is refused.

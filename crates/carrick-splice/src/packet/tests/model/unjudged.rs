@@ -208,13 +208,21 @@ fn the_same_request_reaches_the_server_again_as_a_whole_or_in_pieces() {
         );
         rest.show();
         for (from, to) in [(0, 30), (0, 1), (0, 8), (7, 30), (9, 16), (29, 30)] {
-            for flags in [ACK, ACK | PSH, ACK | PSH | FIN, ACK | PSH | URG] {
-                let outcome = rest.arrives(&rest.request(|packet| {
+            // The last one: two smaller segments that an interface or the sender has put together.
+            for (flags, joined) in [
+                (ACK, Vec::new()),
+                (ACK | PSH, Vec::new()),
+                (ACK | PSH | FIN, Vec::new()),
+                (ACK | PSH | URG, Vec::new()),
+                (ACK | PSH, context(&[(GSO_SEGS, 2), (GSO_SIZE, 15)])),
+            ] {
+                let again = rest.request(|packet| {
                     packet.seq = C + from;
                     packet.payload = REQUEST[from as usize..to].to_vec();
                     packet.flags = flags;
                     packet.urgent = 3;
-                }));
+                });
+                let outcome = rest.programs.arriving_as(&again.bytes(), &joined);
                 assert_eq!(outcome.verdict, Verdict::Forward, "{from} {to} {flags}");
                 let seen = parse(&outcome.frame);
                 assert_eq!((seen.seq, seen.urgent), (C + UP + from, 0));

@@ -181,6 +181,7 @@ const ODD_FIELDS: &[&str] = &[
     "X-Url-Scheme: https",
     "Front-End-Https: on",
     "Via: 1.1 a",
+    "CDN-Loop: a",
     "Host: b.example",
     "X-A:b",
     "X-A:  b",
