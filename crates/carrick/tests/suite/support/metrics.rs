@@ -50,6 +50,17 @@ impl Carrick {
         serde_json::from_slice(&response.body).expect("JSON")
     }
 
+    /// Whether the kernel tells of the sockets that it relays between. Some, locked down, refuse the program that asks (BPF_PROG_TYPE_TRACING): then
+    /// the rest of the test is left out. Something must be in the kernel.
+    pub fn tells_of_sockets(&self) -> bool {
+        let splices: serde_json::Value =
+            serde_json::from_slice(&self.ask_admin("/splices").body).expect("JSON");
+        if let Some(because) = splices["unseen"].as_str() {
+            carrick_test::lacks!("the state of sockets in the kernel: {because}");
+        }
+        splices["unseen"].is_null()
+    }
+
     /// Client connections that are open.
     pub fn clients_open(&self) -> f64 {
         self.metric("carrick_client_connections_open", &[])

@@ -100,6 +100,9 @@ fn see_what_the_kernel_moves(tables: &str) {
         let status = carrick.status();
         (status["splices"]["in_kernel"] == 1).then_some(())
     });
+    if !carrick.tells_of_sockets() {
+        return;
+    }
     let mut before = wait_for_bytes(&carrick, [8, 3]);
     for rounds in [1, 10, 100] {
         chat(&mut client, &mut upstream, rounds);
@@ -165,6 +168,9 @@ fn bytes_that_stand_still_are_seen() {
     wait_for("the tunnel to be in the kernel", || {
         (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
     });
+    if !carrick.tells_of_sockets() {
+        return;
+    }
     const LENGTH: usize = 64 << 20;
     let sending = std::thread::spawn(move || {
         upstream.send(vec![7; LENGTH]);
@@ -328,6 +334,9 @@ fn lose_and_send_again(engine: &str) {
         wait_for("the tunnel to be in the kernel", || {
             (carrick.status()["splices"]["in_kernel"] == 1).then_some(())
         });
+        if !carrick.tells_of_sockets() {
+            return;
+        }
     }
     tool("tc qdisc add dev lo root handle 1: htb");
     tool("tc class add dev lo parent 1: classid 1:3 htb rate 1gbit quantum 1500");

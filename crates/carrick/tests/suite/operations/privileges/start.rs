@@ -27,12 +27,14 @@ fn root_becomes_the_user_with_nothing_left_and_the_engine_goes_on() {
     expect_capabilities_of_root(&carrick, 0);
     let ends = chat(&carrick, &server);
     // What the kernel tells of a connection that it carries.
-    wait_for("a round-trip time", || {
-        let splices: serde_json::Value =
-            serde_json::from_slice(&carrick.ask_admin("/splices").body).expect("JSON");
-        let rtt_us = splices["list"][0]["client_leg"]["rtt_us"].as_u64();
-        rtt_us.filter(|rtt_us| *rtt_us > 0)
-    });
+    if carrick.tells_of_sockets() {
+        wait_for("a round-trip time", || {
+            let splices: serde_json::Value =
+                serde_json::from_slice(&carrick.ask_admin("/splices").body).expect("JSON");
+            let rtt_us = splices["list"][0]["client_leg"]["rtt_us"].as_u64();
+            rtt_us.filter(|rtt_us| *rtt_us > 0)
+        });
+    }
     expect_kernel_carried(&carrick, ends);
     assert!(went_without(&carrick) < 0.5);
 
