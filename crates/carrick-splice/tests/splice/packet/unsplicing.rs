@@ -114,12 +114,16 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
                 end = exchange.run() => panic!("{end:?}"),
                 () = quiet.notified() => {}
             }
-            // It is not sent for longer than anybody waits for that.
-            rustix::net::sockopt::set_tcp_cork(&client, true).unwrap();
+            // It is not at rest before others have had their turn.
+            let cork = |is_corked| rustix::net::sockopt::set_tcp_cork(&client, is_corked).unwrap();
+            cork(true);
             client.try_write(b"x").unwrap();
             let mut turns = 0;
             let others = poll_fn(|cx| {
                 turns += 1;
+                if turns == 9 {
+                    cork(false);
+                }
                 cx.waker().wake_by_ref();
                 Poll::<()>::Pending
             });
@@ -136,8 +140,7 @@ fn others_have_their_turn_while_a_connection_does_not_come_to_rest() {
         let mut forwarded = pin!(by_kernel.notified());
         let mut context = Context::from_waker(Waker::noop());
         while forwarded.as_mut().poll(&mut context).is_pending() {
-            stream.write_all(&[1]).unwrap();
-            stream.read_exact(&mut [0]).unwrap();
+            greet(&mut stream);
         }
         is_quiet.notify_one();
         read_to_any_end(&mut stream);
