@@ -62,7 +62,7 @@ impl Bound {
             self.conclude_as(client, "complete", (caught_up.passed_bytes, status, 0));
         }
         // A client that does not wait for its responses may have asked in the midst of one.
-        self.is_exact = false;
+        self.past.is_exact = false;
         self.checkout.resume(&self.place);
         self.pending = Some(Pending {
             trace: Trace::new(),

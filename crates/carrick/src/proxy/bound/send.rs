@@ -18,7 +18,7 @@ use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::response::Look;
+use super::response::{Look, Past};
 
 /// What becomes of a request.
 pub enum Offered {
@@ -163,8 +163,8 @@ pub async fn offer(
         }
     };
     // What has come without being asked for ends the server's connection, not the client's.
-    let is_usable = goes_there && bound.is_server_quiet() && !bound.is_closing;
-    if !is_usable || !(is_eligible || bound.is_exact) {
+    let is_usable = goes_there && bound.is_server_quiet() && !bound.past.is_closing;
+    if !is_usable || !(is_eligible || bound.past.is_exact) {
         return match part(client, bound) {
             Parting::Parted => Offered::Relay(None),
             // The kernel forwards nothing while this process has a request in hand.
@@ -185,7 +185,7 @@ pub async fn offer(
     match bound.splice.arm(judging(client, &bound.place), pace) {
         Arming::Armed => client.binding.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
-        Arming::NotYet | Arming::Never(_) if !bound.is_exact => return Offered::Relay(None),
+        Arming::NotYet | Arming::Never(_) if !bound.past.is_exact => return Offered::Relay(None),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {
             refused(client, &bound.checkout, reason);
@@ -227,7 +227,7 @@ async fn send(
     trace: &mut Trace,
 ) -> Result<(), Option<Next>> {
     let is_head = scratch.request_head.method == Method::Head;
-    bound.splice.expect_response(bound.is_exact, is_head);
+    bound.splice.expect_response(bound.past.is_exact, is_head);
     let idle = client.live.plan().timeouts.idle;
     let sent = client
         .timer
@@ -244,7 +244,7 @@ async fn send(
         tracing::debug!("send to {}: {why}", bound.checkout.upstream.address);
         bound.reset_server();
         let is_clean = bound.disarm_to_part(client) == Disarmed::Done
-            && bound.is_exact
+            && bound.past.is_exact
             && bound.has_sent_nothing();
         client.worker.metrics.retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
@@ -264,7 +264,7 @@ async fn send(
     bound.pending = Some(Pending {
         trace: trace.hand_over(),
         method: scratch.request_head.method,
-        is_trusted: bound.is_exact,
+        is_trusted: bound.past.is_exact,
         is_judged: false,
         known: None,
         relayed_bytes: 0,
@@ -287,9 +287,7 @@ impl Bound {
             named: None,
             pending: None,
             request: Vec::new(),
-            is_exact: true,
-            had_length: true,
-            is_closing: false,
+            past: Past::CLEAN,
             unread: None,
         }
     }

@@ -4,7 +4,7 @@ use super::response::Look;
 use super::wait::{
     Ears, Event, Gone, Lost, Pace, client_gone, next_event, server_gone, stuck, too_long,
 };
-use super::{Bound, Disarmed, Pending};
+use super::{Bound, Disarmed};
 use crate::proxy::arrival::Client;
 use crate::proxy::session::Next;
 use rustix::net::{Shutdown, shutdown};
@@ -137,9 +137,8 @@ pub async fn settle(
 impl Bound {
     /// Whether a response that looks so is over.
     pub(super) fn is_settled(&self, look: Look, unclear: Unclear) -> bool {
-        let has_length = (self.pending.as_ref()).map_or(self.had_length, Pending::has_length);
-        let ends_client = (self.pending.as_ref()).is_some_and(Pending::ends_client);
-        is_settled(look, unclear, has_length || ends_client)
+        let is_certain = self.past.is_certain(self.pending.as_ref());
+        is_settled(look, unclear, is_certain)
     }
 }
 
@@ -167,7 +166,7 @@ pub enum Parting {
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn part(client: &Client, mut bound: Box<Bound>) -> Parting {
     match bound.disarm_to_part(client) {
-        Disarmed::Done => bound.give_back(client),
+        disarmed @ Disarmed::Done => bound.give_back(client, disarmed),
         Disarmed::Behind => {
             bound.catch_up(client);
             return Parting::NotYet(bound);

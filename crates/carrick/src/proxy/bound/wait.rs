@@ -178,7 +178,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         match bound.look(client) {
             Look::Whole { is_exact } => {
                 bound.is_over(client, is_exact);
-                if bound.is_closing {
+                if bound.past.is_closing {
                     // Whoever asks behind the last response gets none, from whomever.
                     return Waited::End(match part(client, bound) {
                         Parting::Parted | Parting::NotYet(_) => Next::Close,
@@ -304,7 +304,7 @@ pub(super) async fn server_gone(
         Look::Nothing => lost(client, bound, how),
         Look::Whole { is_exact } => {
             bound.is_over(client, is_exact);
-            if bound.is_closing {
+            if bound.past.is_closing {
                 Gone::End(Next::Close)
             } else {
                 Gone::Over
