@@ -89,6 +89,11 @@ impl Binding {
         self.refusals.get() >= REFUSALS_MAX
     }
 
+    /// Whether the kernel may have the client's next response.
+    fn is_worth_it(&self) -> bool {
+        self.is_persistent && !self.is_hopeless()
+    }
+
     /// It has taken it, or the configuration has changed: what was refused may be taken now.
     pub fn start_afresh(&self) {
         self.refusals.set(0);
@@ -252,3 +257,6 @@ impl Bound {
         checkout.put_back(client, &place);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
 use super::Pending;
+use crate::proxy::trace::Trace;
 use carrick_logic::http1::{HeadLimits, Method, Progress, ResponseBody, ResponseHead};
 use carrick_splice::ResponseProgress;
 
@@ -69,6 +70,18 @@ impl Past {
 }
 
 impl Pending {
+    /// Nothing of the response has come.
+    pub fn new(trace: Trace, method: Method, is_trusted: bool) -> Self {
+        Self {
+            trace,
+            method,
+            is_trusted,
+            is_judged: false,
+            known: None,
+            relayed_bytes: 0,
+        }
+    }
+
     /// Looks at the kernel's notes: the response's first packet, and its last bytes. `progress` has what went through the process, too.
     pub fn look(
         &mut self,
@@ -98,16 +111,9 @@ impl Pending {
         known.is_some_and(|known| matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_)))
     }
 
-    /// Whether the response ends with the server's stream.
-    pub fn ends_at_close(&self) -> bool {
-        self.known
-            .is_some_and(|known| !known.is_interim && known.body == ResponseBody::UntilClose)
-    }
-
     /// Whether the client was told that its connection ends with this response.
     pub fn ends_client(&self) -> bool {
-        self.known
-            .is_some_and(|known| !known.is_interim && !known.keep_alive)
+        self.final_head().is_some_and(|known| !known.keep_alive)
     }
 
     /// The response's head, without those before it.
