@@ -1,16 +1,16 @@
 //! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
 //! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
 use super::response::Known;
-use super::send::{ask_kernel, refused};
+use super::send::{ask_kernel, is_plain, may_be_kept, refused};
 use super::{Bound, Pending};
 use crate::proxy::arrival::Client;
-use crate::proxy::decide::{Destination, Place};
+use crate::proxy::decide::Destination;
 use crate::proxy::response_body::IDLE_TIMEOUT;
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
 use crate::worker::io::{read_at_most, write_all, write_both};
 use crate::worker::scratch::Scratch;
-use carrick_logic::http1::{BodyLength, ResponseBody, Version};
+use carrick_logic::http1::ResponseBody;
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
 use std::future::poll_fn;
@@ -54,7 +54,21 @@ pub fn arm(
     destination: &Destination,
 ) -> bool {
     let is_auto = destination.engine == Choice::Auto;
-    let Some((held_bytes, rest_bytes)) = rest(client, scratch, destination) else {
+    let response = &scratch.response_head;
+    let rest = Rest::of(
+        response.body,
+        scratch.response.len().checked_sub(response.head_bytes),
+        scratch.out.len(),
+    );
+    let rest = rest.filter(|rest| {
+        rest.is_for_kernel(destination.engine) && may_take_body(client, scratch, destination)
+    });
+    let Some(Rest {
+        held_bytes,
+        rest_bytes,
+        ..
+    }) = rest
+    else {
         if is_auto {
             part_short(client, checkout);
         }
@@ -82,16 +96,47 @@ fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64
         return false;
     }
     let is_unheld = checkout.upstream.reused && !checkout.expects_long;
+    let are_together = checkout.splice.is_some();
     // Those that are together for another route stay so as it has them.
-    checkout.expects_long |= checkout.splice.is_none();
-    if !is_unheld || rest_bytes >= AUTO_UNHELD_BYTES_MIN {
-        return true;
-    }
-    // From the second one on: many a client asks once.
-    if client.binding.is_persistent && checkout.splice.is_none() {
-        let _ = ask_kernel(client, checkout, |_| Arming::NotYet);
+    checkout.expects_long |= !are_together;
+    match ByAuto::of(
+        is_unheld,
+        rest_bytes,
+        client.binding.is_persistent,
+        are_together,
+    ) {
+        ByAuto::Arm => return true,
+        ByAuto::Introduce => {
+            let _ = ask_kernel(client, checkout, |_| Arming::NotYet);
+        }
+        ByAuto::Relay => {}
     }
     false
+}
+
+/// What is done about a long response by `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByAuto {
+    /// The kernel gets the rest of it.
+    Arm,
+    /// The process passes it on; the kernel hears of both connections, for the next one.
+    Introduce,
+    /// The process passes it on.
+    Relay,
+}
+
+impl ByAuto {
+    /// See [`AUTO_UNHELD_BYTES_MIN`].
+    fn of(is_unheld: bool, rest_bytes: u64, is_persistent: bool, are_together: bool) -> Self {
+        if !is_unheld || rest_bytes >= AUTO_UNHELD_BYTES_MIN {
+            Self::Arm
+        } else if is_persistent && !are_together {
+            // From the second one on: many a client asks once.
+            Self::Introduce
+        } else {
+            Self::Relay
+        }
+    }
 }
 
 /// With `auto`, connections stay together only while responses are long: others may need the server's.
@@ -123,19 +168,34 @@ pub fn hold(
     let _ = ask_kernel(client, checkout, ResponseSplice::hold);
 }
 
-/// The bytes of the response that are written but not sent, and those that were not read yet; if its rest is one for the kernel.
-fn rest(client: &Client, scratch: &Scratch, destination: &Destination) -> Option<(u32, u64)> {
-    let response = &scratch.response_head;
-    let ResponseBody::Bytes(length) = response.body else {
-        return None;
-    };
-    let here = scratch.response.len().checked_sub(response.head_bytes)?;
-    let rest_bytes = length.checked_sub(here as u64)?;
-    let held_bytes = u32::try_from(scratch.out.len() + here).ok()?;
-    let is_long = destination.engine != Choice::Auto || length >= AUTO_BYTES_MIN;
-    let is_for_kernel =
-        is_long && rest_bytes >= REST_BYTES_MIN && may_take_body(client, scratch, destination);
-    is_for_kernel.then_some((held_bytes, rest_bytes))
+/// What of a response with a length the kernel could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rest {
+    /// The whole body.
+    body_bytes: u64,
+    /// Those of the response that are written but not sent, head included.
+    held_bytes: u32,
+    /// Those that were not read yet.
+    rest_bytes: u64,
+}
+
+impl Rest {
+    /// `here`: bytes of the body that were read; `out`: those of the head as it is written.
+    fn of(body: ResponseBody, here: Option<usize>, out: usize) -> Option<Self> {
+        let (ResponseBody::Bytes(body_bytes), Some(here)) = (body, here) else {
+            return None;
+        };
+        Some(Self {
+            body_bytes,
+            held_bytes: u32::try_from(out + here).ok()?,
+            rest_bytes: body_bytes.checked_sub(here as u64)?,
+        })
+    }
+
+    fn is_for_kernel(&self, engine: Choice) -> bool {
+        let is_long = engine != Choice::Auto || self.body_bytes >= AUTO_BYTES_MIN;
+        is_long && self.rest_bytes >= REST_BYTES_MIN
+    }
 }
 
 /// Whether the server may be held back for the request in `scratch`: with `auto` only after a long response over the same connections.
@@ -151,21 +211,19 @@ pub(super) fn may_hold(
 
 /// Whether the kernel may have the rest of the response to the request in `scratch`, if it is long.
 fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
-    let request = &scratch.request_head;
-    let is_wanted = match destination.engine {
-        Choice::Packet => true,
-        Choice::Auto => client.worker.splicer.has_packet_engine(),
-        Choice::Copy | Choice::Pipe | Choice::Socket => false,
-    };
-    is_wanted
+    takes_bodies(destination.engine, || client.worker.splicer.has_packet_engine())
         && !client.binding.is_hopeless()
         // It stays with the client until that has everything, and asks again.
-        && !matches!(&destination.place, Place::Group { group, .. } if group.state.plan.keepalive == 0)
-        && request.version == Version::Http11
-        && request.keep_alive
-        && request.body == BodyLength::None
-        && !request.wants_upgrade
-        && scratch.request.len() == request.head_bytes
+        && may_be_kept(&destination.place, true)
+        && is_plain(&scratch.request_head, &scratch.request)
+}
+
+fn takes_bodies(engine: Choice, has_packet_engine: impl FnOnce() -> bool) -> bool {
+    match engine {
+        Choice::Packet => true,
+        Choice::Auto => has_packet_engine(),
+        Choice::Copy | Choice::Pipe | Choice::Socket => false,
+    }
 }
 
 /// Sends the head, and what came with it; the rest is the kernel's, or is passed on while the client's next request is waited for. `Err`: the
@@ -201,13 +259,11 @@ pub async fn begin(
         keep_alive: true,
         is_interim: false,
     };
+    let method = scratch.request_head.method;
     let pending = Pending {
-        trace: trace.hand_over(),
-        method: scratch.request_head.method,
-        is_trusted: response.keep_alive,
-        is_judged: false,
         known: Some(known),
         relayed_bytes: (scratch.out.len() + body.len()) as u64,
+        ..Pending::new(trace.hand_over(), method, response.keep_alive)
     };
     checkout.preamble.clear();
     let mut bound = Box::new(Bound::new(checkout, splice, destination.place.clone()));
@@ -235,18 +291,12 @@ impl Bound {
 
     /// Bytes of a response that may come to the server's socket yet, for the process to pass on.
     pub(super) fn left_bytes(&self) -> u64 {
-        if !self.splice.is_body() {
-            return 0;
+        match &self.pending {
+            Some(pending) if self.splice.is_body() => {
+                pending.left_bytes(self.progress().sent_bytes)
+            }
+            _ => 0,
         }
-        let Some(Known {
-            head_bytes,
-            body: ResponseBody::Bytes(length),
-            ..
-        }) = (self.pending.as_ref()).and_then(|pending| pending.known)
-        else {
-            return 0;
-        };
-        (head_bytes + length).saturating_sub(self.progress().sent_bytes)
     }
 
     /// Passes on what the server's socket has.
@@ -312,10 +362,31 @@ impl Bound {
     /// The engine that has moved most of the response.
     pub(super) fn engine(&self) -> Engine {
         let relayed_bytes = (self.pending.as_ref()).map_or(0, |pending| pending.relayed_bytes);
-        if self.splice.progress().sent_bytes >= relayed_bytes {
-            Engine::Packet
-        } else {
-            Engine::Copy
+        engine(self.splice.progress().sent_bytes, relayed_bytes)
+    }
+}
+
+fn engine(forwarded_bytes: u64, relayed_bytes: u64) -> Engine {
+    if forwarded_bytes >= relayed_bytes {
+        Engine::Packet
+    } else {
+        Engine::Copy
+    }
+}
+
+impl Pending {
+    /// What is left of a response with a length of which so much has come.
+    fn left_bytes(&self, sent_bytes: u64) -> u64 {
+        match self.known {
+            Some(Known {
+                head_bytes,
+                body: ResponseBody::Bytes(length),
+                ..
+            }) => (head_bytes + length).saturating_sub(sent_bytes),
+            _ => 0,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

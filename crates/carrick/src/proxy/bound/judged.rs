@@ -1,26 +1,32 @@
 //! Requests that the kernel judges and forwards itself (`requests = "kernel"`): when it may, and what the process learns of them.
-use super::{Bound, Pending};
+use super::{Bound, Pending, STATUS_UNKNOWN};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::Place;
 use crate::proxy::trace::Trace;
 use crate::telemetry::forwarded::Guest;
 use crate::telemetry::metrics::Job;
 use carrick_logic::http1::Method;
-use carrick_splice::Judging;
+use carrick_splice::{CaughtUp, Judging};
 
 /// By which routes the kernel may judge further requests of a client whose connection leads to `place`.
 pub fn judging(client: &Client, place: &Place) -> Option<Judging> {
+    let table = (client.live.live.judged_by).get(&client.listener.address);
+    judging_by(place, client.is_trusted_proxy(), table.copied())
+}
+
+/// `table`: its place and its generation.
+fn judging_by(place: &Place, is_trusted_proxy: bool, table: Option<(u32, u32)>) -> Option<Judging> {
     let Place::Group { index, .. } = place else {
         return None;
     };
     // Each of its requests may be another client's.
-    if client.is_trusted_proxy() {
+    if is_trusted_proxy {
         return None;
     }
-    let (table, generation) = client.live.live.judged_by.get(&client.listener.address)?;
+    let (table, generation) = table?;
     Some(Judging {
-        table: *table,
-        generation: *generation,
+        table,
+        generation,
         upstream: u32::try_from(*index).ok()?,
     })
 }
@@ -57,29 +63,37 @@ impl Bound {
         let Some(caught_up) = self.splice.catch_up() else {
             return;
         };
-        if self.is_asked_by_process() {
-            let status = caught_up.passed_status.unwrap_or(super::STATUS_UNKNOWN);
-            self.conclude_as(client, "complete", (caught_up.passed_bytes, status, 0));
+        if let Some(passed) = passed(self.pending.as_ref(), &caught_up) {
+            self.conclude_as(client, "complete", passed);
         }
         // A client that does not wait for its responses may have asked in the midst of one.
-        self.is_exact = false;
+        self.past.is_exact = false;
         self.checkout.resume(&self.place);
-        self.pending = Some(Pending {
-            trace: Trace::new(),
-            method: match caught_up.method {
-                Some("HEAD") => Method::Head,
-                _ => Method::Get,
-            },
-            is_trusted: false,
-            is_judged: true,
-            known: None,
-            relayed_bytes: 0,
-        });
-    }
-
-    fn is_asked_by_process(&self) -> bool {
-        self.pending
-            .as_ref()
-            .is_some_and(|pending| !pending.is_judged)
+        self.pending = Some(Pending::judged(&caught_up));
     }
 }
+
+/// The end of a response behind which the kernel has forwarded another request, for the log, if nobody else writes it: bytes, status, and how
+/// many bytes of them are the head.
+fn passed(pending: Option<&Pending>, caught_up: &CaughtUp) -> Option<(u64, u16, u64)> {
+    pending.filter(|pending| !pending.is_judged)?;
+    let status = caught_up.passed_status.unwrap_or(STATUS_UNKNOWN);
+    Some((caught_up.passed_bytes, status, 0))
+}
+
+impl Pending {
+    /// The response to the latest of requests that the kernel has forwarded.
+    fn judged(caught_up: &CaughtUp) -> Self {
+        let method = match caught_up.method {
+            Some("HEAD") => Method::Head,
+            _ => Method::Get,
+        };
+        Self {
+            is_judged: true,
+            ..Self::new(Trace::new(), method, false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

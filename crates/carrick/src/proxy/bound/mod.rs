@@ -27,11 +27,12 @@ use super::arrival::Client;
 use super::decide::Place;
 use super::trace::Trace;
 use super::upstream::checkout::Checkout;
+use super::upstream::reuse::{AtRest, Disarmed};
 use crate::telemetry::forwarded::Named;
 use carrick_logic::http1::{Method, Progress, RequestHead};
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{DisarmError, ResponseSplice};
-use response::{Known, Look};
+use response::{Known, Look, Past};
 use std::cell::Cell;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -59,12 +60,7 @@ pub struct Bound {
     pending: Option<Pending>,
     /// The latest request's head as the client has written it: for the log, and to ask somebody else.
     request: Vec<u8>,
-    /// Whether each response so far is known to be whole by its length: then the next bytes are the next response's head.
-    is_exact: bool,
-    /// The length of the latest response was known, so that its end is certain.
-    had_length: bool,
-    /// Whether the latest response said that its connection ends.
-    is_closing: bool,
+    past: Past,
     /// What of the server may wait to be read, once a client has not taken at once what the process passes on.
     unread: Option<UnreadWindow>,
 }
@@ -105,22 +101,16 @@ impl Binding {
         }
     }
 
+    /// Whether the kernel may have the client's next response.
+    fn is_worth_it(&self) -> bool {
+        self.is_persistent && !self.is_hopeless()
+    }
+
     /// It has taken it, or the configuration has changed: what was refused may be taken now.
     pub fn start_afresh(&self) {
         self.refusals.set(0);
         self.is_in_circle.set(false);
     }
-}
-
-/// What came of taking both connections back from the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disarmed {
-    /// The process has both, and knows of each request that went to the server.
-    Done,
-    /// The kernel has them still, and has forwarded requests that [`Bound::catch_up`] will find.
-    Behind,
-    /// Neither can be used any more.
-    Lost,
 }
 
 /// A request whose response the kernel forwards.
@@ -144,9 +134,14 @@ impl Bound {
         let progress = self.progress();
         match &mut self.pending {
             None => Look::Whole {
-                is_exact: self.is_exact,
+                is_exact: self.past.is_exact,
             },
-            Some(pending) => pending.look(&self.splice, progress, &client.live.plan().limits.head),
+            Some(pending) => pending.look(
+                progress,
+                &client.live.plan().limits.head,
+                || self.splice.head(),
+                || self.splice.tail(),
+            ),
         }
     }
 
@@ -210,14 +205,11 @@ impl Bound {
     /// The response under way is over, or as good as: see [`Look`].
     fn is_over(&mut self, client: &Client, is_exact: bool) {
         self.note_body(client);
-        self.is_exact = is_exact;
-        if let Some(pending) = &self.pending {
-            self.had_length = pending.has_length();
-            if let Some(known) = pending.final_head() {
-                client.binding.note_status(known.status);
-            }
+        let head = self.pending.as_ref().and_then(Pending::final_head);
+        if let Some(known) = head {
+            client.binding.note_status(known.status);
         }
-        self.is_closing = (self.pending.as_ref()).is_some_and(Pending::ends_client);
+        self.past.add(self.pending.as_ref(), is_exact);
         self.conclude(client, "complete");
     }
 
@@ -234,17 +226,14 @@ impl Bound {
 
     /// Gives the packets back to the process.
     fn disarm(&mut self) -> Disarmed {
-        match self.splice.disarm() {
-            Ok(()) => Disarmed::Done,
-            Err(DisarmError::Behind) => Disarmed::Behind,
-            Err(error @ DisarmError::Lost(_)) => {
-                tracing::debug!(
-                    "taking {} back from the kernel: {error}",
-                    self.checkout.upstream.address
-                );
-                Disarmed::Lost
-            }
+        let result = self.splice.disarm();
+        if let Err(error @ DisarmError::Lost(_)) = &result {
+            tracing::debug!(
+                "taking {} back from the kernel: {error}",
+                self.checkout.upstream.address
+            );
         }
+        result.into()
     }
 
     /// Whether neither bytes nor an end have come on the server's connection, as far as this process knows.
@@ -262,19 +251,29 @@ impl Bound {
     }
 
     /// Keeps the server's connection for others, if it is exactly at rest.
-    fn give_back(self: Box<Self>, client: &Client) {
-        if self.is_exact && self.pending.is_none() && !self.splice.has_server_ended() {
-            let Self {
-                named,
-                checkout,
-                splice,
-                place,
-                ..
-            } = *self;
-            // It tells what the record says, which is another one's once the splice is gone.
-            drop(named);
-            drop(splice);
-            checkout.give_back(client, &place);
+    fn give_back(self: Box<Self>, client: &Client, disarmed: Disarmed) {
+        let at_rest = AtRest {
+            is_over: self.pending.is_none(),
+            is_exact: self.past.is_exact,
+            has_server_ended: self.splice.has_server_ended(),
+            ..self.checkout.at_rest(disarmed)
+        };
+        if !at_rest.may_be_reused() {
+            return;
         }
+        let Self {
+            named,
+            checkout,
+            splice,
+            place,
+            ..
+        } = *self;
+        // It tells what the record says, which is another one's once the splice is gone.
+        drop(named);
+        drop(splice);
+        checkout.put_back(client, &place);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
 use super::Pending;
+use crate::proxy::trace::Trace;
 use carrick_logic::http1::{HeadLimits, Method, Progress, ResponseBody, ResponseHead};
-use carrick_splice::{ResponseProgress, ResponseSplice};
+use carrick_splice::ResponseProgress;
 
 /// The end of a chunked body without trailers (RFC 9112 section 7.1).
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -33,25 +34,73 @@ pub struct Known {
     pub is_interim: bool,
 }
 
+/// What is known of the responses so far on a server's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Past {
+    /// Whether each is known to be whole by its length: then the next bytes are the next response's head.
+    pub is_exact: bool,
+    /// The length of the latest one was known, so that its end is certain.
+    had_length: bool,
+    /// Whether the latest one said that its connection ends.
+    pub is_closing: bool,
+}
+
+impl Past {
+    /// Of a connection that was at rest when the kernel got it.
+    pub const CLEAN: Self = Self {
+        is_exact: true,
+        had_length: true,
+        is_closing: false,
+    };
+
+    /// A response is over, or as good as; `None`: it has been noted before.
+    pub fn add(&mut self, response: Option<&Pending>, is_exact: bool) {
+        self.is_exact = is_exact;
+        self.had_length = response.map_or(self.had_length, Pending::has_length);
+        self.is_closing = response.is_some_and(Pending::ends_client);
+    }
+
+    /// Whether nothing can follow on the client's connection but the next response, once all has come that the head of the response under way
+    /// announces.
+    pub fn is_certain(&self, under_way: Option<&Pending>) -> bool {
+        under_way.map_or(self.had_length, |pending| {
+            pending.has_length() || pending.ends_client()
+        })
+    }
+}
+
 impl Pending {
-    /// Looks at the kernel's notes. `progress` has what went through the process, too.
+    /// Nothing of the response has come.
+    pub fn new(trace: Trace, method: Method, is_trusted: bool) -> Self {
+        Self {
+            trace,
+            method,
+            is_trusted,
+            is_judged: false,
+            known: None,
+            relayed_bytes: 0,
+        }
+    }
+
+    /// Looks at the kernel's notes: the response's first packet, and its last bytes. `progress` has what went through the process, too.
     pub fn look(
         &mut self,
-        splice: &ResponseSplice,
         progress: ResponseProgress,
         limits: &HeadLimits,
+        head: impl FnOnce() -> Vec<u8>,
+        tail: impl FnOnce() -> Vec<u8>,
     ) -> Look {
         if progress.sent_bytes == 0 {
             return Look::Nothing;
         }
         if self.known.is_none_or(|known| known.is_interim) {
-            self.known = read_head(&splice.head(), self.method, limits);
+            self.known = read_head(&head(), self.method, limits);
         }
         if progress.acked_bytes != progress.sent_bytes {
             return Look::Partial;
         }
         match self.known {
-            Some(known) => known.look(progress.sent_bytes, self.is_trusted, || splice.tail()),
+            Some(known) => known.look(progress.sent_bytes, self.is_trusted, tail),
             None => Look::Unknown,
         }
     }
@@ -62,16 +111,9 @@ impl Pending {
         known.is_some_and(|known| matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_)))
     }
 
-    /// Whether the response ends with the server's stream.
-    pub fn ends_at_close(&self) -> bool {
-        self.known
-            .is_some_and(|known| !known.is_interim && known.body == ResponseBody::UntilClose)
-    }
-
     /// Whether the client was told that its connection ends with this response.
     pub fn ends_client(&self) -> bool {
-        self.known
-            .is_some_and(|known| !known.is_interim && !known.keep_alive)
+        self.final_head().is_some_and(|known| !known.keep_alive)
     }
 
     /// The response's head, without those before it.

@@ -1,24 +1,26 @@
 //! Which requests go to the server that a client is bound to, and sending them.
 use super::body::may_hold;
 use super::judged::judging;
-use super::settle::{Parting, Unclear, part, settle};
+use super::settle::{Parting, Unclear, is_settled, part, settle};
+use super::wait::may_be_asked_again;
 use super::{Bound, Disarmed, Pending};
 use crate::config::plan::{Mode, Responses};
 use crate::proxy::arrival::Client;
 use crate::proxy::decide::{Destination, Place, hash_key};
-use crate::proxy::relay::{is_replayable, write_request};
+use crate::proxy::relay::write_request;
 use crate::proxy::session::Next;
 use crate::proxy::trace::Trace;
 use crate::proxy::upstream::checkout::Checkout;
+use crate::proxy::upstream::group::Group;
 use crate::worker::io::write_all;
 use crate::worker::scratch::Scratch;
 use carrick_logic::balance;
-use carrick_logic::http1::{Method, Version};
+use carrick_logic::http1::{BodyLength, Method, RequestHead, Version};
 use carrick_splice::{Arming, Choice, Reason, ResponseSplice};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::response::Look;
+use super::response::{Look, Past};
 
 /// What becomes of a request.
 pub enum Offered {
@@ -32,30 +34,45 @@ pub enum Offered {
 
 /// Whether the kernel may forward the response to this request. It is not looked at: nothing may have to be done to it.
 pub fn is_eligible(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
-    let head = &scratch.request_head;
-    destination.engine == Choice::Packet
-        && destination.responses == Responses::Unread
-        && destination.cache.is_none()
-        && !client.binding.is_hopeless()
-        && client.binding.is_persistent
+    goes_unread(destination)
+        && client.binding.is_worth_it()
         && matches!(client.listener.mode, Mode::Switch(_))
-        && may_be_kept(client, &destination.place)
-        && head.version == Version::Http11
-        && head.keep_alive
-        && is_replayable(scratch)
-        // A server may answer 100, whether or not there is a body.
-        && head.field(&scratch.request, "expect").is_none()
-        && scratch.request.len() == head.head_bytes
+        && may_be_kept(&destination.place, client.original.is_some())
+        && may_be_sent(&scratch.request_head, &scratch.request)
         && !client.is_last
         && !client.worker.is_draining()
 }
 
-/// Whether connections to this place may be kept at all.
-fn may_be_kept(client: &Client, place: &Place) -> bool {
+/// Whether nothing has to be done to responses from there.
+fn goes_unread(destination: &Destination) -> bool {
+    destination.engine == Choice::Packet
+        && destination.responses == Responses::Unread
+        && destination.cache.is_none()
+}
+
+/// Whether connections to this place may be kept at all. `is_led`: the client was led here on its way there.
+pub(super) fn may_be_kept(place: &Place, is_led: bool) -> bool {
     match place {
         Place::Group { group, .. } => group.state.plan.keepalive > 0,
-        Place::Origin { .. } => client.original.is_some(),
+        Place::Origin { .. } => is_led,
     }
+}
+
+/// Whether a request is all that has come from its client, which stays to hear the response and nothing else.
+pub(super) fn is_plain(head: &RequestHead, bytes: &[u8]) -> bool {
+    head.version == Version::Http11
+        && head.keep_alive
+        && head.body == BodyLength::None
+        && !head.wants_upgrade
+        && bytes.len() == head.head_bytes
+}
+
+/// Whether nothing has to be seen of the response to this request, which may have to be sent again.
+fn may_be_sent(head: &RequestHead, bytes: &[u8]) -> bool {
+    is_plain(head, bytes)
+        && head.method.is_idempotent()
+        // A server may answer 100, whether or not there is a body.
+        && head.field(bytes, "expect").is_none()
 }
 
 /// Makes the client's connection and a server's known to the kernel, before the request in hand is sent. True: the kernel forwards
@@ -141,15 +158,22 @@ pub async fn offer(
     let Some(mut bound) = client.binding.bound.take() else {
         return Offered::Relay(None);
     };
-    let goes_there =
-        bound.leads_to(client, scratch, destination) && client.is_paced_by(destination.pace);
+    let place = &destination.place;
+    let goes_there = leads_to(&bound.place, bound.checkout.server, place, |group| {
+        let mut address = [0; 16];
+        let (bytes, head) = (&scratch.request, &scratch.request_head);
+        let key = hash_key(client, group, bytes, head, &mut address);
+        group.pick(key, &[], Instant::now())
+    }) && client.is_paced_by(destination.pace);
     let unclear = if goes_there && is_eligible {
         Unclear::Goes
     } else {
         Unclear::MustEnd
     };
-    bound = match bound.look(client) {
-        look if bound.is_settled(look, unclear) => {
+    let look = bound.look(client);
+    let is_certain = bound.past.is_certain(bound.pending.as_ref());
+    bound = match look {
+        look if is_settled(look, unclear, is_certain) => {
             bound.is_over(client, matches!(look, Look::Whole { is_exact: true }));
             bound
         }
@@ -163,29 +187,32 @@ pub async fn offer(
         }
     };
     // What has come without being asked for ends the server's connection, not the client's.
-    let is_usable = goes_there && bound.is_server_quiet() && !bound.is_closing;
-    if !is_usable || !(is_eligible || bound.is_exact) {
-        return match part(client, bound) {
-            Parting::Parted => Offered::Relay(None),
-            // The kernel forwards nothing while this process has a request in hand.
-            Parting::NotYet(_) => Offered::End(Next::Reset),
-            Parting::End(next) => Offered::End(next),
-        };
-    }
-    if !is_eligible {
-        // Where the kernel is to get this response's body, too, the connections stay in its hands.
-        let stays =
-            bound.splice.is_body() && may_hold(client, scratch, &bound.checkout, destination);
-        if !stays && bound.disarm() != Disarmed::Done {
-            return Offered::End(Next::Reset);
+    let is_usable = goes_there && bound.is_server_quiet() && !bound.past.is_closing;
+    match Way::of(is_usable, is_eligible, bound.past.is_exact) {
+        Way::Elsewhere => {
+            return match part(client, bound) {
+                Parting::Parted => Offered::Relay(None),
+                // The kernel forwards nothing while this process has a request in hand.
+                Parting::NotYet(_) => Offered::End(Next::Reset),
+                Parting::End(next) => Offered::End(next),
+            };
         }
-        return Offered::Relay(Some(bound.into_checkout(true)));
+        Way::Relayed => {
+            // Where the kernel is to get this response's body, too, the connections stay in its hands.
+            let stays =
+                bound.splice.is_body() && may_hold(client, scratch, &bound.checkout, destination);
+            if !stays && bound.disarm() != Disarmed::Done {
+                return Offered::End(Next::Reset);
+            }
+            return Offered::Relay(Some(bound.into_checkout(true)));
+        }
+        Way::Forwarded => {}
     }
     let [_, pace] = client.paced(destination.pace);
     match bound.splice.arm(judging(client, &bound.place), pace) {
         Arming::Armed => client.binding.start_afresh(),
         // What may be left of an earlier response would be taken for this one.
-        Arming::NotYet | Arming::Never(_) if !bound.is_exact => return Offered::Relay(None),
+        Arming::NotYet | Arming::Never(_) if !bound.past.is_exact => return Offered::Relay(None),
         Arming::NotYet => return Offered::Relay(Some(bound.into_checkout(true))),
         Arming::Never(reason) => {
             refused(client, &bound.checkout, reason);
@@ -197,6 +224,47 @@ pub async fn offer(
         Ok(()) => Offered::Sent,
         Err(None) => Offered::Relay(None),
         Err(Some(next)) => Offered::End(next),
+    }
+}
+
+/// Which way a request goes, once the response before it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To the server that the client is bound to; the kernel forwards the response.
+    Forwarded,
+    /// To that server, over that connection; the process relays, which has to know where the response begins.
+    Relayed,
+    /// By another connection.
+    Elsewhere,
+}
+
+impl Way {
+    fn of(is_usable: bool, is_eligible: bool, is_exact: bool) -> Self {
+        match (is_usable, is_eligible, is_exact) {
+            (true, true, _) => Self::Forwarded,
+            (true, false, true) => Self::Relayed,
+            (true, false, false) | (false, _, _) => Self::Elsewhere,
+        }
+    }
+}
+
+/// Whether a request that goes to `wanted` may go to this server of `place`. A choice among several stays as it was, but where
+/// the request says which one it is to be: that is picked.
+fn leads_to(
+    place: &Place,
+    server: Option<usize>,
+    wanted: &Place,
+    pick: impl FnOnce(&Group) -> Option<usize>,
+) -> bool {
+    match (place, wanted) {
+        (Place::Group { group, .. }, Place::Group { group: wanted, .. }) => {
+            let state = server.and_then(|server| group.state.servers.get(server));
+            Rc::ptr_eq(group, wanted)
+                && state.is_some_and(|state| state.is_healthy())
+                && (group.state.plan.balance != balance::Method::Hash || pick(group) == server)
+        }
+        (Place::Origin { key, .. }, Place::Origin { key: wanted, .. }) => key == wanted,
+        _ => false,
     }
 }
 
@@ -227,7 +295,7 @@ async fn send(
     trace: &mut Trace,
 ) -> Result<(), Option<Next>> {
     let is_head = scratch.request_head.method == Method::Head;
-    bound.splice.expect_response(bound.is_exact, is_head);
+    bound.splice.expect_response(bound.past.is_exact, is_head);
     let idle = client.live.plan().timeouts.idle;
     let sent = client
         .timer
@@ -243,9 +311,8 @@ async fn send(
         };
         tracing::debug!("send to {}: {why}", bound.checkout.upstream.address);
         bound.reset_server();
-        let is_clean = bound.disarm_to_part(client) == Disarmed::Done
-            && bound.is_exact
-            && bound.has_sent_nothing();
+        let disarmed = bound.disarm_to_part(client);
+        let is_clean = may_be_asked_again(disarmed, bound.past.is_exact, bound.has_sent_nothing());
         client.worker.metrics.retries.add(1);
         return Err((!is_clean).then_some(Next::Reset));
     }
@@ -261,14 +328,8 @@ async fn send(
     };
     bound.checkout.resume(&bound.place);
     client.worker.metrics.upstream_connections_reused.add(1);
-    bound.pending = Some(Pending {
-        trace: trace.hand_over(),
-        method: scratch.request_head.method,
-        is_trusted: bound.is_exact,
-        is_judged: false,
-        known: None,
-        relayed_bytes: 0,
-    });
+    let method = scratch.request_head.method;
+    bound.pending = Some(Pending::new(trace.hand_over(), method, bound.past.is_exact));
     bound.settle_request(client, head_bytes);
     client.binding.bound = Some(bound);
     Ok(())
@@ -287,15 +348,14 @@ impl Bound {
             named: None,
             pending: None,
             request: Vec::new(),
-            is_exact: true,
-            had_length: true,
-            is_closing: false,
+            past: Past::CLEAN,
             unread: None,
         }
     }
 
     /// For the process, which has both connections now. `may_follow`: the kernel may have later ones.
     fn into_checkout(self: Box<Self>, may_follow: bool) -> Box<Checkout> {
+        debug_assert!(self.past.is_exact && self.pending.is_none());
         let Self {
             named,
             mut checkout,
@@ -315,27 +375,7 @@ impl Bound {
     pub(super) fn has_sent_nothing(&self) -> bool {
         self.splice.progress().sent_bytes == 0
     }
-
-    /// Whether a request that goes to `destination` may go to this server. A choice among several stays as it was, but where
-    /// the request says which one it is to be.
-    fn leads_to(&self, client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
-        match (&self.place, &destination.place) {
-            (Place::Group { group, .. }, Place::Group { group: wanted, .. }) => {
-                let server = self.checkout.server;
-                let state = server.and_then(|server| group.state.servers.get(server));
-                if !Rc::ptr_eq(group, wanted) || !state.is_some_and(|state| state.is_healthy()) {
-                    return false;
-                }
-                if group.state.plan.balance != balance::Method::Hash {
-                    return true;
-                }
-                let mut address = [0; 16];
-                let (bytes, head) = (&scratch.request, &scratch.request_head);
-                let key = hash_key(client, group, bytes, head, &mut address);
-                group.pick(key, &[], Instant::now()) == server
-            }
-            (Place::Origin { key, .. }, Place::Origin { key: wanted, .. }) => key == wanted,
-            _ => false,
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

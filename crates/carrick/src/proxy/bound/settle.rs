@@ -4,11 +4,11 @@ use super::response::Look;
 use super::wait::{
     Ears, Event, Gone, Lost, Pace, client_gone, next_event, server_gone, stuck, too_long,
 };
-use super::{Bound, Disarmed, Pending};
+use super::{Bound, Disarmed};
 use crate::proxy::arrival::Client;
 use crate::proxy::session::Next;
 use rustix::net::{Shutdown, shutdown};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A response is looked at again after so long, and then after twice that, at most [`LOOK_MAX`].
 const LOOK_FIRST: Duration = Duration::from_millis(1);
@@ -70,34 +70,36 @@ pub async fn settle(
         client: false,
         dismissal: false,
     };
-    let (mut pace, mut look_again, mut is_asked) = (Pace::new(&bound), LOOK_FIRST, false);
-    let sent_bytes = bound.progress().sent_bytes;
+    let (mut look_again, mut is_told) = (LOOK_FIRST, false);
+    let begun = bound.progress();
+    let mut pace = Pace::new(begun, Instant::now());
     loop {
         let look = bound.look(client);
+        let (now, progress) = (Instant::now(), bound.progress());
         // What comes after the next request was not waited for.
-        client.binding.has_pipelined |= bound.progress().sent_bytes != sent_bytes;
-        if bound.is_settled(look, unclear) {
-            let is_exact = matches!(look, Look::Whole { is_exact: true });
-            bound.is_over(client, is_exact && !is_asked);
-            return Ok(Some(bound));
-        }
-        if look == Look::TooLong {
-            return Err(too_long(client, bound).into());
-        }
-        if matches!(look, Look::Unknown | Look::Whole { .. }) {
-            let quiet = pace.quiet(&bound);
-            let may_be_over = look != Look::Unknown || !client.binding.has_pipelined;
-            if is_asked && quiet >= SILENT && may_be_over {
-                bound.is_over(client, false);
+        client.binding.has_pipelined |= progress.sent_bytes != begun.sent_bytes;
+        let waiting = Waiting {
+            unclear,
+            is_certain: bound.past.is_certain(bound.pending.as_ref()),
+            is_told,
+            has_pipelined: client.binding.has_pipelined,
+            quiet: pace.quiet(progress, now),
+        };
+        match waiting.step(look) {
+            Step::Over { is_exact } => {
+                bound.is_over(client, is_exact);
                 return Ok(Some(bound));
             }
-            if !is_asked && (quiet >= QUIET || look != Look::Unknown) {
-                is_asked = true;
+            Step::TooLong => return Err(too_long(client, bound).into()),
+            Step::Tell => {
+                is_told = true;
                 // A connection that is gone tells so by itself.
                 let _ = shutdown(&bound.checkout.upstream.stream, Shutdown::Write);
             }
+            Step::Wait => {}
         }
-        if let Some(ended) = pace.judge(client, &bound) {
+        let has_room = || bound.splice.client_has_room();
+        if let Some(ended) = pace.judge(client.live.plan(), progress, now, has_room) {
             return Err(stuck(client, bound, look, ended).into());
         }
         if !matches!(client.stream.take_error(), Ok(None)) {
@@ -134,21 +136,60 @@ pub async fn settle(
     }
 }
 
-impl Bound {
-    /// Whether a response that looks so is over.
-    pub(super) fn is_settled(&self, look: Look, unclear: Unclear) -> bool {
-        let has_length = (self.pending.as_ref()).map_or(self.had_length, Pending::has_length);
-        let ends_client = (self.pending.as_ref()).is_some_and(Pending::ends_client);
-        is_settled(look, unclear, has_length || ends_client)
-    }
-}
-
 /// `is_certain`: where all has come that the head announces, nothing can follow on the client's connection but the next response.
-fn is_settled(look: Look, unclear: Unclear, is_certain: bool) -> bool {
+pub(super) fn is_settled(look: Look, unclear: Unclear, is_certain: bool) -> bool {
     match look {
         Look::Whole { is_exact } => is_exact || is_certain || unclear == Unclear::Goes,
         Look::Unknown => unclear == Unclear::Goes,
         Look::Nothing | Look::Partial | Look::TooLong => false,
+    }
+}
+
+/// What is known while a response is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub unclear: Unclear,
+    /// See [`is_settled`].
+    pub is_certain: bool,
+    /// The server was told that nothing more is asked.
+    pub is_told: bool,
+    pub has_pipelined: bool,
+    /// For so long nothing has moved.
+    pub quiet: Duration,
+}
+
+/// What is done about a response that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// `is_exact`: the server's connection can be used again.
+    Over {
+        is_exact: bool,
+    },
+    TooLong,
+    /// The server is told that nothing more is asked.
+    Tell,
+    Wait,
+}
+
+impl Waiting {
+    pub(super) fn step(&self, look: Look) -> Step {
+        match look {
+            look if is_settled(look, self.unclear, self.is_certain) => Step::Over {
+                is_exact: look == Look::Whole { is_exact: true } && !self.is_told,
+            },
+            Look::TooLong => Step::TooLong,
+            Look::Nothing | Look::Partial => Step::Wait,
+            Look::Unknown | Look::Whole { .. } if self.is_told => {
+                let may_be_over = look != Look::Unknown || !self.has_pipelined;
+                if self.quiet >= SILENT && may_be_over {
+                    Step::Over { is_exact: false }
+                } else {
+                    Step::Wait
+                }
+            }
+            Look::Unknown if self.quiet < QUIET => Step::Wait,
+            Look::Unknown | Look::Whole { .. } => Step::Tell,
+        }
     }
 }
 
@@ -167,7 +208,7 @@ pub enum Parting {
 /// the kernel gives it back: every request that went to the server is known here, and the response to the last of them is known to be whole.
 pub fn part(client: &Client, mut bound: Box<Bound>) -> Parting {
     match bound.disarm_to_part(client) {
-        Disarmed::Done => bound.give_back(client),
+        disarmed @ Disarmed::Done => bound.give_back(client, disarmed),
         Disarmed::Behind => {
             bound.catch_up(client);
             return Parting::NotYet(bound);

@@ -2,7 +2,8 @@
 use super::body::PassedOn;
 use super::response::Look;
 use super::settle::{Parting, Unclear, Unsettled, part, settle_and_part};
-use super::{BOUND_IDLE_MAX, Bound, Disarmed, TICK};
+use super::{BOUND_IDLE_MAX, Bound, Disarmed, Pending, TICK};
+use crate::config::plan::Plan;
 use crate::proxy::arrival::Client;
 use crate::proxy::relay::Failure;
 use crate::proxy::response_body::{IDLE_TIMEOUT, TOO_SLOW};
@@ -10,6 +11,7 @@ use crate::proxy::session::Next;
 use crate::proxy::trace::Trace;
 use crate::telemetry::metrics::Limit;
 use crate::worker::io::try_peek;
+use carrick_logic::http1::ResponseBody;
 use carrick_splice::ResponseProgress;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -129,11 +131,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
     };
     let mut pace = None;
     loop {
-        let quiet_max = if bound.pending.is_some() {
-            TICK.min(idle / 4)
-        } else {
-            BOUND_IDLE_MAX.min(limit)
-        };
+        let quiet_max = quiet_max(bound.pending.is_some(), idle, limit);
         let event = next_event(client, &bound, ears, quiet_max).await;
         bound.catch_up(client);
         let event = match event {
@@ -178,7 +176,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
         match bound.look(client) {
             Look::Whole { is_exact } => {
                 bound.is_over(client, is_exact);
-                if bound.is_closing {
+                if bound.past.is_closing {
                     // Whoever asks behind the last response gets none, from whomever.
                     return Waited::End(match part(client, bound) {
                         Parting::Parted | Parting::NotYet(_) => Next::Close,
@@ -186,16 +184,30 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                     });
                 }
             }
-            Look::Nothing if bound.has_waited(idle) => return timed_out(client, bound),
-            Look::Nothing => {}
+            Look::Nothing => {
+                if (bound.pending.as_ref()).is_some_and(|it| it.has_waited(idle, Instant::now())) {
+                    return timed_out(client, bound);
+                }
+            }
             Look::TooLong => return Waited::End(too_long(client, bound)),
             look => {
-                let pace = pace.get_or_insert_with(|| Pace::new(&bound));
-                if let Some(ended) = pace.judge(client, &bound) {
+                let (now, progress) = (Instant::now(), bound.progress());
+                let pace = pace.get_or_insert_with(|| Pace::new(progress, now));
+                let has_room = || bound.splice.client_has_room();
+                if let Some(ended) = pace.judge(client.live.plan(), progress, now, has_room) {
                     return Waited::End(stuck(client, bound, look, ended));
                 }
             }
         }
+    }
+}
+
+/// For how long nobody has to look at a client: it may wait for so long yet between two requests.
+fn quiet_max(is_pending: bool, idle: Duration, limit: Duration) -> Duration {
+    if is_pending {
+        TICK.min(idle / 4)
+    } else {
+        BOUND_IDLE_MAX.min(limit)
     }
 }
 
@@ -218,8 +230,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(bound: &Bound) -> Self {
-        let (now, progress) = (Instant::now(), bound.progress());
+    pub(super) fn new(progress: ResponseProgress, now: Instant) -> Self {
         Self {
             progress,
             moved: now,
@@ -228,8 +239,7 @@ impl Pace {
     }
 
     /// How long nothing has moved.
-    pub(super) fn quiet(&mut self, bound: &Bound) -> Duration {
-        let (now, progress) = (Instant::now(), bound.progress());
+    pub(super) fn quiet(&mut self, progress: ResponseProgress, now: Instant) -> Duration {
         if progress != self.progress {
             (self.progress, self.moved) = (progress, now);
         }
@@ -237,23 +247,26 @@ impl Pace {
     }
 
     /// Why the response is not waited for any longer.
-    pub(super) fn judge(&mut self, client: &Client, bound: &Bound) -> Option<&'static str> {
-        let plan = client.live.plan();
-        if self.quiet(bound) >= plan.timeouts.idle {
+    pub(super) fn judge(
+        &mut self,
+        plan: &Plan,
+        progress: ResponseProgress,
+        now: Instant,
+        client_has_room: impl FnOnce() -> bool,
+    ) -> Option<&'static str> {
+        if self.quiet(progress, now) >= plan.timeouts.idle {
             return Some(IDLE_TIMEOUT);
         }
-        let now = Instant::now();
         let (since, bytes) = self.window;
         let window = now.duration_since(since);
         if plan.limits.rate_min == 0 || window < plan.timeouts.head {
             return None;
         }
-        let acked_bytes = self.progress.acked_bytes;
+        let acked_bytes = progress.acked_bytes;
         self.window = (now, acked_bytes);
         // The least rate is asked of clients; servers have the idle time-out.
         let wanted_bytes = plan.limits.rate_min as f64 * window.as_secs_f64();
-        let is_slow =
-            ((acked_bytes - bytes) as f64) < wanted_bytes && !bound.splice.client_has_room();
+        let is_slow = ((acked_bytes - bytes) as f64) < wanted_bytes && !client_has_room();
         is_slow.then_some(TOO_SLOW)
     }
 }
@@ -266,6 +279,69 @@ pub(super) enum Gone {
     End(Next),
     /// Nothing of the response has come.
     Lost(Box<Lost>),
+}
+
+/// What is to become of a response that gets no further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The client has it.
+    Over { is_exact: bool },
+    /// Not a byte of it has come.
+    Lost,
+    /// The client's connection is closed: the response ends so, or that cannot be told.
+    Closed { is_complete: bool },
+    /// The client's connection is reset: it has only a part, or nobody knows whose bytes came.
+    Cut { is_servers_fault: bool },
+}
+
+/// The server's connection is gone, and the kernel has given both back. `has_sent_nothing`: also when it did that.
+fn fate(pending: &Pending, look: Look, is_reset: bool, has_sent_nothing: bool) -> Fate {
+    let head = pending.final_head();
+    match look {
+        // Something has come just now.
+        Look::Nothing if !has_sent_nothing => Fate::Cut {
+            is_servers_fault: false,
+        },
+        // The response before may not be whole, and says so itself. An end is sent again if it is lost; a reset is not.
+        Look::Nothing if !pending.is_trusted => Fate::Closed { is_complete: false },
+        Look::Nothing => Fate::Lost,
+        Look::Whole { is_exact } => Fate::Over { is_exact },
+        Look::Partial
+            if !is_reset && head.is_some_and(|head| head.body == ResponseBody::UntilClose) =>
+        {
+            Fate::Closed { is_complete: true }
+        }
+        Look::Unknown if !is_reset => Fate::Closed {
+            is_complete: head.is_some(),
+        },
+        Look::Partial | Look::Unknown | Look::TooLong => Fate::Cut {
+            is_servers_fault: true,
+        },
+    }
+}
+
+/// The response does not go on, for this reason. Whoever keeps a client with room waiting is the server.
+fn fate_of_stuck(look: Look, ended: &str, client_has_room: impl FnOnce() -> bool) -> Fate {
+    match look {
+        Look::Unknown => Fate::Closed { is_complete: true },
+        _ => Fate::Cut {
+            is_servers_fault: ended == IDLE_TIMEOUT && client_has_room(),
+        },
+    }
+}
+
+/// Whether somebody else may be asked for a response of which nothing has come, without a word of it to the client: nobody knows of
+/// bytes for the client that are not this response's.
+pub(super) fn may_be_asked_again(
+    disarmed: Disarmed,
+    is_trusted: bool,
+    has_sent_nothing: bool,
+) -> bool {
+    disarmed == Disarmed::Done && is_trusted && has_sent_nothing
+}
+
+fn is_unacknowledged(progress: ResponseProgress) -> bool {
+    progress.sent_bytes != progress.acked_bytes
 }
 
 /// The server has ended its stream, or has broken off.
@@ -281,7 +357,7 @@ pub(super) async fn server_gone(
     };
     // After a reset the client may have everything, and not have said so yet.
     let deadline = Instant::now() + TICK;
-    while is_reset && bound.is_unacknowledged() && Instant::now() < deadline {
+    while is_reset && is_unacknowledged(bound.splice.progress()) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let look = bound.look(client);
@@ -291,76 +367,70 @@ pub(super) async fn server_gone(
         bound.conclude(client, how);
         return Gone::End(Next::Reset);
     }
-    if bound.pending.is_none() {
+    let Some(pending) = &bound.pending else {
         return Gone::Over;
-    }
-    let ends_at_close = (bound.pending.as_ref()).is_some_and(|pending| pending.ends_at_close());
-    match look {
-        // Something has come just now.
-        Look::Nothing if !bound.has_sent_nothing() => {
-            bound.conclude(client, how);
-            Gone::End(Next::Reset)
-        }
-        Look::Nothing => lost(client, bound, how),
-        Look::Whole { is_exact } => {
+    };
+    let fate = fate(pending, look, is_reset, bound.has_sent_nothing());
+    match fate {
+        Fate::Over { is_exact } => {
             bound.is_over(client, is_exact);
-            if bound.is_closing {
+            return if bound.past.is_closing {
                 Gone::End(Next::Close)
             } else {
                 Gone::Over
-            }
+            };
         }
-        Look::Partial if ends_at_close && !is_reset => {
-            bound.conclude(client, "complete");
-            Gone::End(Next::Close)
-        }
-        Look::Unknown if !is_reset => {
-            let has_head =
-                (bound.pending.as_ref()).is_some_and(|pending| pending.final_head().is_some());
-            bound.conclude(client, if has_head { "complete" } else { how });
-            Gone::End(Next::Close)
-        }
-        Look::Partial | Look::Unknown | Look::TooLong => {
-            bound.checkout.failed(&bound.place);
-            bound.conclude(client, how);
-            Gone::End(Next::Reset)
-        }
+        Fate::Lost => return lost(client, bound).map_or(Gone::Over, Gone::Lost),
+        Fate::Closed { .. } | Fate::Cut { .. } => {}
+    }
+    Gone::End(end(client, &mut bound, fate, how))
+}
+
+/// The response ends here, by the client's connection; `how`, in one word, unless it is complete.
+fn end(client: &Client, bound: &mut Bound, fate: Fate, how: &'static str) -> Next {
+    if fate
+        == (Fate::Cut {
+            is_servers_fault: true,
+        })
+    {
+        bound.checkout.failed(&bound.place);
+    }
+    let is_complete = fate == Fate::Closed { is_complete: true };
+    bound.conclude(client, if is_complete { "complete" } else { how });
+    if matches!(fate, Fate::Closed { .. }) {
+        Next::Close
+    } else {
+        Next::Reset
     }
 }
 
 /// Not a byte of the response has come, and none will.
-fn lost(client: &Client, mut bound: Box<Bound>, how: &'static str) -> Gone {
-    let is_trusted = (bound.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
-    if !is_trusted {
-        // The response before may not be whole, and says so itself. An end is sent again if it is lost; a reset is not.
-        bound.conclude(client, how);
-        return Gone::End(Next::Close);
-    }
-    let request = std::mem::take(&mut bound.request);
-    match bound.pending.take() {
-        Some(pending) => {
-            client.worker.metrics.retries.add(1);
-            Gone::Lost(Box::new(Lost {
-                trace: pending.trace,
-                request,
-                failure: None,
-            }))
-        }
-        None => Gone::Over,
-    }
+fn lost(client: &Client, mut bound: Box<Bound>) -> Option<Box<Lost>> {
+    let pending = bound.pending.take()?;
+    client.worker.metrics.retries.add(1);
+    Some(Box::new(Lost {
+        trace: pending.trace,
+        request: std::mem::take(&mut bound.request),
+        failure: None,
+    }))
 }
 
 /// The server has not answered in time.
 fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
     client.worker.metrics.limits.reached(Limit::IdleTimeout);
     bound.reset_server();
-    let is_clean = bound.disarm_to_part(client) == Disarmed::Done && bound.has_sent_nothing();
-    match lost(client, bound, "upstream_timeout") {
-        Gone::Lost(mut lost) if is_clean => {
+    let is_trusted = (bound.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
+    let disarmed = bound.disarm_to_part(client);
+    let is_clean = may_be_asked_again(disarmed, is_trusted, bound.has_sent_nothing());
+    if !is_trusted {
+        bound.conclude(client, "upstream_timeout");
+    }
+    match lost(client, bound) {
+        Some(mut lost) if is_clean => {
             lost.failure = Some(Failure::TimedOut);
             Waited::Lost(lost)
         }
-        Gone::Lost(_) | Gone::Over | Gone::End(_) => Waited::End(Next::Reset),
+        Some(_) | None => Waited::End(Next::Reset),
     }
 }
 
@@ -384,27 +454,21 @@ pub(super) fn stuck(
     } else {
         Limit::IdleTimeout
     });
-    let is_unclear = look == Look::Unknown;
-    if !is_unclear && ended == IDLE_TIMEOUT && bound.splice.client_has_room() {
-        bound.checkout.failed(&bound.place);
-    }
-    bound.conclude(client, if is_unclear { "complete" } else { ended });
+    let fate = fate_of_stuck(look, ended, || bound.splice.client_has_room());
+    let next = end(client, &mut bound, fate, ended);
     bound.reset_server();
-    if bound.disarm_to_part(client) == Disarmed::Done && is_unclear {
-        Next::Close
-    } else {
-        Next::Reset
+    match bound.disarm_to_part(client) {
+        Disarmed::Done => next,
+        Disarmed::Behind | Disarmed::Lost => Next::Reset,
     }
 }
 
-impl Bound {
+impl Pending {
     /// Whether the response has been waited for so long.
-    fn has_waited(&self, limit: Duration) -> bool {
-        (self.pending.as_ref()).is_some_and(|pending| pending.trace.begun.elapsed() >= limit)
-    }
-
-    fn is_unacknowledged(&self) -> bool {
-        let progress = self.splice.progress();
-        progress.sent_bytes != progress.acked_bytes
+    fn has_waited(&self, limit: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.trace.begun) >= limit
     }
 }
+
+#[cfg(test)]
+mod tests;

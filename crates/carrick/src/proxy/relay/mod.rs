@@ -274,7 +274,7 @@ fn marks(client: &Client, destination: &Destination) -> bool {
 }
 
 /// Whether the request may be sent again although it may have been acted on.
-pub fn is_replayable(scratch: &Scratch) -> bool {
+fn is_replayable(scratch: &Scratch) -> bool {
     let head = &scratch.request_head;
     head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
 }

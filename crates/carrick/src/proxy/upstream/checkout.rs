@@ -1,7 +1,8 @@
 //! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
 use super::dial::{Terms, dial};
 use super::group::Active;
-use super::idle::is_silent;
+use super::idle::{is_quiet, is_silent};
+use super::reuse::{AtRest, Disarmed};
 use super::{Counted, Unreachable, Upstream};
 use crate::config::plan::{ProxyVersion, ServerAddress};
 use crate::proxy::arrival::Client;
@@ -192,17 +193,31 @@ impl Checkout {
         }
     }
 
-    /// Keeps the connection for another request; nothing may be under way on it.
+    /// Keeps the connection for another request after a response that the process has passed on, to an end that its head told.
     pub fn give_back(mut self, client: &Client, place: &Place) {
         // First the kernel gives it back, with nothing on its way that this process does not know of.
         let splice = self.splice.take();
-        if splice.is_some_and(|mut splice| splice.disarm().is_err()) {
-            return;
+        let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
+        if self.at_rest(disarmed).may_be_reused() {
+            self.put_back(client, place);
         }
-        // Whatever has answered a request that the server does not have yet, may answer the next one, which is another client's.
-        if carrick_splice::tcp::unacknowledged_bytes(&self.upstream.stream) != Some(0) {
-            return;
+    }
+
+    /// What is known of the connection after such a response.
+    pub fn at_rest(&self, disarmed: Disarmed) -> AtRest {
+        let stream = &self.upstream.stream;
+        AtRest {
+            disarmed,
+            is_over: true,
+            is_exact: true,
+            has_server_ended: false,
+            unacknowledged_bytes: carrick_splice::tcp::unacknowledged_bytes(stream),
+            is_quiet: is_quiet(stream),
         }
+    }
+
+    /// Puts the connection, which [may be reused](AtRest), to those that are idle, if there is room.
+    pub fn put_back(self, client: &Client, place: &Place) {
         if client.worker.admission.upstreams_waited_for() > 0 {
             // Its descriptor is for somebody who waits.
             return;

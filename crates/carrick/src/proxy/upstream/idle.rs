@@ -30,9 +30,9 @@ impl IdleConnections {
         None
     }
 
-    /// Keeps a connection on which nothing is under way, at most `max` of them; the oldest goes first.
+    /// Keeps a connection that [may be reused](super::reuse), at most `max` of them; the oldest goes first.
     pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
-        if max == 0 || !is_quiet(&upstream.stream) {
+        if max == 0 {
             return;
         }
         while self.parked.len() >= max {
@@ -76,7 +76,7 @@ impl IdleConnections {
 ///
 /// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
 /// byte without finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
-fn is_quiet(stream: &TcpStream) -> bool {
+pub fn is_quiet(stream: &TcpStream) -> bool {
     if !is_readable(stream) {
         return true;
     }

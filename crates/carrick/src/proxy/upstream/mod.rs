@@ -4,6 +4,7 @@ pub mod dial;
 pub mod group;
 pub mod idle;
 pub mod origins;
+pub mod reuse;
 
 use crate::proxy::unread::Unread;
 use crate::shortage::{Shortage, is_tcp_memory_short};

@@ -90,3 +90,62 @@ fn a_response_is_whole_by_its_length_or_by_its_last_chunk() {
         assert_eq!(look(false), untrusted, "{fields} {bytes} {tail:?}");
     }
 }
+
+#[test]
+fn a_response_is_partial_until_the_client_has_all_of_it_and_its_head_is_looked_for_until_it_is_found()
+ {
+    let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+    let head_bytes = text.len() as u64;
+    let mut pending = Pending::new(Trace::new(), Method::Get, true);
+    // Bytes that were sent and acknowledged; the kernel's note of the first packet.
+    for (sent_bytes, acked_bytes, noted, wanted) in [
+        (0, 0, "", Look::Nothing),
+        (head_bytes, 0, "", Look::Partial),
+        (head_bytes, head_bytes, "", Look::Unknown),
+        (head_bytes, head_bytes, text, Look::Partial),
+        // It is known by now.
+        (head_bytes + 5, head_bytes, "", Look::Partial),
+        (
+            head_bytes + 5,
+            head_bytes + 5,
+            "",
+            Look::Whole { is_exact: true },
+        ),
+    ] {
+        let progress = ResponseProgress {
+            sent_bytes,
+            acked_bytes,
+        };
+        let look = pending.look(progress, &LIMITS, || noted.into(), Vec::new);
+        assert_eq!(look, wanted, "{progress:?} {noted:?}");
+    }
+}
+
+#[test]
+fn what_is_known_of_the_last_response_stays_until_the_next_one_is_over() {
+    let head = |text: &str| Pending {
+        known: known(&format!("HTTP/1.1 {text}\r\n\r\n"), Method::Get),
+        ..Pending::new(Trace::new(), Method::Get, true)
+    };
+    let with_length = "200 OK\r\nContent-Length: 5";
+    let chunked = "200 OK\r\nTransfer-Encoding: chunked";
+    let closing = "200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close";
+    let mut past = Past::CLEAN;
+    // Whether its end is certain while it is under way; afterwards; and whether the client's connection ends with it.
+    for (text, is_exact, wanted) in [
+        (Some(with_length), true, [true, true, false]),
+        (None, true, [true, true, false]),
+        (Some(chunked), false, [false, false, false]),
+        (None, false, [false, false, false]),
+        (Some("204 No Content"), true, [true, true, false]),
+        (Some("103 Early Hints"), false, [false, false, false]),
+        (Some(closing), false, [true, false, true]),
+    ] {
+        let response = text.map(head);
+        let is_certain = past.is_certain(response.as_ref());
+        past.add(response.as_ref(), is_exact);
+        assert_eq!(past.is_exact, is_exact, "{text:?}");
+        let found = [is_certain, past.is_certain(None), past.is_closing];
+        assert_eq!(found, wanted, "{text:?}");
+    }
+}

@@ -20,3 +20,50 @@ fn only_what_is_certain_may_be_followed_by_anything() {
         );
     }
 }
+
+/// A server that is told takes it for the end of the connection, or of the client.
+#[test]
+fn a_server_is_told_that_nothing_more_is_asked_only_where_its_response_is_unclear() {
+    let whole = |is_exact| Look::Whole { is_exact };
+    let over = |is_exact| Step::Over { is_exact };
+    let soon = Duration::ZERO;
+    let (tell, wait) = (Step::Tell, Step::Wait);
+    let just_before = |time: Duration| time - Duration::from_nanos(1);
+    // How long nothing has moved; what is done before the server was told, behind that, and with a client that pipelines.
+    for (look, is_certain, quiet, wanted) in [
+        (Look::Nothing, true, SILENT, [wait, wait, wait]),
+        (Look::Partial, true, SILENT, [wait, wait, wait]),
+        (Look::TooLong, true, soon, [Step::TooLong; 3]),
+        (
+            whole(true),
+            false,
+            soon,
+            [over(true), over(false), over(false)],
+        ),
+        (whole(false), true, soon, [over(false); 3]),
+        (whole(false), false, soon, [tell, wait, wait]),
+        (whole(false), false, just_before(SILENT), [tell, wait, wait]),
+        (
+            whole(false),
+            false,
+            SILENT,
+            [tell, over(false), over(false)],
+        ),
+        (Look::Unknown, true, just_before(QUIET), [wait; 3]),
+        (Look::Unknown, true, QUIET, [tell, wait, wait]),
+        (Look::Unknown, true, SILENT, [tell, over(false), wait]),
+    ] {
+        let steps =
+            [(false, false), (true, false), (true, true)].map(|(is_told, has_pipelined)| {
+                let waiting = Waiting {
+                    unclear: Unclear::MustEnd,
+                    is_certain,
+                    is_told,
+                    has_pipelined,
+                    quiet,
+                };
+                waiting.step(look)
+            });
+        assert_eq!(steps, wanted, "{look:?} {is_certain} {quiet:?}");
+    }
+}
