@@ -13,6 +13,7 @@ use crate::experiment::engine_use;
 use crate::peers::Job;
 use crate::peers::template::render;
 use crate::testbed::namespace::Namespace;
+use crate::testbed::netem::NetemPaths;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
 use crate::torture::http::Way;
@@ -67,6 +68,8 @@ pub struct Plan {
     pub runs: u64,
     /// Instead of those that the seeds choose.
     pub way: Option<Way>,
+    /// Whether the network is bad by the kernel's netem instead of the laboratory's emulator.
+    pub netem: bool,
     /// carrick's program.
     pub carrick: PathBuf,
     /// Where carrick's log of a run with complaints is kept.
@@ -131,6 +134,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Run)) -> Result<Results> {
         let bench = Bench {
             testbed: if is_direct { &direct } else { &routed },
             carrick: &carrick,
+            netem: plan.netem,
             logs: plan.logs.as_deref(),
         };
         let run = Box::pin(bench.run(scenario)).await;
@@ -176,6 +180,7 @@ fn client_address(scenario: &Scenario, conversation: usize) -> Option<SocketAddr
 struct Bench<'a> {
     testbed: &'a Testbed,
     carrick: &'a Path,
+    netem: bool,
     logs: Option<&'a Path>,
 }
 
@@ -257,14 +262,26 @@ impl Bench<'_> {
     /// Plays the scenario on its network; then a fresh client, on a good one.
     async fn torture(&self, scenario: &Scenario, run: &mut Run) -> Result<()> {
         let origins = self.testbed.addresses().server_subnet;
+        let netem = match &scenario.network.wire {
+            Wire::Emulated(legs) if self.netem => Some(self.testbed.start_netem(NetemPaths {
+                to_client: &legs.client.away,
+                from_client: &legs.client.towards,
+                to_server: &legs.origin.away,
+                from_server: &legs.origin.towards,
+            })?),
+            _ => None,
+        };
         let wan = match scenario.network.emulation(CLIENTS, origins) {
-            Some(spec) => Some(self.testbed.start_wan(&spec).await?),
-            None => None,
+            Some(spec) if !self.netem => Some(self.testbed.start_wan(&spec).await?),
+            _ => None,
         };
         let played = self.play(scenario.clone()).await;
-        if let Some(wan) = wan {
+        if netem.is_some() || wan.is_some() {
             // What is under way there would be lost with it, and a reset is not sent again.
             tokio::time::sleep(UNDER_WAY).await;
+        }
+        drop(netem);
+        if let Some(wan) = wan {
             let counts = wan.stop().await?;
             if counts.joined > 0 {
                 bail!("{} packets came joined to the emulator", counts.joined);
