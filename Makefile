@@ -96,7 +96,7 @@ torture: build-lab
 	$(LAB_PROGRAM) torture --http --runs $(HTTP_RUNS)
 	$(LAB_PROGRAM) torture $(TORTURE)
 
-# carrick's BPF programs on Debian's kernels, in virtual machines: docs/internals/kernels.md. Needs root.
+# carrick's BPF programs and engines on Debian's kernels, in virtual machines: docs/internals/kernels.md. Needs root.
 kernels: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)
 	scripts/kernels/run $(if $(FULL),--full) $(KERNELS)

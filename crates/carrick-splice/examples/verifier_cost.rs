@@ -1,4 +1,4 @@
-//! Prints what each BPF program costs the verifier of this kernel, as rows of the table in `docs/internals/verifier.md`, and why it refuses
+//! Prints what each BPF program costs the verifier of this kernel, as rows of `scripts/kernels/expected/programs.*`, and why it refuses
 //! others. As root:
 //!
 //!     cargo run -p carrick-splice --example verifier_cost

@@ -35,6 +35,7 @@ pub use reader::Reader;
 
 use crate::Unavailable;
 use crate::mapped::Mapped;
+use crate::unavailable::may_have;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
@@ -55,6 +56,9 @@ pub const MARKS_MAX: usize = 64;
 
 /// `HOLD_RING_BYTES` of bpf/hold.h.
 const RING_BYTES: u32 = 1 << 20;
+
+/// The kernel's function that attaches programs to netfilter.
+const NEEDED: &str = "bpf_nf_link_attach";
 
 /// Just behind netfilter's chains of priority *mangle* (`NF_IP_PRI_MANGLE`).
 const PRIORITY: i32 = -150 + 1;
@@ -117,14 +121,13 @@ impl Holder {
                 settings.marks.len()
             )));
         }
+        if !may_have(NEEDED) {
+            return Err(Unavailable::new(format!(
+                "it needs Linux 6.4 or later, with CONFIG_NETFILTER_BPF_LINK ({NEEDED})"
+            )));
+        }
         crate::refusal::listen();
-        Holder::load(settings).map_err(|error| match error.kind() {
-            // What the kernel says of kinds of programs and links that it does not know.
-            libbpf_rs::ErrorKind::InvalidInput => Unavailable::new(format!(
-                "the kernel cannot do it; Linux 6.4 or later can, with CONFIG_NETFILTER_BPF_LINK: {error:#}"
-            )),
-            _ => Unavailable::explain(&error),
-        })
+        Holder::load(settings).map_err(|error| Unavailable::explain(&error))
     }
 
     fn load(settings: &Settings) -> libbpf_rs::Result<Holder> {
@@ -211,6 +214,16 @@ impl Holder {
             not_understood,
         })
     }
+}
+
+/// Whether SYNs can be held here, for `carrick doctor`: tried with no mark, so that none is.
+pub(crate) fn probe() -> io::Result<String> {
+    let settings = Settings {
+        marks: Vec::new(),
+        readers: 1,
+    };
+    Holder::attach(&settings).map_err(io::Error::other)?;
+    Ok("clients of transparent listeners are answered once their server has accepted".into())
 }
 
 fn make_ring() -> libbpf_rs::Result<MapHandle> {

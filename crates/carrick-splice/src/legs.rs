@@ -72,6 +72,7 @@ pub use route::interface_towards;
 pub use selector::{Conditions, Facts, LegSide, Rule, Selector, Wanted};
 
 use crate::Unavailable;
+use crate::unavailable::on_loopback;
 use kernel::Kernel;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -150,14 +151,15 @@ impl LegService {
     /// # Errors
     /// There is no loopback.
     pub fn rehearse(&self, profile: &Profile) -> io::Result<Vec<Refused>> {
-        apply::rehearse(&self.0, profile)
+        apply::rehearse(&self.0, profile).map_err(on_loopback)
     }
 }
 
 /// Tries what needs the programs, for `carrick doctor`: name, and what can be had, or why not.
 pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
     let service = LegService::load();
-    let tried = |profile: &Profile, text: &str| {
+    let tried = |loaded: Result<(), &Unavailable>, profile: &Profile, text: &str| {
+        loaded.map_err(|because| io::Error::other(because.clone()))?;
         let refused = service.rehearse(profile)?;
         match refused.into_iter().next() {
             None => Ok(text.to_owned()),
@@ -176,6 +178,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
         (
             "initial window of legs",
             tried(
+                service.option(),
                 &window,
                 "64 KB leave before the first acknowledgement comes",
             ),
@@ -183,6 +186,7 @@ pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
         (
             "handshakes of legs",
             tried(
+                service.handshake(),
                 &timeout,
                 "initial time-outs and receive windows of single sockets",
             ),

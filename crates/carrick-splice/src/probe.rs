@@ -6,6 +6,7 @@ pub use crate::packet::hooks::doctor::{
 };
 
 use crate::pipe::Pipe;
+use crate::unavailable::on_loopback;
 use rustix::pipe::SpliceFlags;
 use std::fs::read_to_string;
 use std::io::{self, Read, Write};
@@ -42,7 +43,7 @@ pub fn probe() -> Vec<Feature> {
     probe_with(crate::PoolLimits::default().pipe_bytes)
 }
 
-/// Like [`probe`], without the engines socket and packet and without leg profiles, for programs that load these for themselves.
+/// Like [`probe`], without the engines socket and packet, leg profiles and SYNs that are held, for programs that load these for themselves.
 #[must_use]
 pub fn probe_but_socket() -> Vec<Feature> {
     features(crate::PoolLimits::default().pipe_bytes, None)
@@ -54,6 +55,10 @@ pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
     let mut features = features(pipe_bytes, Some(crate::socket::probe));
     features.push(feature("engine packet", crate::packet::probe()));
     features.extend(crate::legs::probe().map(|(name, tried)| feature(name, tried)));
+    features.push(feature(
+        "handshakes after the server's",
+        crate::hold::probe(),
+    ));
     features
 }
 
@@ -72,7 +77,7 @@ fn features(pipe_bytes: usize, socket: Option<fn() -> io::Result<String>>) -> Ve
 fn feature(name: &'static str, tried: io::Result<String>) -> Feature {
     Feature {
         name,
-        usable: tried.map_err(|error| error.to_string()),
+        usable: tried.map_err(|error| on_loopback(error).to_string()),
     }
 }
 

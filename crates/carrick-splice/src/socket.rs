@@ -3,7 +3,7 @@
 
 mod filter;
 pub(crate) mod joint;
-mod kernel;
+pub(crate) mod kernel;
 pub(crate) mod live;
 mod self_test;
 mod shared;

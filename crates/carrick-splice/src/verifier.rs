@@ -1,7 +1,7 @@
 //! What the kernel's verifier says of the BPF programs: how much of each it had to look at before it let it run.
 //!
 //! Loading takes time in proportion, and the kernel refuses whatever needs more than a million steps. The numbers that are
-//! known are in `docs/internals/verifier.md`.
+//! known are in `scripts/kernels/expected/`.
 
 use crate::refusal;
 use libbpf_rs::{AsRawLibbpf, ErrorKind, ObjectBuilder, OpenObject, libbpf_sys};
@@ -58,16 +58,8 @@ pub fn programs() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Loads all programs and tells what each cost; they are gone again afterwards. Needs `CAP_BPF`, `CAP_NET_ADMIN` and
-/// `CAP_PERFMON`. Blocks for some milliseconds.
-///
-/// # Errors
-/// The kernel refuses a program, or tells its statistics in a way that is not understood.
-pub fn costs() -> io::Result<Vec<Cost>> {
-    verdicts()?.into_iter().map(|(_, cost)| cost).collect()
-}
-
-/// Likewise, of each program by itself: those that the kernel takes, and those that it refuses, with the verifier's last words.
+/// Loads each program by itself and tells what it cost, or the verifier's last words where it is refused; they are gone again afterwards. Needs
+/// `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`. Blocks for some milliseconds.
 ///
 /// # Errors
 /// An object cannot be read.
@@ -153,7 +145,7 @@ fn named(file: &str, call: &str, error: &libbpf_rs::Error) -> io::Error {
 /// Lets the verifier write into `log` when the program is loaded.
 #[expect(unsafe_code, reason = "libbpf-rs does not have it")]
 fn set_log(program: &libbpf_rs::OpenProgramMut<'_>, log: &mut [u8]) -> io::Result<()> {
-    // SAFETY: the program is open; the buffer has this size, and outlives the loading: `costs` keeps it until then.
+    // SAFETY: the program is open; the buffer has this size, and outlives the loading: `load` keeps it until then.
     let outcome = unsafe {
         libbpf_sys::bpf_program__set_log_buf(
             program.as_libbpf_object().as_ptr(),

@@ -171,6 +171,24 @@ impl Engines {
         })
     }
 
+    /// What else of the kernel's can be used, as it was found at the start: leg profiles, and handshakes that wait for the server's.
+    #[must_use]
+    pub fn others(&self, plan: &Plan) -> [Feature; 2] {
+        let useless = || Err("the configuration has no use for it".to_owned());
+        let legs = match self.legs.option().and(self.legs.handshake()) {
+            _ if plan.legs.is_empty() => useless(),
+            Ok(()) => Ok("leg profiles get all that the kernel has".to_owned()),
+            Err(because) => Err(because.to_string()),
+        };
+        let hold = match self.handshakes.usable() {
+            None => useless(),
+            Some(Ok(())) => Ok("clients are answered once their server has accepted".to_owned()),
+            Some(Err(because)) => Err(because.to_string()),
+        };
+        [("engine legs", legs), ("engine hold", hold)]
+            .map(|(name, usable)| Feature { name, usable })
+    }
+
     /// Gives the kernel the routes of listeners of which it may judge requests. Where it does not take them, the process judges, and
     /// the log says so.
     #[must_use]

@@ -132,6 +132,7 @@ impl Program {
             upstreams: upstreams.clone(),
         };
         let (log, sender) = LogThread::start(&plan.log, plan.limits.log_queue)?;
+        features.extend(engines.others(&plan));
         let statuses = features.iter().map(engine_status).collect();
         let disk = disk.map(Arc::new);
         if let Some(disk) = &disk {

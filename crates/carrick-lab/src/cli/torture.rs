@@ -36,6 +36,9 @@ pub struct Torture {
     /// Connections that the case `many` holds at one time [default: 9000; smoke: 300]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=9_900))]
     connections: Option<u64>,
+    /// Lose, delay and double packets by the kernel's netem instead of the laboratory's emulator
+    #[arg(long)]
+    netem: bool,
     /// Torture HTTP instead: carrick as a switch, between clients and an origin, a seed for each run
     #[arg(long, conflicts_with_all = ["relay", "case", "connections", "configurations", "list"])]
     http: bool,
@@ -87,6 +90,7 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
         scale,
         seed: arguments.seed,
         connections: arguments.connections.unwrap_or(scale.of(300, 9_000)),
+        netem: arguments.netem,
         carrick: arguments.carrick,
         configurations: arguments.configurations,
     };
@@ -128,6 +132,7 @@ fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
         runs: arguments.runs.unwrap_or(scale.of(8, 200)),
         way: way.transpose()?,
         disturbs: arguments.disturb,
+        netem: arguments.netem,
         carrick: arguments.carrick,
         logs: arguments.logs,
     };

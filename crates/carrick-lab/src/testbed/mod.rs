@@ -13,6 +13,7 @@ pub mod helpers;
 pub mod meter;
 pub mod name;
 pub mod namespace;
+pub mod netem;
 mod offload;
 pub mod plan;
 pub mod rules;

@@ -15,6 +15,7 @@ use tokio::task::LocalSet;
 use crate::content::mix;
 use crate::peers::{Family, Job, Peer, Programs};
 use crate::testbed::namespace::Namespace;
+use crate::testbed::netem::NetemPaths;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan};
 use crate::torture::cases::{Case, Scale, play, warm_up};
@@ -24,7 +25,7 @@ use crate::torture::watch::{Holdings, PeakWatch};
 use crate::wan::spec::{Path as WanPath, Rule, WanSpec};
 
 /// For a relay to come up.
-const START_TIMEOUT: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// For a relay to let go of what belongs to connections that have ended.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks whether it has.
@@ -53,6 +54,8 @@ pub struct Plan {
     pub seed: u64,
     /// How many connections [`Case::Many`] holds at one time.
     pub connections: u64,
+    /// Whether packets are lost by the kernel's netem instead of the laboratory's emulator.
+    pub netem: bool,
     /// carrick's program.
     pub carrick: PathBuf,
     /// Configurations instead of the built-in ones.
@@ -255,13 +258,29 @@ impl Bench<'_> {
         }
         let mut all = Played::default();
         for percent in self.plan.scale.of(LOSSES_SMOKE, LOSSES_FULL) {
-            let wan = self
-                .testbed
-                .start_wan(&bad_network(self.plan.seed, *percent))
-                .await?;
-            let played = self.play(relay, case, u64::from(*percent)).await;
-            let counts = wan.stop().await?;
-            if counts.rules.iter().all(|rule| rule.lost_first == 0) {
+            let path = bad_path(*percent);
+            let (played, lost) = if self.plan.netem {
+                let netem = self.testbed.start_netem(NetemPaths {
+                    to_client: &path,
+                    from_client: &path,
+                    to_server: &path,
+                    from_server: &path,
+                })?;
+                let played = self.play(relay, case, u64::from(*percent)).await;
+                (played, netem.lost()?)
+            } else {
+                let wan = self
+                    .testbed
+                    .start_wan(&bad_network(self.plan.seed, path))
+                    .await?;
+                let played = self.play(relay, case, u64::from(*percent)).await;
+                let counts = wan.stop().await?;
+                (
+                    played,
+                    counts.rules.iter().map(|rule| rule.lost_first).sum(),
+                )
+            };
+            if lost == 0 {
                 bail!("the emulated network lost no packet at {percent} %");
             }
             let played = played.with_context(|| format!("at {percent} % loss"))?;
@@ -445,18 +464,23 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener> {
 }
 
 /// Every packet of every leg goes through it.
-fn bad_network(seed: u64, percent: u32) -> WanSpec {
+fn bad_network(seed: u64, path: WanPath) -> WanSpec {
+    let rule = Rule {
+        path,
+        ..Rule::default()
+    };
     WanSpec {
         seed,
-        rules: vec![Rule {
-            path: WanPath {
-                delay_ms: DELAY_MS,
-                loss: f64::from(percent) / 100.0,
-                reorder: REORDER,
-                duplicate: DUPLICATE,
-                ..WanPath::default()
-            },
-            ..Rule::default()
-        }],
+        rules: vec![rule],
+    }
+}
+
+fn bad_path(percent: u32) -> WanPath {
+    WanPath {
+        delay_ms: DELAY_MS,
+        loss: f64::from(percent) / 100.0,
+        reorder: REORDER,
+        duplicate: DUPLICATE,
+        ..WanPath::default()
     }
 }

@@ -3,8 +3,7 @@
 use super::sockopt;
 use super::{cgroup, report::Why};
 use crate::Unavailable;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
+use crate::unavailable::may_have;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 use skeleton::types::leg_request;
@@ -226,9 +225,7 @@ fn attach() -> Result<(Private, Result<Link, Unavailable>), Unavailable> {
 /// Whether the program can find the listener of a handshake: by a function that Linux has had since 6.2.
 fn finds_listeners() -> Result<(), Unavailable> {
     const NEEDED: &str = "bpf_cast_to_kern_ctx";
-    let found =
-        Btf::from_vmlinux().is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(NEEDED).is_some());
-    if found {
+    if may_have(NEEDED) {
         return Ok(());
     }
     Err(Unavailable::new(format!(

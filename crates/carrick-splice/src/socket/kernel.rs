@@ -11,6 +11,15 @@ pub(super) fn judge_running() -> Result<(), String> {
     judge(upstream_release(&release, &version, signature.as_deref()))
 }
 
+/// Whether the running kernel is of an older series.
+pub(crate) fn is_before(series: (u32, u32)) -> bool {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    parse(&release).is_some_and(|(major, minor, _)| (major, minor) < series)
+}
+
 /// The release of the kernel's authors: that of a distribution may keep the number with which a series began. Debian has it in the version
 /// (`#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)`), Ubuntu in a file of its own (`Ubuntu 6.8.0-31.31-generic 6.8.1`).
 pub(super) fn upstream_release<'text>(

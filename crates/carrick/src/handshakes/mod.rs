@@ -11,6 +11,7 @@ mod kept;
 pub use kept::Kept;
 
 use crate::config::plan::{Handshake, Plan};
+use carrick_splice::Unavailable;
 use carrick_splice::hold::{Holder, Reader, Settings};
 use kept::Table;
 use std::io;
@@ -79,8 +80,8 @@ pub struct Handshakes(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// None, if no listener holds SYNs, or it cannot be done.
-    holder: OnceLock<Holder>,
+    /// None, if no listener holds SYNs.
+    holder: OnceLock<Result<Holder, Unavailable>>,
     places: Arc<AtomicUsize>,
     table: Table,
     done: [AtomicU64; Done::ALL.len()],
@@ -118,13 +119,9 @@ impl Handshakes {
             marks: listeners.iter().map(|(_, mark, _)| *mark).collect(),
             readers: plan.workers,
         };
-        let because = match Holder::attach(&settings) {
-            Ok(holder) => {
-                // Once only, at the start.
-                let _ = self.0.holder.set(holder);
-                return Ok(());
-            }
-            Err(because) => because,
+        // Once only, at the start.
+        let Err(because) = self.0.holder.get_or_init(|| Holder::attach(&settings)) else {
+            return Ok(());
         };
         if let Some((address, ..)) = listeners.iter().find(|(.., is_named)| *is_named) {
             return Err(io::Error::new(
@@ -145,7 +142,18 @@ impl Handshakes {
     /// Whether SYNs are held.
     #[must_use]
     pub fn are_held(&self) -> bool {
-        self.0.holder.get().is_some()
+        self.holder().is_some()
+    }
+
+    /// Whether SYNs can be held; `None`: no listener has asked for it.
+    #[must_use]
+    pub fn usable(&self) -> Option<Result<(), &Unavailable>> {
+        let holder = self.0.holder.get()?;
+        Some(holder.as_ref().map(|_| ()))
+    }
+
+    fn holder(&self) -> Option<&Holder> {
+        self.0.holder.get()?.as_ref().ok()
     }
 
     /// A worker's reader of what is held; `None`: nothing is. To be called in the worker's runtime.
@@ -153,7 +161,7 @@ impl Handshakes {
     /// # Errors
     /// The kernel's.
     pub fn reader(&self, worker: usize) -> io::Result<Option<Reader>> {
-        let holder = self.0.holder.get();
+        let holder = self.holder();
         holder.map(|holder| holder.reader(worker)).transpose()
     }
 
@@ -214,7 +222,7 @@ impl Handshakes {
     /// What was done by the kernel and here, by label. All at zero, if nothing is held.
     #[must_use]
     pub fn events(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.0.holder.get().and_then(|holder| holder.counts().ok());
+        let counts = self.holder().and_then(|holder| holder.counts().ok());
         let counts = counts.unwrap_or_default();
         let mut events = vec![
             ("held", counts.held),

@@ -48,7 +48,7 @@ metrics! {
     BUILD = Info "carrick_build" "The version that runs.";
     DRAINING = Gauge "carrick_draining" "1 between SIGTERM and the end.";
     RELOADS = Counter "carrick_reloads" "Reloads of the configuration, by result: ok, when all workers have followed; failed (the old one was kept, or a worker could not follow).";
-    ENGINE_USABLE = Gauge "carrick_engine_usable" "1 where the engine can be used on this machine.";
+    ENGINE_USABLE = Gauge "carrick_engine_usable" "1 where the engine, leg profiles as a whole (legs), or handshakes after the server's (hold) can be used on this machine.";
     ENGINE_REASON = Gauge "carrick_engine_reason" "1 where the engine cannot be used, with the reason.";
     SANDBOX = Gauge "carrick_sandbox" "1 where the kernel keeps carrick from what it does not need, by part: files (Landlock), calls (seccomp).";
 

@@ -14,6 +14,7 @@ use crate::experiment::engine_use;
 use crate::peers::Job;
 use crate::peers::template::render;
 use crate::testbed::namespace::Namespace;
+use crate::testbed::netem::NetemPaths;
 use crate::testbed::service::Service;
 use crate::testbed::{Layout, Testbed, TestbedPlan, cores, files};
 use crate::torture::http::Way;
@@ -74,6 +75,8 @@ pub struct Plan {
     pub way: Option<Way>,
     /// Whether carrick is stopped for moments, and reloaded.
     pub disturbs: bool,
+    /// Whether the network is bad by the kernel's netem instead of the laboratory's emulator.
+    pub netem: bool,
     /// carrick's program.
     pub carrick: PathBuf,
     /// Where carrick's log of a run with complaints is kept.
@@ -141,6 +144,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Run)) -> Result<Results> {
             testbed: if is_direct { &direct } else { &routed },
             disturbs: plan.disturbs,
             carrick: &carrick,
+            netem: plan.netem,
             logs: plan.logs.as_deref(),
         };
         let run = Box::pin(bench.run(scenario)).await;
@@ -187,6 +191,7 @@ struct Bench<'a> {
     testbed: &'a Testbed,
     disturbs: bool,
     carrick: &'a Path,
+    netem: bool,
     logs: Option<&'a Path>,
 }
 
@@ -278,14 +283,26 @@ impl Bench<'_> {
     /// Plays the scenario on its network; then a fresh client, on a good one.
     async fn torture(&self, scenario: &Scenario, run: &mut Run) -> Result<()> {
         let origins = self.testbed.addresses().server_subnet;
+        let netem = match &scenario.network.wire {
+            Wire::Emulated(legs) if self.netem => Some(self.testbed.start_netem(NetemPaths {
+                to_client: &legs.client.away,
+                from_client: &legs.client.towards,
+                to_server: &legs.origin.away,
+                from_server: &legs.origin.towards,
+            })?),
+            _ => None,
+        };
         let wan = match scenario.network.emulation(CLIENTS, origins) {
-            Some(spec) => Some(self.testbed.start_wan(&spec).await?),
-            None => None,
+            Some(spec) if !self.netem => Some(self.testbed.start_wan(&spec).await?),
+            _ => None,
         };
         let played = self.play(scenario.clone()).await;
-        if let Some(wan) = wan {
+        if netem.is_some() || wan.is_some() {
             // What is under way there would be lost with it, and a reset is not sent again.
             tokio::time::sleep(UNDER_WAY).await;
+        }
+        drop(netem);
+        if let Some(wan) = wan {
             let counts = wan.stop().await?;
             if counts.joined > 0 {
                 bail!("{} packets came joined to the emulator", counts.joined);

@@ -4,6 +4,9 @@ use super::bed::*;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Four interfaces, of which the first two and the last two are linked: in virtual machines (scripts/kernels).
+const LENT: &str = "CARRICK_TEST_INTERFACES";
+
 /// One tunnel; the proxy listens at `own`. What it told, and the bytes that went each way.
 fn told(bed: &Bed, own: IpAddr, addresses: [IpAddr; 2]) -> (Told, (u64, u64)) {
     let serving = bed.serve(addresses[1], 1, answer);
@@ -33,9 +36,16 @@ fn has_ethtool() -> bool {
         .arg("--version")
         .output();
     if is_there.is_err() {
-        carrick_test::lacks!("it needs ethtool");
+        lacks("it needs ethtool");
     }
     is_there.is_ok()
+}
+
+/// Says that this machine lacks what a test is about; a virtual machine that was made for these tests must not.
+#[track_caller]
+fn lacks(what: &str) {
+    assert!(std::env::var_os(LENT).is_none(), "{what}");
+    carrick_test::lacks!("{what}");
 }
 
 #[test]
@@ -75,7 +85,7 @@ fn by_a_vlan() {
         return;
     };
     if !bed.can(Host::Middle, "ip link add link ps name v8 type vlan id 8") {
-        carrick_test::lacks!("this kernel has no VLANs");
+        lacks("this kernel has no VLANs");
         return;
     }
     bed.address(Host::Client, "c", 1, 2);
@@ -115,7 +125,7 @@ fn by_a_bond() {
         Host::Middle,
         "ip link add bond7 type bond mode active-backup miimon 100",
     ) {
-        carrick_test::lacks!("this kernel has no bonds");
+        lacks("this kernel has no bonds");
         return;
     }
     bed.address(Host::Client, "c", 1, 2);
@@ -135,7 +145,7 @@ fn from_a_vrf() {
         return;
     };
     if !bed.can(Host::Middle, "ip link add vrf7 type vrf table 77") {
-        carrick_test::lacks!("this kernel has no VRFs");
+        lacks("this kernel has no VRFs");
         return;
     }
     bed.ip(Host::Middle, "link set vrf7 up");
@@ -184,6 +194,37 @@ fn behind_an_address_translation_on_the_same_host() {
     }
 }
 
+/// IPVS between the wire and the proxy's sockets, on both sides: the client knows a virtual address of the proxy, and the proxy one of the server.
+#[test]
+fn behind_virtual_services_on_the_same_host() {
+    let Some(bed) = Bed::new() else { return };
+    for (interface, [network, real], port) in
+        [("pc", [1, 1], PROXY_PORT), ("ps", [2, 2], SERVER_PORT)]
+    {
+        let service = format!("10.78.{network}.9:{port}");
+        if !bed.can(Host::Middle, &format!("ipvsadm -A -t {service} -s rr")) {
+            lacks("this kernel has no IPVS, or there is no ipvsadm");
+            return;
+        }
+        bed.address(Host::Middle, interface, network, 9);
+        let real = format!("10.78.{network}.{real}:{port}");
+        bed.run(
+            Host::Middle,
+            &format!("ipvsadm -a -t {service} -r {real} -m"),
+        );
+    }
+    let serving = bed.serve(V4[1], 1, answer);
+    let virtual_server = Ipv4Addr::new(10, 78, 2, 9).into();
+    let proxying = bed.tunnels([V4[0], virtual_server], 1);
+    let asking = bed.on(Host::Client, || {
+        ask_and_close(Ipv4Addr::new(10, 78, 1, 9).into(), 60)
+    });
+    let sent = asking.join().unwrap();
+    serving.join().unwrap();
+    let told = proxying.join().unwrap().remove(0);
+    assert_eq!((told.bytes, told.by_kernel), (sent, 0), "{told:?}");
+}
+
 /// The queue that keeps to the times of departure in packets: what is forwarded must not bring that of its arrival.
 #[test]
 fn by_fair_queues() {
@@ -193,7 +234,7 @@ fn by_fair_queues() {
             Host::Middle,
             &format!("tc qdisc replace dev {interface} root fq"),
         ) {
-            carrick_test::lacks!("this kernel has no fq");
+            lacks("this kernel has no fq");
             return;
         }
     }
@@ -208,7 +249,7 @@ fn by_several_queues() {
     }
     for (host, interface) in INTERFACES {
         if !bed.can(host, &format!("ethtool -L {interface} rx 2 tx 2")) {
-            carrick_test::lacks!("{interface} has one queue only");
+            lacks("an interface has one queue only");
             return;
         }
     }
@@ -232,11 +273,10 @@ fn by_a_router_on_the_way() {
     tunnel_on(&bed);
 }
 
-/// For virtual machines: `CARRICK_TEST_INTERFACES` names four interfaces, of which the first two and the last two are linked.
 #[test]
 fn by_interfaces_of_the_machine() {
-    let Ok(names) = std::env::var("CARRICK_TEST_INTERFACES") else {
-        carrick_test::lacks!("CARRICK_TEST_INTERFACES names none");
+    let Ok(names) = std::env::var(LENT) else {
+        carrick_test::lacks!("{LENT} names none");
         return;
     };
     let names = names.split(',').map(str::to_owned).collect();
