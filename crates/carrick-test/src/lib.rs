@@ -4,6 +4,10 @@
 //! at its end. With `CARRICK_REQUIRE_ROOT=1` what [`skip!`] would leave out fails, so that nobody takes a run without root for a whole one.
 #![forbid(unsafe_code)]
 #![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
+mod programs;
+
+pub use programs::{EndInTime, RunInTime};
+
 use std::fmt::Arguments;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -25,7 +29,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Leaves out the running test, or the rest of it, for want of root, or of what root has on every kernel that carrick is for. The caller returns.
+/// Leaves out the running test, or the rest of it, for want of root, of what root has on every kernel that carrick is for, or of a program that `make test` installs. The caller returns.
 ///
 /// # Panics
 /// With `CARRICK_REQUIRE_ROOT=1`.
@@ -34,7 +38,7 @@ macro_rules! skip {
     ($($words:tt)*) => { $crate::leave_out(format_args!($($words)*), true) };
 }
 
-/// Leaves out the running test, or the rest of it: this kernel or machine lacks something. The caller returns.
+/// Leaves out the running test, or the rest of it: this kernel or machine lacks something that `make test` cannot install. The caller returns.
 #[macro_export]
 macro_rules! lacks {
     ($($words:tt)*) => { $crate::leave_out(format_args!($($words)*), false) };

@@ -7,6 +7,7 @@ use crate::transparent::bed::{inside as command_in, lines};
 use carrick_lab::testbed::command::run;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
+use carrick_test::{EndInTime, RunInTime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -50,7 +51,7 @@ pub fn inside<F: FnOnce(&Bed)>(play: F) {
         .arg(std::env::current_exe().expect("this program"))
         .args([test, "--exact", "--nocapture"])
         .env(INSIDE, "1")
-        .output()
+        .output_in_time()
         .expect("unshare");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "inside its namespace: {text}");
@@ -140,7 +141,7 @@ impl Bed {
     /// Runs carrick with other arguments on the proxy: whether it succeeds, and all that it says.
     pub fn carrick(&self, arguments: &[&str]) -> (bool, String) {
         let words = [&[PROGRAM], arguments].concat();
-        let output = command_in(&self.proxy, &words).output().expect("carrick");
+        let output = command_in(&self.proxy, &words).output_in_time().expect("carrick");
         let all = [output.stdout, output.stderr].concat();
         (
             output.status.success(),
@@ -330,7 +331,7 @@ impl Running {
     /// Kills it; no handler, no destructor runs.
     pub fn kill(mut self) {
         self.signal(Signal::KILL);
-        self.child.wait().expect("its end");
+        self.child.wait_in_time().expect("its end");
     }
 
     /// Tells it to end; it must, with success. All that it said.
@@ -341,7 +342,7 @@ impl Running {
 
     /// Waits for its end, with success. All that it said.
     pub fn wait(mut self) -> String {
-        let status = self.child.wait().expect("its end");
+        let status = self.child.wait_in_time().expect("its end");
         let said = self.said.wait_for_end();
         assert!(status.success() && !said.contains("panicked"), "{said}");
         said
