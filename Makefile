@@ -41,7 +41,7 @@ build: need-rust
 build-lab: build
 	$(CARGO) build --release --locked -p carrick-lab
 
-# Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root, fails.
+# Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root or of a program, fails.
 SKIPPED = target/skipped
 test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
 # Most tests wait most of the time.

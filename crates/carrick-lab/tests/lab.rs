@@ -8,12 +8,13 @@ mod origin;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use carrick_lab::testbed::Testbed;
 use carrick_lab::testbed::command::find;
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
+use carrick_test::{EndInTime, RunInTime};
 
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
 const LONGEST_RUN: Duration = Duration::from_secs(90);
@@ -25,7 +26,7 @@ fn can_run(tools: &[&str]) -> bool {
     }
     let missing = tools.iter().find(|tool| find(tool).is_none());
     if let Some(tool) = missing {
-        carrick_test::lacks!("there is no {tool}");
+        carrick_test::skip!("there is no {tool}");
     }
     missing.is_none()
 }
@@ -86,14 +87,14 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
         .args(["netns", "exec", &leftover, "sleep", "1000"])
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    testbed::wait_until(|| testbed::pids(&leftover).contains(&orphan.id()));
     owner.kill().unwrap();
-    owner.wait().unwrap();
+    owner.wait_in_time().unwrap();
 
     let mut testbed = Testbed::create().unwrap();
     testbed::wait_until(|| left_behind_by(&name).is_empty());
     assert!(
-        !orphan.wait().unwrap().success(),
+        !orphan.wait_in_time().unwrap().success(),
         "the killed run's process was killed"
     );
     let own = testbed.service_name();
@@ -152,7 +153,7 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
         ])
         .args(["--figures", "rate", "--idle-connections", "200", "--out"])
         .arg(out.path())
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -177,7 +178,7 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
     let again = Command::new(LAB)
         .args(["bench", "report"])
         .arg(out.path())
-        .output()
+        .output_in_time()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&again.stdout), said);
 }
@@ -204,7 +205,7 @@ fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
         .arg(&carrick)
         .arg("--out")
         .arg(out.path())
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -253,7 +254,7 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
         ])
         .args(["--carrick", "/bin/false", "--out"])
         .arg(out.path())
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stdout);
@@ -284,12 +285,11 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
             .spawn()
             .unwrap();
         let pid = bench.id();
-        let deadline = Instant::now() + LONGEST_RUN;
-        // The origin's files are there when the first run is about to start.
-        while left_behind(pid).len() < 4 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(Duration::from_millis(1500));
+        let is_load =
+            |pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "wrk\n");
+        testbed::wait_until(|| {
+            testbed::namespaces(pid).any(|name| testbed::pids(&name).into_iter().any(is_load))
+        });
         assert!(
             Command::new("kill")
                 .args([signal, &pid.to_string()])
@@ -297,7 +297,7 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
                 .unwrap()
                 .success()
         );
-        assert!(!bench.wait().unwrap().success());
+        assert!(!bench.wait_in_time().unwrap().success());
         assert_eq!(left_behind(pid), Vec::<PathBuf>::new());
     }
 }
@@ -320,7 +320,7 @@ fn mistakes_on_the_command_line_are_explained() {
         let output = Command::new(LAB)
             .arg("bench")
             .args(arguments)
-            .output()
+            .output_in_time()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(

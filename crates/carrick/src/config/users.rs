@@ -41,6 +41,9 @@ pub struct Users {
     key: Key,
     gate: Arc<Semaphore>,
     path: PathBuf,
+    /// Hashes that were computed.
+    #[cfg(test)]
+    computed: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 struct Entry {
@@ -111,6 +114,8 @@ impl Users {
             path: PathBuf::new(),
             key,
             gate,
+            #[cfg(test)]
+            computed: Arc::default(),
         };
         let mut problems = Vec::new();
         let mut start = 0;
@@ -165,9 +170,13 @@ impl Users {
         }
         let hash = Arc::clone(&entry.hash);
         let password = credentials.password.clone();
+        #[cfg(test)]
+        let computed = Arc::clone(&self.computed);
         let computation = tokio::task::spawn_blocking(move || {
             // Held by the computation, which goes on when the client has gone.
             let _permit = permit;
+            #[cfg(test)]
+            computed.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             hash.is_of(password.as_bytes())
         });
         let is_right = computation.await.unwrap_or(false) && known.is_some();

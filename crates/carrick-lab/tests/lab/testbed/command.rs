@@ -9,7 +9,7 @@ fn testbed_command(arguments: &[&str]) -> Command {
 }
 
 fn said(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = testbed_command(arguments).output().unwrap();
+    let output = testbed_command(arguments).output_in_time().unwrap();
     (
         output.status.code(),
         String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -72,20 +72,7 @@ fn start_sleeping(arguments: &[&str]) -> Child {
     .concat();
     let child = testbed_command(&all).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id();
-    let sleeps = || {
-        left_behind(pid)
-            .iter()
-            .filter(|path| path.starts_with("/run/netns"))
-            .any(|path| {
-                let name = path.file_name().unwrap().to_str().unwrap();
-                let pids = Command::new("ip")
-                    .args(["netns", "pids", name])
-                    .output()
-                    .unwrap();
-                pids.stdout.iter().filter(|byte| **byte == b'\n').count() >= 3
-            })
-    };
-    wait_until(sleeps);
+    wait_until(|| namespaces(pid).any(|name| pids(&name).len() >= 3));
     child
 }
 
@@ -99,7 +86,7 @@ fn an_interrupted_command_leaves_nothing_behind() {
             .args([signal, &pid.to_string()])
             .status();
         assert!(killed.unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        assert_eq!(child.wait_in_time().unwrap().code(), Some(code), "{signal}");
         assert_eq!(left_behind(pid), Vec::<PathBuf>::new(), "{signal}");
     }
 }
@@ -110,7 +97,7 @@ fn a_killed_run_is_cleaned_up_by_the_next() {
     let mut child = start_sleeping(&[]);
     let pid = child.id();
     child.kill().unwrap();
-    child.wait().unwrap();
+    child.wait_in_time().unwrap();
     let (code, _, error) = said(&["--", "true"]);
     assert_eq!(code, Some(0), "{error}");
     wait_until(|| left_behind(pid).is_empty());
@@ -128,7 +115,7 @@ fn without_capabilities_the_reason_is_told() {
             "--",
             "true",
         ])
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -138,7 +125,7 @@ fn without_capabilities_the_reason_is_told() {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--clear-groups", "--regid=65534", LAB])
         .args(["testbed", "--", "true"])
-        .output();
+        .output_in_time();
     let said = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
     // The program's own folder may be closed to that user.
     match said {
@@ -161,7 +148,7 @@ fn a_missing_tool_is_named_with_its_package() {
     );
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", &script])
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -176,7 +163,7 @@ fn a_full_file_system_in_memory_is_told() {
     let script = format!("mount -t tmpfs -o size=64k none /dev/shm && exec {LAB} testbed -- true");
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", &script])
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -202,7 +189,7 @@ fn a_command_behind_a_wan_leaves_its_counts() {
         .arg(&counts)
         .args(["--", "sh", "-c", script])
         .env("LAB", LAB)
-        .output()
+        .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");

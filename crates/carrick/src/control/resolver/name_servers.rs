@@ -25,7 +25,7 @@ const KEEP_HOSTS: Duration = Duration::from_secs(5);
 /// If one family's records do not come, the other's are used, and asked for again soon.
 const KEEP_PARTIAL: Duration = Duration::from_secs(10);
 /// How long one family waits for the other (RFC 8305 section 3).
-const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(300);
+pub(super) const OTHER_FAMILY_WAIT: Duration = Duration::from_millis(300);
 /// How often a question is asked before a look-up has failed.
 const TRIES: u32 = 3;
 
@@ -207,7 +207,7 @@ impl NameServers {
     }
 }
 
-async fn join(first: Found, second: impl Future<Output = Found>) -> Found {
+pub(super) async fn join(first: Found, second: impl Future<Output = Found>) -> Found {
     if first.addresses.is_err() {
         return combine(first, second.await);
     }

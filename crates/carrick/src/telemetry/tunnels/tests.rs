@@ -125,7 +125,7 @@ fn somebody_may_look_while_tunnels_come_and_go() {
         std::thread::spawn(move || {
             let begun = Instant::now();
             let mut seen = 0;
-            while begun.elapsed() < Duration::from_secs(5) {
+            while begun.elapsed() < Duration::from_secs(60) {
                 for tunnel in tunnels.iter() {
                     assert_eq!(tunnel.about.target, (*b"a.example").into());
                     if tunnel.about.label == u64::MAX {

@@ -52,8 +52,11 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|directory| directory.join(name))
         .find(|path| path.is_file());
-    if found.is_none() {
-        carrick_test::lacks!("{name} is not installed");
+    match (&found, name) {
+        (Some(_), _) => {}
+        // `make test` does not install these.
+        (None, "npm" | "apt-get" | "dpkg-deb") => carrick_test::lacks!("{name} is not installed"),
+        (None, _) => carrick_test::skip!("{name} is not installed"),
     }
     found
 }

@@ -42,7 +42,7 @@ fn curl_and_nginx_get_on() {
 fn wrk_finds_no_fault() {
     let Some(bed) = Bed::build() else { return };
     if find("wrk").is_none() {
-        carrick_test::lacks!("there is no wrk");
+        carrick_test::skip!("there is no wrk");
         return;
     }
     let carrick = bed.carrick(NGINX);

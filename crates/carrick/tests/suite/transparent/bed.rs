@@ -5,6 +5,7 @@ use crate::support::{PATIENCE, wait_for};
 use carrick_lab::testbed::command::find;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
+use carrick_test::{EndInTime, RunInTime};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,7 +52,7 @@ impl Bed {
         }
         for tool in ["ip", "nft", "nginx", "curl", "openssl"] {
             if find(tool).is_none() {
-                carrick_test::lacks!("there is no {tool}");
+                carrick_test::skip!("there is no {tool}");
                 return None;
             }
         }
@@ -167,7 +168,10 @@ impl Bed {
     /// The same, where it may fail: then with curl's exit code.
     pub fn try_curl(&self, words: &str) -> Result<String, String> {
         let mut command = inside(&self.client, &["curl", "-sSk", "--max-time", "20"]);
-        let output = command.args(words.split(' ')).output().expect("curl");
+        let output = command
+            .args(words.split(' '))
+            .output_in_time()
+            .expect("curl");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() {
             Ok(text(&output.stdout))
@@ -214,7 +218,7 @@ impl Bed {
                 is_ended: false,
             }),
             Err(text) => {
-                let status = child.wait().expect("its end");
+                let status = child.wait_in_time().expect("its end");
                 Err(format!("{status}: {text}"))
             }
         }
@@ -224,7 +228,9 @@ impl Bed {
     pub fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut words = vec![PROGRAM];
         words.extend(arguments);
-        let output = inside(&self.router, &words).output().expect("carrick");
+        let output = inside(&self.router, &words)
+            .output_in_time()
+            .expect("carrick");
         let all = [output.stdout, output.stderr].concat();
         (
             output.status.code(),

@@ -3,6 +3,7 @@ use super::bed::inside;
 use super::*;
 use crate::support::carrick::PROGRAM;
 use crate::support::wait_for;
+use carrick_test::RunInTime;
 use std::process::Stdio;
 
 const ORIGIN_PORT: u16 = 8001;
@@ -62,7 +63,7 @@ fn every_byte_arrives_with_each_engine_in_both_modes_and_families() {
                     "--warm-up=0",
                     "--json",
                 ];
-                let output = inside(&bed.client, &words).output().expect("load");
+                let output = inside(&bed.client, &words).output_in_time().expect("load");
                 let said = String::from_utf8_lossy(&output.stdout).into_owned();
                 let errors = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert!(

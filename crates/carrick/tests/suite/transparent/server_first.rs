@@ -29,7 +29,7 @@ fn connect(bed: &Bed, to: SocketAddr, patience: Duration) -> io::Result<TcpStrea
 }
 
 fn listen(bed: &Bed, address: SocketAddr) -> TcpListener {
-    on(&bed.server, || TcpListener::bind(address).expect("a port"))
+    on(&bed.server, || carrick_test::listen(address))
 }
 
 /// The next client of a server.
@@ -161,7 +161,7 @@ fn while_a_server_is_silent_so_is_the_way_to_it() {
 fn the_client_is_answered_behind_the_server() {
     let Some(bed) = Bed::build() else { return };
     if bed.router.run("tcpdump", &["--version"]).is_err() {
-        carrick_test::lacks!("there is no tcpdump");
+        carrick_test::skip!("there is no tcpdump");
         return;
     }
     let carrick = bed.carrick(SPLIT);

@@ -3,7 +3,6 @@ use super::super::{Body, Purge, State, Which};
 use super::*;
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -168,7 +167,6 @@ async fn what_is_in_a_queue_outlives_its_body() {
     for seed in 100..140 {
         put(&store, &seed.to_string(), seed, 900_000).unwrap();
     }
-    tokio::time::sleep(Duration::from_millis(50)).await;
     for (seed, server, mut client, sent) in clients {
         drop(server);
         let mut received = Vec::new();

@@ -42,10 +42,16 @@ async fn bind_both() -> (Arc<UdpSocket>, TcpListener, SocketAddr) {
 pub struct NameServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<(String, RecordType)>>>,
+    timeout: Duration,
 }
 
 impl NameServer {
     pub async fn start(behaviour: Behaviour) -> Self {
+        // No answer may come too late, nor a question twice, for want of a processor.
+        let is_silent = [RecordType::A, RecordType::AAAA]
+            .into_iter()
+            .all(|kind| matches!(behaviour("www.example.org.", kind), Reply::Silent));
+        let timeout = Duration::from_secs(if is_silent { 3 } else { 60 });
         let (socket, listener, address) = bind_both().await;
         let asked: Arc<Mutex<Vec<(String, RecordType)>>> = Arc::default();
         let questions = Arc::clone(&asked);
@@ -85,14 +91,18 @@ impl NameServer {
                 }
             }
         });
-        Self { address, asked }
+        Self {
+            address,
+            asked,
+            timeout,
+        }
     }
 
     pub fn options(&self) -> DnsOptions {
         DnsOptions {
             servers: vec![self.address],
             hosts: false,
-            timeout: Duration::from_millis(1500),
+            timeout: self.timeout,
             names_max: 100,
         }
     }

@@ -3,7 +3,6 @@ use super::*;
 use crate::config::plan::{LogPlan, LogTarget};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -282,16 +281,11 @@ fn a_target_that_takes_nothing_does_not_hold_up_the_worker() {
     let (thread, sender) = LogThread::start(&plan, 400).unwrap();
     let metrics = Arc::new(WorkerMetrics::default());
     let log = sender.worker(Arc::clone(&metrics));
-    let begun = Instant::now();
+    // Whoever waits for room in it waits for ever.
     for _ in 0..10_000 {
         log.write(&record());
     }
     log.flush();
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
     assert!(thread.state().lines_waiting() <= 400);
     let dropped = metrics.limits.get(Limit::LogQueue);
     assert!(dropped > 8_000, "{dropped}");
