@@ -1,13 +1,18 @@
-//! What the tests of all crates share: a test that cannot be run here says which one it is, and why.
+//! What the tests of all crates share: a test that cannot be run here says which one it is, and why; listeners that do not wait for ever.
 //!
 //! The lines go to standard error, and to the file that the environment variable `CARRICK_SKIPPED` names, of which `make test` shows them
 //! at its end. With `CARRICK_REQUIRE_ROOT=1` what [`skip!`] would leave out fails, so that nobody takes a run without root for a whole one.
 #![forbid(unsafe_code)]
 #![expect(clippy::panic, clippy::print_stderr, reason = "it is for tests")]
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fmt::Arguments;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
+use std::net::{TcpListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
+
+/// What waits longer hangs.
+const HANG: Duration = Duration::from_secs(60);
 
 /// With `1`, [`is_root`] says that nobody is: `make test-quick`.
 const QUICK: &str = "CARRICK_QUICK";
@@ -76,15 +81,26 @@ pub fn until_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let begun = Instant::now();
     loop {
         match bind() {
-            Err(error)
-                if error.kind() == ErrorKind::AddrInUse
-                    && begun.elapsed() < Duration::from_secs(60) =>
-            {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < HANG => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             bound => return bound,
         }
     }
+}
+
+/// Listens here once the address is [free](until_free). If nobody connects, `accept` fails after a minute, and so does a read from a connection
+/// that it returns, which inherits the limit (`SO_RCVTIMEO`).
+///
+/// # Panics
+/// If it cannot.
+#[must_use]
+pub fn listen(address: impl ToSocketAddrs) -> TcpListener {
+    let listening = until_free(|| TcpListener::bind(&address)).and_then(|listener| {
+        set_socket_timeout(&listener, Timeout::Recv, Some(HANG))?;
+        Ok(listener)
+    });
+    listening.unwrap_or_else(|error| panic!("cannot listen: {error}"))
 }
 
 fn is_set(variable: &str) -> bool {
