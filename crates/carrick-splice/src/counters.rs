@@ -53,6 +53,10 @@ pub struct Counters {
     pub socket_splices: Counter,
     /// Directions that moved at least one byte with the packet engine.
     pub packet_splices: Counter,
+    /// Times at which the connections of an exchange were given to the socket engine.
+    pub socket_stays: Counter,
+    /// Times at which the packets of an exchange were given to the kernel.
+    pub packet_stays: Counter,
     /// Bytes written by the copy engine.
     pub copy_bytes: Counter,
     /// Bytes written by the pipe engine.

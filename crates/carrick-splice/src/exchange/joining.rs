@@ -64,6 +64,7 @@ impl<'a> Exchange<'a> {
                     self.flow_mut(a_to_b).set_choice(Choice::Socket);
                 }
                 self.kernel = Some(Box::new(kernel));
+                self.splicer.counters().socket_stays.add(1);
             }
             Ok(None) => {}
             Err(Refusal::Broken(side, fault)) => {

@@ -201,6 +201,7 @@ impl Exchange<'_> {
                 let now = std::time::Instant::now();
                 let forwarded = self.forwarded.get_or_insert_default();
                 forwarded.since.get_or_insert(now);
+                self.splicer.counters().packet_stays.add(1);
                 for flow in [&mut self.a_to_b, &mut self.b_to_a] {
                     flow.set_forwarded_by(Engine::Packet);
                     // The end of a stream needs leave.

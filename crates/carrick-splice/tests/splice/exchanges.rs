@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use carrick_splice::{Choice, Engine, ExchangeEnd, ExchangeOrder, Reason, Side, tcp};
+use std::cell::Cell;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -177,9 +178,10 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
             let upload = sample(4, 8_000_000);
             let (mut read, mut write) = legs.sender.split();
             let mut arrived = Vec::new();
+            let has_gone = Cell::new(false);
             let client = async {
                 let receive = async {
-                    tokio::time::sleep(SETTLE).await;
+                    until(|| has_gone.get()).await;
                     let _ = read.read_to_end(&mut arrived).await;
                 };
                 let _ = tokio::join!(write.write_all(&upload), receive);
@@ -187,6 +189,7 @@ fn the_rest_of_a_dead_senders_queue_still_arrives() {
             let server = async {
                 legs.receiver.write_all(&answer).await.unwrap();
                 drop(legs.receiver);
+                has_gone.set(true);
             };
             let end = tokio::select! {
                 (end, ()) = async { tokio::join!(exchange.run(), server) } => end,
@@ -209,7 +212,7 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
     on_worker(async {
         let mut legs = Legs::tiny().await;
         let splicer = splicer();
-        let idle = Duration::from_secs(2);
+        let idle = HANG / 2;
         let mut exchange = splicer.exchange(
             &legs.from,
             &legs.to,
@@ -220,8 +223,7 @@ fn a_reset_is_noticed_although_the_other_side_takes_nothing() {
         );
         let flood = sample(2, 1_000_000);
         let talk = async {
-            let _ = tokio::time::timeout(Duration::from_millis(50), legs.sender.write_all(&flood))
-                .await;
+            fill(&mut legs.sender, &legs.from, &flood).await;
             reset(legs.sender);
         };
         let (end, ()) = tokio::join!(exchange.run(), talk);
@@ -254,20 +256,17 @@ fn a_reset_that_somebody_else_was_told_of_is_no_clean_end() {
             let flood = sample(2, 1_000_000);
             // The client takes nothing, so that something is held for it.
             let flooding = async {
-                let write = legs.receiver.write_all(&flood);
-                let _ = tokio::time::timeout(SETTLE, write).await;
+                fill(&mut legs.receiver, &legs.to, &flood).await;
                 legs.sender.write_all(b"half of it").await.unwrap();
-                tokio::time::sleep(SETTLE).await;
+                until(|| tcp::pending_input(&legs.receiver).unwrap() == 10).await;
             };
             tokio::select! {
                 end = exchange.run() => unreachable!("{end:?}"),
                 () = flooding => {}
             }
             reset(legs.sender);
-            tokio::time::sleep(SETTLE).await;
             // What splice(2) does that has written a part already.
-            let told = legs.from.take_error().unwrap();
-            assert!(told.is_some(), "{choice:?}");
+            until(|| legs.from.take_error().unwrap().is_some()).await;
             let end = exchange.run().await;
             assert!(matches!(end, ExchangeEnd::Fault { .. }), "{end:?}");
             assert!(exchange.a_to_b_bytes() == 10, "{choice:?}");
@@ -309,11 +308,11 @@ fn a_reset_behind_a_half_close_is_noticed_at_once() {
 
 #[test]
 fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
-    on_worker(async {
-        for half_open in [false, true] {
+    for half_open in [false, true] {
+        on_worker(async {
             let mut legs = Legs::new().await;
             let splicer = splicer();
-            let idle = Duration::from_millis(400);
+            let idle = HANG / 4;
             let mut exchange = splicer.exchange(
                 &legs.from,
                 &legs.to,
@@ -329,21 +328,26 @@ fn nothing_moves_and_the_exchange_ends_idle_even_half_open() {
             let talk = async {
                 // Bytes one way keep both ways alive.
                 for _ in 0..6 {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    pass(idle / 4).await;
                     legs.receiver.write_all(b".").await.unwrap();
+                    receive(&mut legs.sender, 1).await;
+                }
+                // The end of a quiet time is noticed a quarter of it late.
+                for _ in 0..6 {
+                    pass(idle / 4).await;
                 }
             };
             let (end, ()) = tokio::join!(exchange.run(), talk);
             assert!(matches!(end, ExchangeEnd::Idle), "{end:?}");
             assert!(
-                started.elapsed() >= Duration::from_millis(600) + idle,
+                started.elapsed() >= idle / 4 * 6 + idle,
                 "{:?}",
                 started.elapsed()
             );
             assert_eq!(exchange.b_to_a_bytes(), 6);
             assert_eq!(splicer.counters().idle_ends.get(), 1);
-        }
-    });
+        });
+    }
 }
 
 #[test]
@@ -396,8 +400,7 @@ fn small_helpers_do_what_they_say() {
         tcp::set_nodelay(&legs.from).unwrap();
         assert!(legs.from.nodelay().unwrap());
         legs.sender.write_all(b"12345").await.unwrap();
-        tokio::time::sleep(SETTLE).await;
-        assert_eq!(tcp::pending_input(&legs.from).unwrap(), 5);
+        until(|| tcp::pending_input(&legs.from).unwrap() == 5).await;
         tcp::reset_on_close(&legs.to).unwrap();
         drop(legs.to);
         let (_, outcome) = receive_until_it_breaks(&mut legs.receiver).await;

@@ -64,6 +64,23 @@ async fn next(reader: &mut Reader) -> Held {
     held.expect("a SYN").unwrap()
 }
 
+/// A connection to port 80 of the server, with a word that it says.
+fn connects(bed: &Bed, family: Family) {
+    let listener = bed.at(Host::Server, move || listen(address(family.server, 80)));
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"hello").unwrap();
+    });
+    bed.at(Host::Client, move || {
+        let mut stream = TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "hello");
+    });
+    server.join().unwrap();
+}
+
 #[test]
 fn a_syn_that_is_released_reaches_the_server() {
     let Some(bed) = bed() else {
@@ -80,19 +97,7 @@ fn a_syn_that_is_released_reaches_the_server() {
         holder.counts().unwrap()
     });
     for family in FAMILIES {
-        let listening = bed.on(Host::Server, move || listen(address(family.server, 80)));
-        let listener = listening.join().unwrap();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(b"hello").unwrap();
-        });
-        bed.at(Host::Client, move || {
-            let mut stream = TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
-            let mut said = String::new();
-            stream.read_to_string(&mut said).unwrap();
-            assert_eq!(said, "hello");
-        });
-        server.join().unwrap();
+        connects(&bed, family);
     }
     let counts = holding.join().unwrap();
     assert_eq!(counts.held, 2, "{counts:?}");
@@ -182,13 +187,20 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
     };
     let (to_router, orders) = mpsc::channel::<&str>();
     let (tell, told) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
     let holding = hold(&bed, async move |holder, mut reader| {
         let mut waiting = None;
         loop {
             let order = orders.try_recv();
             match (order, waiting.take()) {
-                (Ok("release"), Some(held)) => assert!(Held::release(held).unwrap()),
-                (Ok("forget"), Some(held)) => drop(held),
+                (Ok("release"), Some(held)) => {
+                    assert!(Held::release(held).unwrap());
+                    done.send(()).unwrap();
+                }
+                (Ok("forget"), Some(held)) => {
+                    drop(held);
+                    done.send(()).unwrap();
+                }
                 (Ok("end"), _) => return holder.counts().unwrap(),
                 (_, held) => waiting = held,
             }
@@ -210,7 +222,7 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
         assert!(told.recv_timeout(SHORT).is_err());
         assert!(tap.next(SHORT, goes_to_80).is_none());
         to_router.send(order).unwrap();
-        std::thread::sleep(SHORT);
+        is_done.recv_timeout(HANG).unwrap();
     }
     tap.next(HANG, goes_to_80).expect("what was released");
     send(&bed, &family, &packet);

@@ -5,7 +5,7 @@ mod bed;
 mod handshakes;
 mod routes;
 
-use crate::support::HANG;
+use crate::support::{HANG, wait_until};
 use bed::{Bed, Host, acked_bytes, bed, pacing_rate};
 use carrick_splice::legs::{LegService, Moment, Profile, measure};
 use std::io::Write;
@@ -71,8 +71,16 @@ fn first_flight_after(
     let window_bytes = bed::send_window(&gateway);
     gateway.set_nonblocking(true).unwrap();
     let written = gateway.write(&vec![7; PLENTY]).unwrap();
-    let arrived = settled(|| bed::received_bytes(&client));
     let measured = measure(&gateway).unwrap();
+    let segment_bytes = u64::from(measured.segment_bytes);
+    // Nothing more may be under way, and all of that has come.
+    wait_until("the first flight has arrived", || {
+        let under_way = bed::unacknowledged(&gateway);
+        let may_be = u64::from(measure(&gateway).unwrap().congestion_window);
+        (under_way >= may_be || (under_way + 1) * segment_bytes > window_bytes)
+            && bed::received_bytes(&client) == under_way * segment_bytes
+    });
+    let arrived = bed::received_bytes(&client);
     // SYN alone was acknowledged.
     assert!(acked_bytes(&gateway) <= 1, "an acknowledgement came");
     bed.mute_client(family, false);
@@ -80,7 +88,7 @@ fn first_flight_after(
     FirstFlight {
         bytes: arrived,
         segments: applied.initial_window_segments,
-        segment_bytes: measured.segment_bytes.into(),
+        segment_bytes,
         window_bytes,
     }
 }
@@ -93,19 +101,6 @@ struct FirstFlight {
     segment_bytes: u64,
     /// What the client took before it had said anything of data.
     window_bytes: u64,
-}
-
-/// A number when it does not change any more.
-fn settled(read: impl Fn() -> u64) -> u64 {
-    let mut last = (read(), Instant::now());
-    while last.0 == 0 || last.1.elapsed() < Duration::from_millis(100) {
-        std::thread::sleep(Duration::from_millis(5));
-        let now = read();
-        if now != last.0 {
-            last = (now, Instant::now());
-        }
-    }
-    last.0
 }
 
 #[test]
@@ -279,6 +274,7 @@ fn a_pace_is_kept() {
         ..Profile::default()
     };
     let client = bed.at(Host::Client, move || TcpStream::connect(address).unwrap());
+    client.set_read_timeout(Some(HANG)).unwrap();
     let (mut gateway, _) = listener.accept().unwrap();
     let applied = LegService::without_programs().set(&gateway, &paced, Moment::Connected);
     assert_eq!(applied.refused, []);

@@ -103,10 +103,12 @@ fn a_transfer_that_stands_still_shows_where_its_bytes_are() {
             until_seen(label, |_| true).await;
             let mut sent = 0;
             let piece = sample(1, 64 << 10);
-            while let Ok(written) =
-                tokio::time::timeout(Duration::from_millis(300), legs.sender.write(&piece)).await
-            {
-                sent += written.unwrap() as u64;
+            loop {
+                match tokio::time::timeout(SHORT, legs.sender.write(&piece)).await {
+                    Ok(written) => sent += written.unwrap() as u64,
+                    Err(_) if is_window_shut(&legs.sender) => break,
+                    Err(_) => {}
+                }
                 if let Some(splice) = seen(label) {
                     let backlog = splice.directions[0].backlog_bytes.unwrap();
                     assert!(backlog <= BACKLOG_MAX, "{splice:?}");
@@ -289,13 +291,18 @@ fn stays_in_the_kernel_add_up() {
                     times_in_kernel += u32::from(is_in_kernel && !was_in_kernel);
                     was_in_kernel = is_in_kernel;
                 }
-                tokio::time::sleep(SETTLE).await;
-                let known = match (noted.get(), seen(label)) {
-                    ((_, Some((beside_live, _))), Some(splice)) => {
-                        beside_live + splice.directions[0].forwarded_bytes
-                    }
-                    ((moved, _), _) => moved,
-                };
+                // What was received is noted a moment later.
+                let mut known = 0;
+                until(|| {
+                    known = match (noted.get(), seen(label)) {
+                        ((_, Some((beside_live, _))), Some(splice)) => {
+                            beside_live + splice.directions[0].forwarded_bytes
+                        }
+                        ((moved, _), _) => moved,
+                    };
+                    known >= sent
+                })
+                .await;
                 assert_eq!(known, sent, "round {round}");
             }
             drop((legs.sender, legs.receiver));

@@ -5,7 +5,6 @@ use carrick_splice::{Choice, End, Ended, LocalCopy, Order, PoolLimits, Side, Spl
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsFd;
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 /// Sends `sent` through a transfer with a copy to a function; gives what arrived and what was copied.
@@ -229,7 +228,9 @@ fn no_more_is_read_for_the_copy_than_allowed() {
                 legs.sender.write_all(&sent[..1000]).await.unwrap();
                 receive(&mut legs.receiver, 1000).await;
                 reset(legs.receiver);
-                tokio::time::sleep(SETTLE).await;
+                until(|| tcp_state(&legs.to) == CLOSED).await;
+                // The runtime takes note of it.
+                tokio::task::yield_now().await;
                 legs.sender.write_all(&sent[1000..]).await.unwrap();
             };
             let (outcome, ()) = tokio::join!(transfer.run(), talk);
@@ -250,7 +251,7 @@ fn a_silent_sender_is_not_waited_for_longer_than_idle() {
         let order = Order {
             local_copy: LocalCopy::To(&mut copy),
             keep_reading_bytes_max: u64::MAX,
-            idle: Duration::from_secs(1),
+            idle: HANG / 4,
             ..Order::new(End::EndOfStream)
         };
         let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
@@ -258,6 +259,10 @@ fn a_silent_sender_is_not_waited_for_longer_than_idle() {
             legs.sender.write_all(b"first").await.unwrap();
             receive(&mut legs.receiver, 5).await;
             reset(legs.receiver);
+            until(|| tcp_state(&legs.to) == CLOSED).await;
+            for _ in 0..8 {
+                pass(HANG / 16).await;
+            }
         };
         let (outcome, ()) = tokio::join!(transfer.run(), talk);
         assert_eq!(outcome.expect_err("the receiver has gone").side, Side::To);

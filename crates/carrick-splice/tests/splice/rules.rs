@@ -8,7 +8,7 @@ mod rewriting;
 #[allow(dead_code, reason = "only what it does with its words is tested")]
 mod example;
 
-use crate::support::HANG;
+use crate::support::{HANG, wait_until};
 use bed::{Bed, FAMILIES, Family, Host, address, bed, udp};
 use carrick_splice::rules::{
     Action, Count, Direction, Match, PacketRules, Protocol, Rewrite, Rule, RulesError,
@@ -154,9 +154,9 @@ fn each_packet_meets_one_set_of_rules_while_they_are_replaced() {
     }
     stop.store(true, Ordering::Relaxed);
     let sent: u64 = sending.join().unwrap();
-    std::thread::sleep(SHORT);
-    counted += rules.counts().unwrap().last().unwrap().packets;
-    assert_eq!(counted, sent);
+    let counted = || counted + rules.counts().unwrap().last().unwrap().packets;
+    wait_until("all are counted", || counted() >= sent);
+    assert_eq!(counted(), sent);
 }
 
 #[test]
@@ -333,10 +333,7 @@ fn the_example_makes_rules_that_do_what_it_says() {
         let client = udp(address("10.79.1.2", 0), SHORT);
         client.send_to(b"x", address("10.79.1.1", 9)).unwrap();
     });
-    let begin = std::time::Instant::now();
-    while rules.counts().unwrap()[0].packets == 0 && begin.elapsed() < HANG {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("it is counted", || rules.counts().unwrap()[0].packets > 0);
     assert_eq!(rules.counts().unwrap()[0].packets, 1);
     let (_, rule) = parse("rc redirect 10.79.1.0/24 80 8080 7").unwrap();
     let redirect = carrick_splice::rules::Redirect {

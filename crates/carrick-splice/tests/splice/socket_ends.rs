@@ -1,8 +1,9 @@
 //! The socket engine at its ends: taken back at any moment, full backlogs, thousands of short splices, leaks.
 
-use crate::socket::{is_here, order};
+use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;
 use carrick_splice::{ExchangeEnd, SocketService};
+use std::cell::Cell;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -165,18 +166,22 @@ fn an_end_of_stream_behind_a_full_backlog_comes_last() {
         for (round, megabytes) in [64, 3, 5, 7].into_iter().enumerate() {
             let legs = Legs::new().await;
             let sent = sample(round as u64, megabytes << 20);
-            let (mut sender, mut receiver) = (legs.sender, legs.receiver);
+            let (sender, mut write) = legs.sender.into_split();
+            let mut receiver = legs.receiver;
             let splicer = splicer();
             let mut exchange = splicer.exchange(&legs.from, &legs.to, order());
             let bytes = sent.clone();
+            let has_gone = Cell::new(false);
             let talk = async {
-                tokio::time::sleep(SETTLE).await;
-                sender.write_all(&bytes).await.unwrap();
+                until_in_kernel(&splicer).await;
+                write.write_all(&bytes).await.unwrap();
                 // Gone at once, with everything behind it on its way.
-                drop(sender);
+                drop(write);
+                has_gone.set(true);
             };
             let receive = async {
-                tokio::time::sleep(Duration::from_millis(150)).await;
+                until(|| has_gone.get() || is_window_shut(sender.as_ref())).await;
+                drop(sender);
                 let arrived = receive_until_it_breaks(&mut receiver).await;
                 drop(receiver);
                 arrived
@@ -210,7 +215,7 @@ fn a_half_closed_client_gets_a_long_answer_whole() {
             let at = random.below(answer.len());
             let question = sample(seed + 1, asked);
             let talk = async {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                until_in_kernel(&splicer).await;
                 let server = async {
                     // It begins to answer before the question has ended.
                     legs.sender.write_all(&answer[..at]).await.unwrap();

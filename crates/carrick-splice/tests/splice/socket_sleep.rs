@@ -1,27 +1,31 @@
 //! The socket engine with connections of its own: the process sleeps while the kernel does the work, and wakes up for
 //! whatever the kernel does not do.
 
-use crate::socket::{is_here, order};
+use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;
-use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, tcp};
+use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, Splicer, tcp};
 use std::future::poll_fn;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// So many messages back and forth; a process that is woken for each piece is polled four times as often.
 const ROUNDS: u64 = 500;
 
-/// Small messages back and forth, until the process sleeps.
-async fn chat(client: &mut TcpStream, server: &mut TcpStream, rounds: u64) {
+/// Small messages back and forth, from the second one on by the kernel, if this splicer is to give it the connections.
+async fn chat(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    rounds: u64,
+    splicer: Option<&Splicer>,
+) {
     for round in 0..rounds {
         let bytes = sample(round, 1 + round as usize % 100);
         client.write_all(&bytes).await.unwrap();
         assert_same(&receive(server, bytes.len()).await, &bytes, "there");
         server.write_all(&bytes).await.unwrap();
         assert_same(&receive(client, bytes.len()).await, &bytes, "back");
-        if round == 0 {
-            tokio::time::sleep(SETTLE).await;
+        if let Some(splicer) = splicer.filter(|_| round == 0) {
+            until_in_kernel(splicer).await;
         }
     }
 }
@@ -44,7 +48,7 @@ fn nobody_wakes_up_for_chatter() {
             });
             (end.await, polls, exchange)
         });
-        chat(&mut legs.sender, &mut legs.receiver, ROUNDS).await;
+        chat(&mut legs.sender, &mut legs.receiver, ROUNDS, Some(&splicer)).await;
         drop((legs.sender, legs.receiver));
         let (end, polls, exchange) = relay.await.unwrap();
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
@@ -73,14 +77,15 @@ fn bytes_that_find_no_room_wake_the_process() {
             let splicer = splicer();
             let mut exchange = splicer.exchange(legs.from, legs.to, order());
             let talk = async {
-                chat(&mut legs.sender, &mut legs.receiver, 30).await;
+                chat(&mut legs.sender, &mut legs.receiver, 30, Some(&splicer)).await;
                 let bytes = sample(seed, 20 << 20);
+                let (sender, mut write) = legs.sender.split();
                 let send = async {
-                    legs.sender.write_all(&bytes).await.unwrap();
-                    legs.sender.shutdown().await.unwrap();
+                    write.write_all(&bytes).await.unwrap();
+                    write.shutdown().await.unwrap();
                 };
                 let take = async {
-                    tokio::time::sleep(SETTLE).await;
+                    until(|| is_window_shut(sender.as_ref())).await;
                     let mut arrived = Vec::new();
                     legs.receiver.read_to_end(&mut arrived).await.unwrap();
                     arrived
@@ -112,11 +117,13 @@ fn ends_resets_and_silence_wake_the_process() {
         ] {
             let mut legs = Legs::new().await;
             let splicer = splicer();
-            let idle = Duration::from_millis(400);
-            let order = ExchangeOrder { idle, ..order() };
+            let order = ExchangeOrder {
+                idle: HANG / 4,
+                ..order()
+            };
             let mut exchange = splicer.exchange(legs.from, legs.to, order);
             let talk = async {
-                chat(&mut legs.sender, &mut legs.receiver, 20).await;
+                chat(&mut legs.sender, &mut legs.receiver, 20, Some(&splicer)).await;
                 let (mut one, mut other) = (legs.sender, legs.receiver);
                 if kind.ends_with("by b") {
                     (one, other) = (other, one);
@@ -134,17 +141,19 @@ fn ends_resets_and_silence_wake_the_process() {
                     let mut answer = Vec::new();
                     one.read_to_end(&mut answer).await.unwrap();
                     assert_eq!(answer, b"answer");
-                } else if kind == "reset" {
-                    reset(one);
-                    tokio::time::sleep(idle / 4).await;
+                    return None;
                 }
-                (kind == "silence").then_some(other)
+                if kind == "reset" {
+                    reset(one);
+                } else {
+                    drop(one);
+                    // Twice: the end of `one` may be noticed meanwhile.
+                    pass(HANG / 4).await;
+                    pass(HANG / 4).await;
+                }
+                Some(other)
             };
-            let (end, _other) = tokio::join!(exchange.run(), async {
-                let other = talk.await;
-                tokio::time::sleep(idle * 2).await;
-                other
-            });
+            let (end, _other) = tokio::join!(exchange.run(), talk);
             let is_right = match kind.trim_end_matches(" by b") {
                 "half-close" => matches!(end, ExchangeEnd::Closed),
                 "reset" => matches!(end, ExchangeEnd::Fault { .. }),
@@ -169,7 +178,7 @@ fn taken_back_from_its_sleep_both_connections_are_whole() {
             let rounds = 1 + random.below(40) as u64;
             tokio::select! {
                 end = exchange.run() => panic!("{end:?}"),
-                () = chat(&mut legs.sender, &mut legs.receiver, rounds) => {}
+                () = chat(&mut legs.sender, &mut legs.receiver, rounds, Some(&splicer)) => {}
             }
             // Something is under way.
             legs.sender.write_all(b"and so on").await.unwrap();
@@ -201,7 +210,7 @@ fn chatter_goes_to_the_kernel_and_bulk_comes_back() {
         let mut exchange = splicer.exchange(legs.from, legs.to, ExchangeOrder::default());
         let talk = async {
             for part in 0..3 {
-                chat(&mut legs.sender, &mut legs.receiver, 500).await;
+                chat(&mut legs.sender, &mut legs.receiver, 500, None).await;
                 let counts = (counted(Reason::Chatter), counted(Reason::Bulk));
                 assert_eq!(counts, (part + 1, part));
                 let bytes = sample(part, 8 << 20);

@@ -1,14 +1,15 @@
 //! Connections, bytes and clocks for the tests.
 
-use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer};
+use carrick_splice::{Choice, Counters, PoolLimits, SPLICES_MAX, SocketService, Splicer, tcp};
 use socket2::{Domain, SockRef, Socket, Type};
 use std::future::Future;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -25,8 +26,13 @@ pub const HANG: Duration = Duration::from_secs(120);
 /// The size of segments between small buffers.
 const SEGMENT_BYTES: u32 = 536;
 
-/// A time in which loopback has surely delivered what was sent.
-pub const SETTLE: Duration = Duration::from_millis(30);
+/// For so long it is seen that nothing comes.
+pub const SHORT: Duration = Duration::from_millis(30);
+
+/// The states of connections (`net/tcp_states.h`).
+pub const ESTABLISHED: u8 = 1;
+pub const CLOSED: u8 = 7;
+pub const CLOSE_WAIT: u8 = 8;
 
 /// Runs a test on a runtime like a worker's.
 pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
@@ -38,6 +44,67 @@ pub fn on_worker<T>(test: impl Future<Output = T>) -> T {
     tasks.block_on(&runtime, async {
         tokio::time::timeout(HANG, test).await.expect("it hangs")
     })
+}
+
+/// Waits until it is so; the limit is the test's.
+pub async fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The same on a thread that may block.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < HANG, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets so much time pass at once, as timers see it.
+pub async fn pass(time: Duration) {
+    struct Stopped;
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            tokio::time::resume();
+        }
+    }
+    tokio::time::pause();
+    let _stopped = Stopped;
+    tokio::time::advance(time).await;
+}
+
+/// Connects from an address and port of its own, as soon as the kernel has forgotten who had them before.
+pub fn connect_from(own: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
+    let mut connected = None;
+    wait_until("the port is free", || {
+        let socket = Socket::new(Domain::for_address(own), Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&own.into()).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        match socket.connect_timeout(&to.into(), HANG) {
+            Ok(()) => connected = Some(socket.into()),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {}
+            Err(error) => panic!("{error}"),
+        }
+        connected.is_some()
+    });
+    connected.unwrap()
+}
+
+/// Writes of a flood what is taken, until what has come to the other end, from which somebody reads, stays there. How many bytes.
+pub async fn fill(sender: &mut TcpStream, from: &TcpStream, flood: &[u8]) -> usize {
+    let mut sent = 0;
+    loop {
+        assert!(sent < flood.len(), "all of it was taken");
+        match tokio::time::timeout(SHORT, sender.write(&flood[sent..])).await {
+            Ok(written) => sent += written.unwrap(),
+            Err(_) if tcp::pending_input(from).unwrap() > 0 => return sent,
+            Err(_) => {}
+        }
+    }
 }
 
 /// A splicer with counters of its own.
@@ -179,15 +246,37 @@ pub fn reset(stream: TcpStream) {
 }
 
 /// How many segments with data this connection has sent: `tcpi_data_segs_out` (linux/tcp.h).
-#[expect(unsafe_code, reason = "no library reads this field of TCP_INFO")]
 pub fn data_segments_sent(stream: &TcpStream) -> u32 {
-    const OFFSET: usize = 156;
+    u32::from_ne_bytes(tcp_info(stream, 156))
+}
+
+/// The state of a connection: `tcpi_state`.
+pub fn tcp_state(stream: &impl AsFd) -> u8 {
+    tcp_info::<1>(stream, 0)[0]
+}
+
+/// Whether the peer has acknowledged all that was said: `tcpi_unacked` and `tcpi_notsent_bytes`.
+pub fn is_all_acknowledged(stream: &impl AsFd) -> bool {
+    [24, 144]
+        .map(|offset| u32::from_ne_bytes(tcp_info(stream, offset)))
+        .eq(&[0, 0])
+}
+
+/// Whether the peer has no room for what is to be said: nothing is under way, though there is something.
+pub fn is_window_shut(stream: &impl AsFd) -> bool {
+    let [unacked, unsent] = [24, 144].map(|offset| u32::from_ne_bytes(tcp_info(stream, offset)));
+    unacked == 0 && unsent > 0
+}
+
+/// Bytes of `struct tcp_info` (linux/tcp.h).
+#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
+pub fn tcp_info<const BYTES: usize>(stream: &impl AsFd, offset: usize) -> [u8; BYTES] {
     let mut info = [0_u8; 256];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, which `info` has.
     let outcome = unsafe {
         libc::getsockopt(
-            stream.as_raw_fd(),
+            stream.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             info.as_mut_ptr().cast(),
@@ -195,10 +284,10 @@ pub fn data_segments_sent(stream: &TcpStream) -> u32 {
         )
     };
     assert!(
-        outcome == 0 && length as usize >= OFFSET + 4,
+        outcome == 0 && length as usize >= offset + BYTES,
         "TCP_INFO: {outcome}, {length} bytes"
     );
-    u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into().unwrap())
+    info[offset..offset + BYTES].try_into().unwrap()
 }
 
 /// A number from the environment.

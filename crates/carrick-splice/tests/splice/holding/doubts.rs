@@ -2,22 +2,6 @@
 
 use super::*;
 
-/// A connection to port 80 of the server, with a word that it says.
-fn connects(bed: &Bed, family: Family) {
-    let listener = bed.at(Host::Server, move || listen(address(family.server, 80)));
-    let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"hello").unwrap();
-    });
-    bed.at(Host::Client, move || {
-        let mut stream = TcpStream::connect_timeout(&address(family.server, 80), HANG).unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "hello");
-    });
-    server.join().unwrap();
-}
-
 #[test]
 fn while_the_reader_hangs_syns_pass_and_what_it_decides_later_is_too_late() {
     let Some(bed) = bed() else {

@@ -8,7 +8,7 @@ use carrick_splice::legs::{LegService, Moment, Profile, measure};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn wait_for(child: &mut Child, end: &str) {
 }
 
 fn connection() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = carrick_test::listen("127.0.0.1:0");
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (near, listener.accept().unwrap().0)
 }
@@ -119,10 +119,19 @@ fn set(stream: &TcpStream, level: i32, name: i32, value: &[u8]) -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap()
 }
 
+/// Nobody waits for this process for ever.
+fn end_after_a_while() {
+    std::thread::spawn(|| {
+        std::thread::sleep(HANG);
+        std::process::abort();
+    });
+}
+
 /// What a process sees that has nothing to do with the programs.
 #[test]
 #[ignore = "it is run in a process of its own"]
 fn somebody_else() {
+    end_after_a_while();
     let (mut near, far) = connection();
     let before = measure(&near).unwrap().congestion_window;
     assert_eq!(before, 10);
@@ -185,6 +194,7 @@ fn who_is_not_the_process_sees_nothing_of_it() {
 #[test]
 #[ignore = "it is run in a process of its own"]
 fn somebody_who_uses_them() {
+    end_after_a_while();
     let service = LegService::load();
     service.handshake().unwrap();
     let (near, _far) = connection();

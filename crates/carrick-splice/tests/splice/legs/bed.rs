@@ -1,10 +1,11 @@
 //! A client, a gateway and a server, each in a network namespace of its own, and what their kernels say of connections.
 
 use crate::hosts::{Hosts, Interface, succeed};
+use crate::support::tcp_info;
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 pub use crate::hosts::Host;
@@ -76,7 +77,7 @@ impl Bed {
             Host::Server => SERVER[family],
         };
         let address = SocketAddr::new(address.parse().unwrap(), 0);
-        self.at(host, move || TcpListener::bind(address).unwrap())
+        self.at(host, move || carrick_test::listen(address))
     }
 
     /// Lets what the client says to the gateway come to nothing, and go again.
@@ -118,6 +119,11 @@ pub fn retransmission_timeout(socket: &impl AsFd) -> Duration {
     Duration::from_micros(number::<4>(socket, 8))
 }
 
+/// `tcpi_unacked`, in segments.
+pub fn unacknowledged(stream: &TcpStream) -> u64 {
+    number::<4>(stream, 24)
+}
+
 /// `tcpi_pacing_rate`
 pub fn pacing_rate(stream: &TcpStream) -> u64 {
     number::<8>(stream, 104)
@@ -138,26 +144,9 @@ pub fn send_window(stream: &TcpStream) -> u64 {
     number::<4>(stream, 228)
 }
 
-/// A number of `BYTES` in `struct tcp_info` (linux/tcp.h).
-#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
+/// A number of `BYTES` in `struct tcp_info`.
 fn number<const BYTES: usize>(socket: &impl AsFd, offset: usize) -> u64 {
-    let mut info = [0_u8; 256];
-    let mut length = info.len() as libc::socklen_t;
-    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    assert!(
-        outcome == 0 && length as usize >= offset + BYTES,
-        "TCP_INFO: {outcome}, {length} bytes"
-    );
     let mut number = [0; 8];
-    number[..BYTES].copy_from_slice(&info[offset..offset + BYTES]);
+    number[..BYTES].copy_from_slice(&tcp_info::<BYTES>(socket, offset));
     u64::from_le_bytes(number)
 }

@@ -1,6 +1,7 @@
 //! By which interface a leg's packets leave.
 
 use super::bed::{self, CLIENT, GATEWAY, Host, SERVER, bed};
+use crate::support::HANG;
 use carrick_splice::legs::{Conditions, LegSide, Rule, Selector, facts, interface_towards};
 use socket2::SockRef;
 use std::net::{SocketAddr, TcpStream};
@@ -87,6 +88,7 @@ fn an_intercepted_client_has_the_interface_of_its_route() {
         listener.set_ip_transparent_v4(true).unwrap();
         listener.bind(&elsewhere.into()).unwrap();
         listener.listen(1).unwrap();
+        listener.set_read_timeout(Some(HANG)).unwrap();
         listener
     });
     let client = bed.at(Host::Client, move || TcpStream::connect(elsewhere).unwrap());

@@ -1,6 +1,8 @@
 //! Who has leave to go on though the worker is busy, and for what.
 
 use super::*;
+use crate::support::until;
+use std::sync::mpsc;
 
 #[test]
 fn a_worker_that_lets_go_what_waits_does_so_for_some_at_a_time() {
@@ -67,17 +69,15 @@ fn a_splice_that_has_moved_everything_has_no_leave_for_what_comes_next() {
             let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
             // The worker is blocked again and again.
             sender.write_all(&[1; 20_000]).unwrap();
-            while transfer.bytes() < 20_000 {
-                let run = tokio::time::timeout(Duration::from_millis(20), transfer.run());
-                assert!(run.await.is_err(), "{choice:?}");
-            }
-            let run = tokio::time::timeout(Duration::from_millis(50), transfer.run());
-            assert!(run.await.is_err(), "{choice:?}");
+            run_until(&mut transfer, 20_000).await;
             let busy = Busy::new();
             tokio::task::yield_now().await;
+            let yields = pacing.classes()[0].yields;
             sender.write_all(&[2; 20_000]).unwrap();
-            let run = tokio::time::timeout(Duration::from_millis(100), transfer.run());
-            assert!(run.await.is_err(), "{choice:?}");
+            tokio::select! {
+                _ = transfer.run() => panic!("{choice:?}: it did not wait"),
+                () = until(|| pacing.classes()[0].yields > yields) => {}
+            }
             assert_eq!(transfer.bytes(), 20_000, "{choice:?}: it did not wait");
             drop(busy);
             sender.write_all(&[3; 20_000]).unwrap();
@@ -99,8 +99,9 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
         let (mut sender, mut receiver) = (blocking(legs.sender), blocking(legs.receiver));
         let sent = body.clone();
         let sending = std::thread::spawn(move || sender.write_all(&sent).unwrap());
+        let (go_on, is_to_go_on) = mpsc::channel();
         let receiving = std::thread::spawn(move || {
-            std::thread::sleep(STALL);
+            is_to_go_on.recv_timeout(HANG).unwrap();
             let mut arrived = Vec::new();
             receiver.read_to_end(&mut arrived).unwrap();
             arrived
@@ -111,12 +112,20 @@ fn leave_that_cannot_be_used_yet_is_no_time_of_forwarding() {
             pace: paced.to_client(),
             ..Order::new(End::AfterBytes(body.len() as u64))
         };
-        let begun = Instant::now();
         let mut transfer = splicer.transfer(&legs.from, &legs.to, order);
+        let mut moved = None;
+        while moved != Some(transfer.bytes()) || transfer.bytes() == 0 {
+            moved = Some(transfer.bytes());
+            let run = tokio::time::timeout(Duration::from_millis(100), transfer.run());
+            assert!(run.await.is_err(), "20 MB went to who does not read");
+        }
+        let before = pacing.worker(0).forwarding;
+        let stalled = tokio::time::timeout(STALL, transfer.run()).await;
+        assert!(stalled.is_err(), "{stalled:?}");
+        go_on.send(()).unwrap();
+        let forwarding = pacing.worker(0).forwarding - before;
+        assert!(forwarding < STALL / 2, "{forwarding:?} of {STALL:?}");
         assert_eq!(transfer.run().await.unwrap(), Ended::Bytes);
-        let took = begun.elapsed();
-        let forwarding = pacing.worker(0).forwarding;
-        assert!(forwarding + STALL / 2 < took, "{forwarding:?} of {took:?}");
         drop(transfer);
         drop((legs.from, legs.to));
         sending.join().unwrap();
@@ -173,16 +182,16 @@ fn hits_of_a_worker_that_never_blocks_wait_for_its_rounds() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let pacer = splicer.pacer().unwrap().clone();
         let busy = Busy::new();
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(2) {
+        let mut p99 = Duration::MAX;
+        // Counted from when it has blocked last, nearly all hits would have waited for longer than a second from then on.
+        while p99 > Duration::from_secs(1) {
             std::thread::sleep(Duration::from_millis(1));
             pacer.served(1000, true);
             tokio::task::yield_now().await;
+            if pacer.runnable_for() >= Duration::from_secs(2) {
+                p99 = pacing.worker(0).hits_p99.unwrap();
+            }
         }
-        // It has not blocked since `begun`: counted from then on, nearly all hits would have waited for longer than that.
-        assert!(pacer.runnable_for() >= Duration::from_secs(2));
-        let p99 = pacing.worker(0).hits_p99.unwrap();
-        assert!(p99 < Duration::from_secs(1), "{p99:?}");
         assert!(p99 > Duration::from_millis(1), "{p99:?}");
         drop(busy);
     });

@@ -2,12 +2,10 @@
 
 use super::bed::*;
 use crate::support::on_worker;
-use carrick_splice::{
-    BadPath, Choice, Counters, PacketService, PoolLimits, SocketService, Splicer,
-};
+use carrick_splice::{BadPath, Choice, PacketService, PoolLimits, SocketService, Splicer};
 use std::io::Read;
 use std::net::{IpAddr, Shutdown};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// So many small questions and answers are some more than a leg is judged by.
@@ -37,7 +35,7 @@ fn relay_in_turn(
                 server.set_nodelay(true).unwrap();
                 let splicer = Splicer::with_engines(
                     PoolLimits::default(),
-                    Arc::new(Counters::default()),
+                    tunnels().only(),
                     SocketService::default(),
                     service.clone(),
                 );
@@ -51,12 +49,12 @@ fn relay_in_turn(
 }
 
 /// Asks often, and closes.
-fn converse(address: IpAddr) {
+fn converse(address: IpAddr, choice: Choice) {
     let mut stream = connect(address);
-    for round in 0..GREETING as usize + QUESTIONS {
-        if round == GREETING as usize {
-            std::thread::sleep(ARMED);
-        }
+    if choice == Choice::Packet {
+        ask_until_decided(&mut stream);
+    }
+    for _ in 0..QUESTIONS {
         ask(&mut stream, 10, 10);
     }
     stream.shutdown(Shutdown::Write).unwrap();
@@ -73,11 +71,12 @@ fn after_losses(first: Choice) {
          ip protocol tcp numgen inc mod 20 0 drop; }; }",
     );
     let turns = vec![(V4, first), (V4, Choice::Packet), (V6, Choice::Packet)];
-    let addresses: Vec<_> = turns.iter().map(|(addresses, _)| *addresses).collect();
-    let proxying = relay_in_turn(&bed, turns);
-    for [own, server] in addresses {
+    let proxying = relay_in_turn(&bed, turns.clone());
+    for ([own, server], choice) in turns {
         let serving = bed.serve(server, 1, answer);
-        bed.on(Host::Client, move || converse(own)).join().unwrap();
+        bed.on(Host::Client, move || converse(own, choice))
+            .join()
+            .unwrap();
         serving.join().unwrap();
     }
     let (told, bad) = proxying.join().unwrap();

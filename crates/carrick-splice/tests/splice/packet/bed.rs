@@ -6,12 +6,15 @@ use carrick_splice::{
     Choice, Counters, Engine, Exchange, ExchangeEnd, ExchangeOrder, Pacing, PacketService,
     PoolLimits, Reason, SocketService, Splicer,
 };
+use carrick_test::listen;
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::ops::Deref;
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use crate::hosts::Host;
 
@@ -28,8 +31,8 @@ pub const V6: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd78, 2, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// By then, an exchange between two who have greeted each other has surely given its packets to the kernel.
-pub const ARMED: Duration = Duration::from_millis(100);
+/// So long is a rest in which the packets may go to the kernel.
+const REST: Duration = Duration::from_millis(100);
 
 /// So many bytes each way are a greeting. (The engine has to see packets of both connections both ways, and some acknowledgements
 /// come late.)
@@ -42,6 +45,19 @@ pub struct Bed {
     pub hooked: Vec<String>,
     /// The classes by which the engine paces.
     pub pacing: Option<Pacing>,
+    pub seen: Arc<Tunnels>,
+}
+
+/// What the other hosts see of the proxy's tunnels.
+#[derive(Default)]
+pub struct Tunnels {
+    counters: Mutex<Vec<Arc<Counters>>>,
+    over: AtomicUsize,
+}
+
+thread_local! {
+    /// Those of the bed for which this thread runs.
+    static TUNNELS: RefCell<Arc<Tunnels>> = RefCell::default();
 }
 
 /// Interfaces: the client's, the proxy's towards it; the proxy's towards the server, the server's.
@@ -82,6 +98,20 @@ impl Bed {
             hosts: Hosts::with(INTERFACES, 78, lent),
             hooked: Vec::new(),
             pacing: None,
+            seen: Arc::default(),
+        })
+    }
+
+    /// Runs `what` in a thread of its own on this host.
+    pub fn on<T: Send + 'static>(
+        &self,
+        host: Host,
+        what: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let tunnels = Arc::clone(&self.seen);
+        self.hosts.on(host, move || {
+            TUNNELS.set(tunnels);
+            what()
         })
     }
 
@@ -142,17 +172,21 @@ impl Bed {
         what: impl Fn(TcpStream) -> T + Send + Sync + 'static,
     ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
+        let tunnels = Arc::clone(&self.seen);
         let serving = self.on(host, move || {
-            let listener = TcpListener::bind((address, SERVER_PORT)).unwrap();
+            let listener = listen((address, SERVER_PORT));
             ready.send(()).unwrap();
             std::thread::scope(|scope| {
-                let what = &what;
+                let (what, tunnels) = (&what, &tunnels);
                 let threads: Vec<_> = (0..count)
                     .map(|_| {
                         let (stream, _) = listener.accept().unwrap();
                         stream.set_read_timeout(Some(HANG)).unwrap();
                         stream.set_nodelay(true).unwrap();
-                        scope.spawn(move || what(stream))
+                        scope.spawn(move || {
+                            TUNNELS.set(Arc::clone(tunnels));
+                            what(stream)
+                        })
                     })
                     .collect();
                 threads
@@ -190,6 +224,7 @@ impl Bed {
     ) -> JoinHandle<Vec<T>> {
         let (ready, is_ready) = mpsc::channel();
         let (hooked, pacing) = (self.hooked.clone(), self.pacing.clone());
+        let tunnels = Arc::clone(&self.seen);
         let proxying = self.on(Host::Middle, move || {
             let service = PacketService::default();
             service
@@ -211,13 +246,19 @@ impl Bed {
                     server.set_nodelay(true).unwrap();
                     let splicer = Splicer::with_engines(
                         PoolLimits::default(),
-                        Arc::new(Counters::default()),
+                        tunnels.another(),
                         SocketService::default(),
                         service.clone(),
                     );
-                    tasks.push(tokio::task::spawn_local(join(
-                        splicer, client, server, prepared,
-                    )));
+                    let (joining, tunnels) = (
+                        join(splicer, client, server, prepared),
+                        Arc::clone(&tunnels),
+                    );
+                    tasks.push(tokio::task::spawn_local(async move {
+                        let told = joining.await;
+                        tunnels.over.fetch_add(1, SeqCst);
+                        told
+                    }));
                 }
                 let mut told = Vec::new();
                 for task in tasks {
@@ -258,6 +299,76 @@ impl Bed {
             },
         )
     }
+}
+
+impl Tunnels {
+    /// The counters of one more.
+    pub fn another(&self) -> Arc<Counters> {
+        let counters = Arc::<Counters>::default();
+        self.counters.lock().unwrap().push(Arc::clone(&counters));
+        counters
+    }
+
+    /// The same, if those before do not matter any more.
+    pub fn only(&self) -> Arc<Counters> {
+        self.counters.lock().unwrap().clear();
+        self.another()
+    }
+
+    /// Whether this has decided on the engine of all of them.
+    pub fn have(&self, reason: Reason) -> bool {
+        self.all(|counters| counters.reason(reason).get() > 0)
+    }
+
+    /// Whether this holds for all of them.
+    fn all(&self, holds: impl Fn(&Counters) -> bool) -> bool {
+        let counters = self.counters.lock().unwrap();
+        assert!(!counters.is_empty(), "there is no tunnel yet");
+        counters.iter().all(|counters| holds(counters))
+    }
+}
+
+/// Those of the bed for which this thread runs.
+pub fn tunnels() -> Arc<Tunnels> {
+    TUNNELS.with_borrow(Arc::clone)
+}
+
+/// Why the packets were not given to the kernel, as far as it was decided.
+fn refusals(counters: &Counters) -> impl Iterator<Item = Reason> {
+    let of_packets = |reason: &Reason| reason.name().starts_with("packet_");
+    let refusals = Reason::ALL.into_iter().filter(of_packets);
+    refusals.filter(|reason| *reason != Reason::PacketPays && counters.reason(*reason).get() > 0)
+}
+
+/// Whether the packets of all tunnels that there are have been given to the kernel, or will not be.
+fn are_decided() -> bool {
+    tunnels().all(|counters| counters.packet_stays.get() > 0 || refusals(counters).next().is_some())
+}
+
+/// Waits until the packets of all tunnels that there are have been given to the kernel so many times.
+pub fn until_given(times: u64) {
+    wait_until("the kernel has the packets", || {
+        tunnels().all(|counters| counters.packet_stays.get() >= times)
+    });
+}
+
+/// Waits until no connection of this host has anything under way or unread.
+pub fn until_at_rest() {
+    wait_until("everything is acknowledged", || {
+        ["tcp", "tcp6"].into_iter().all(|kind| {
+            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap();
+            let mut queues = table
+                .lines()
+                .skip(1)
+                .map(|line| line.split_whitespace().nth(4).unwrap());
+            queues.all(|queues| queues == "00000000:00000000")
+        })
+    });
+}
+
+/// Waits until so many tunnels are over, and their sockets closed.
+pub fn until_over(tunnels: &Tunnels, count: usize) {
+    wait_until("tunnels end", || tunnels.over.load(SeqCst) >= count);
 }
 
 /// What the kernel has yet to say for sockets that are closed goes on being translated only as long as the engine is there. At most some
@@ -379,13 +490,13 @@ pub fn ask(stream: &mut TcpStream, bytes: usize, answer_bytes: usize) -> (u64, u
     (16 + bytes as u64, answer_bytes as u64)
 }
 
-/// Says something and hears something, some times, and rests until the kernel has the packets.
+/// Says something and hears something, some times, and waits until the kernel has the packets.
 pub fn greet(stream: &mut TcpStream) {
     for _ in 0..GREETING {
         stream.write_all(&[1]).unwrap();
         stream.read_exact(&mut [0]).unwrap();
     }
-    std::thread::sleep(ARMED);
+    until_given(1);
 }
 
 /// The other side of it.
@@ -394,26 +505,38 @@ pub fn greet_back(stream: &mut TcpStream) {
         stream.read_exact(&mut [0]).unwrap();
         stream.write_all(&[1]).unwrap();
     }
-    std::thread::sleep(ARMED);
+    until_given(1);
 }
 
-/// Asks so many times, after a greeting and a rest so that the kernel gets the packets, and closes.
+/// Asks until the kernel has the packets, or will not get them; then so many times more, and closes.
 pub fn ask_and_close(address: IpAddr, rounds: usize) -> (u64, u64) {
     ask_and_close_on(connect(address), rounds)
 }
 
 /// The same, on a connection that is there.
 pub fn ask_and_close_on(mut stream: TcpStream, rounds: usize) -> (u64, u64) {
-    let mut sum = (0, 0);
-    for round in 0..GREETING as usize + rounds {
-        if round == GREETING as usize {
-            std::thread::sleep(ARMED);
-        }
+    let mut sum = ask_until_decided(&mut stream);
+    for round in 0..rounds {
         let bytes = ask(&mut stream, round * 7 % 5000, round * 1001 % 300_000);
         sum = (sum.0 + bytes.0, sum.1 + bytes.1);
     }
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    sum
+}
+
+/// Asks little, with rests, until the kernel has the packets, or will not get them. The bytes that went each way.
+pub fn ask_until_decided(stream: &mut TcpStream) -> (u64, u64) {
+    let mut sum = (0, 0);
+    wait_until("it is decided", || {
+        let bytes = ask(stream, 10, 10);
+        sum = (sum.0 + bytes.0, sum.1 + bytes.1);
+        let begun = Instant::now();
+        while !are_decided() && begun.elapsed() < REST {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        are_decided()
+    });
     sum
 }
 

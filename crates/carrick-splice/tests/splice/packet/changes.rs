@@ -45,11 +45,12 @@ fn whoever_changes_the_roads_changes_nothing_for_the_travellers() {
             Host::Server,
             "route add 10.78.2.1/32 via 10.78.3.1 src 10.78.2.2",
         );
-        std::thread::sleep(ARMED);
-        talk(&mut stream, 40);
+        wait_until("it goes by the new road", || {
+            talk(&mut stream, 10);
+            let moved = roads.read(Host::Middle, "/sys/class/net/ps2/statistics/tx_packets");
+            moved.parse::<u64>().unwrap() > 40
+        });
         drop(stream);
-        let moved = roads.read(Host::Middle, "/sys/class/net/ps2/statistics/tx_packets");
-        assert!(moved.parse::<u64>().unwrap() > 40, "{moved}");
         (up, down)
     });
     let bytes = asking.join().unwrap();

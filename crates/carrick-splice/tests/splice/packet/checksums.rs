@@ -110,7 +110,7 @@ fn ask_with_broken_ones(proxy: IpAddr) -> (u64, u64) {
     for _ in 0..GREETING {
         ask_once(&mut stream);
     }
-    std::thread::sleep(ARMED);
+    until_given(1);
     for _ in 0..10 {
         raw.set_nonblocking(true).unwrap();
         while raw.read(&mut [0; 2000]).is_ok() {}

@@ -1,11 +1,10 @@
 //! Exchanges whose engine is chosen by what is seen, where the packet engine is loaded.
 
 use super::bed::*;
-use carrick_splice::{Choice, Counters, Engine, PacketService, PoolLimits, SocketService, Splicer};
+use crate::support::wait_until;
+use carrick_splice::{Choice, Engine, PacketService, PoolLimits, Reason, SocketService, Splicer};
 use std::io::Read;
-use std::net::{IpAddr, Shutdown};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{IpAddr, Shutdown, TcpStream};
 
 /// Nothing is in the way there.
 fn bed() -> Option<Bed> {
@@ -16,22 +15,27 @@ fn bed() -> Option<Bed> {
     Some(bed)
 }
 
-/// Small questions and answers with a rest in between, so many; then an end.
-fn chat(address: IpAddr, rounds: usize) -> (u64, u64) {
-    let mut stream = connect(address);
-    let mut sum = (0, 0);
-    for _ in 0..rounds {
-        let bytes = ask(&mut stream, 10, 10);
-        sum = (sum.0 + bytes.0, sum.1 + bytes.1);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-    sum
+/// Small questions and answers, so many of them, which pay; they come after it was decided about the packets.
+fn chat(stream: &mut TcpStream, rounds: usize) -> (u64, u64) {
+    let decided = ask_until_decided(stream);
+    let asked = chat_shortly(stream, rounds);
+    (decided.0 + asked.0, decided.1 + asked.1)
 }
 
-/// What comes of a chat of so many rounds by `auto`, with or without the socket engine.
-fn chatted(bed: &Bed, addresses: [IpAddr; 2], rounds: usize, with_socket: bool) -> Told {
+fn chat_shortly(stream: &mut TcpStream, rounds: usize) -> (u64, u64) {
+    (0..rounds).fold((0, 0), |sum, _| {
+        let bytes = ask(stream, 10, 10);
+        (sum.0 + bytes.0, sum.1 + bytes.1)
+    })
+}
+
+/// What comes of a chat by `auto`, with or without the socket engine.
+fn chatted(
+    bed: &Bed,
+    addresses: [IpAddr; 2],
+    with_socket: bool,
+    chat: impl FnOnce(&mut TcpStream) -> (u64, u64) + Send + 'static,
+) -> Told {
     let serving = bed.serve(addresses[1], 1, answer);
     let proxying = bed.proxy_with(
         addresses,
@@ -42,16 +46,19 @@ fn chatted(bed: &Bed, addresses: [IpAddr; 2], rounds: usize, with_socket: bool) 
             if with_socket {
                 socket.load(64, None).unwrap();
             }
-            let splicer = Splicer::with_engines(
-                PoolLimits::default(),
-                Arc::new(Counters::default()),
-                socket,
-                packet.clone(),
-            );
+            let counters = tunnels().only();
+            let splicer =
+                Splicer::with_engines(PoolLimits::default(), counters, socket, packet.clone());
             relay(splicer, client, server, Choice::Auto).await
         },
     );
-    let asking = bed.on(Host::Client, move || chat(addresses[0], rounds));
+    let asking = bed.on(Host::Client, move || {
+        let mut stream = connect(addresses[0]);
+        let sum = chat(&mut stream);
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        sum
+    });
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     let told = proxying.join().unwrap().remove(0);
@@ -71,7 +78,7 @@ fn a_long_tunnel_goes_packet_by_packet() {
         let Some(bed) = bed() else {
             return;
         };
-        let told = chatted(&bed, addresses, 100, false);
+        let told = chatted(&bed, addresses, false, |stream| chat(stream, 100));
         assert_reasons(&told, &["packet_pays"]);
         assert_eq!(told.engines, (Engine::Packet, Engine::Packet), "{told:?}");
         assert!(told.by_kernel > 50 * 36, "{told:?}");
@@ -83,7 +90,7 @@ fn a_short_tunnel_stays_in_the_process() {
     let Some(bed) = bed() else {
         return;
     };
-    let told = chatted(&bed, V4, 3, false);
+    let told = chatted(&bed, V4, false, |stream| chat_shortly(stream, 3));
     assert_reasons(&told, &[]);
     assert_eq!((told.by_kernel, told.engines.0), (0, Engine::Copy));
 }
@@ -93,7 +100,7 @@ fn packets_come_before_sockets() {
     let Some(bed) = bed() else {
         return;
     };
-    let told = chatted(&bed, V4, 100, true);
+    let told = chatted(&bed, V4, true, |stream| chat(stream, 100));
     assert_reasons(&told, &["packet_pays"]);
     assert_eq!(told.engines, (Engine::Packet, Engine::Packet), "{told:?}");
 }
@@ -104,24 +111,33 @@ fn what_is_unlike_goes_by_sockets() {
         return;
     };
     bed.set(Host::Server, "tcp_timestamps", 0);
-    let told = chatted(&bed, V4, 100, true);
+    let told = chatted(&bed, V4, true, |stream| chat(stream, 100));
     assert_reasons(&told, &["chatter", "packet_timestamps", "packet_pays"]);
     assert_eq!(told.engines, (Engine::Socket, Engine::Socket), "{told:?}");
 }
 
 #[test]
 fn sockets_wait_until_packets_are_given_up() {
-    // The kernel is given two seconds to see the packets of both connections. Each round takes five milliseconds at least.
-    for (rounds, is_given_up) in [(60, false), (600, true)] {
-        let Some(mut bed) = bed() else { return };
-        bed.hooked = vec!["pc".to_owned()];
-        let told = chatted(&bed, V4, rounds, true);
-        for reason in ["chatter", "packet_interface"] {
-            let is_told = told.reasons.contains(&reason);
-            assert_eq!(is_told, is_given_up, "{reason}: {told:?}");
-        }
-        assert_eq!(told.by_sockets > 0, is_given_up, "{told:?}");
+    let Some(mut bed) = bed() else { return };
+    bed.hooked = vec!["pc".to_owned()];
+    let told = chatted(&bed, V4, true, |stream| {
+        let mut sum = (0, 0);
+        // The kernel is given two seconds to see the packets of both connections.
+        wait_until("packets are given up", || {
+            let bytes = ask(stream, 10, 10);
+            sum = (sum.0 + bytes.0, sum.1 + bytes.1);
+            let has_sockets = tunnels().have(Reason::Chatter);
+            let is_given_up = tunnels().have(Reason::PacketInterface);
+            assert!(is_given_up || !has_sockets);
+            is_given_up
+        });
+        let bytes = chat(stream, 100);
+        (sum.0 + bytes.0, sum.1 + bytes.1)
+    });
+    for reason in ["chatter", "packet_interface"] {
+        assert!(told.reasons.contains(&reason), "{reason}: {told:?}");
     }
+    assert!(told.by_sockets > 0, "{told:?}");
 }
 
 #[test]
@@ -147,7 +163,7 @@ fn where_others_must_see_packets_they_do() {
     for (reason, prepare) in cases {
         let Some(bed) = bed() else { return };
         prepare(&bed);
-        let told = chatted(&bed, V4, 30, false);
+        let told = chatted(&bed, V4, false, |stream| chat(stream, 30));
         assert_reasons(&told, &[reason]);
         assert_eq!(told.by_kernel, 0, "{told:?}");
     }

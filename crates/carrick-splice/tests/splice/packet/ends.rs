@@ -3,11 +3,15 @@
 use super::bed::*;
 use crate::support::*;
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder};
-use socket2::{Domain, Type};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Longer than a machine may pause, and than it takes to greet.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Closes by RST.
 fn reset(stream: TcpStream) {
@@ -34,20 +38,26 @@ fn a_reset_reaches_the_other_side() {
         let Some(bed) = Bed::new() else {
             return;
         };
-        let end = move |is_mine: bool, mut stream: TcpStream| {
+        let resting = Arc::new(AtomicUsize::new(0));
+        let end = move |is_mine: bool, mut stream: TcpStream, resting: &AtomicUsize| {
+            wait_until("everything is acknowledged", || {
+                is_all_acknowledged(&stream)
+            });
+            resting.fetch_add(1, SeqCst);
+            wait_until("both rest", || resting.load(SeqCst) == 2);
             if is_mine {
-                std::thread::sleep(ARMED);
                 reset(stream);
                 return true;
             }
             read_to_any_end(&mut stream).1
         };
+        let at_server = Arc::clone(&resting);
         let serving = bed.serve(V4[1], 1, move |mut stream| {
             greet_back(&mut stream);
-            end(!client_resets, stream)
+            end(!client_resets, stream, &at_server)
         });
         let proxying = bed.tunnels(V4, 1);
-        let client = client(&bed, move |stream| end(client_resets, stream));
+        let client = client(&bed, move |stream| end(client_resets, stream, &resting));
         let seen = (client.join().unwrap(), serving.join().unwrap());
         let told = proxying.join().unwrap().remove(0);
         assert_eq!(seen, (true, vec![true]), "{told:?}");
@@ -87,11 +97,11 @@ fn a_quiet_tunnel_ends_when_it_is_idle() {
         greet_back(&mut stream);
         read_to_any_end(&mut stream).0
     });
-    let proxying = bed.tunnels_of(V4, (1, 4), Duration::from_millis(600));
+    let proxying = bed.tunnels_of(V4, (1, 4), IDLE);
     let client = client(&bed, |mut stream| {
         // It is not quiet while the kernel forwards.
         for _ in 0..12 {
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(IDLE / 10);
             stream.write_all(&[2]).unwrap();
         }
         read_to_any_end(&mut stream).0
@@ -115,7 +125,7 @@ fn a_client_that_vanishes_is_noticed_by_its_silence() {
         stream.write_all(&[3; 1000]).unwrap();
         read_to_any_end(&mut stream).0
     });
-    let proxying = bed.tunnels_of(V4, (1, 4), Duration::from_millis(700));
+    let proxying = bed.tunnels_of(V4, (1, 4), IDLE);
     let client = bed.on(Host::Client, || {
         let mut stream = connect(V4[0]);
         greet(&mut stream);
@@ -150,35 +160,23 @@ fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
             greet_back(&mut stream);
             talk(stream)
         });
-        let proxying = bed.proxy(V4, (1, 4), |splicer, client, server| async move {
+        let proxying = bed.proxy(V4, (1, 4), move |splicer, client, server| async move {
             let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(Choice::Packet));
-            let some = tokio::time::timeout(Duration::from_millis(500), exchange.run()).await;
-            assert!(some.is_err(), "{some:?}");
+            let counters = splicer.counters();
+            let is_there = || {
+                counters.packet_stays.get() > 0
+                    && (!in_bulk || counters.packet_bytes.get() > 1_000_000)
+            };
+            tokio::select! {
+                end = exchange.run() => panic!("{end:?}"),
+                () = until(is_there) => {}
+            }
             drop(exchange);
         });
         let client = client(&bed, talk);
         client.join().unwrap();
         serving.join().unwrap();
         proxying.join().unwrap();
-    }
-}
-
-/// Connects from an address and port of its own, as soon as the kernel has forgotten who had them before.
-fn connect_from(own: SocketAddr) -> TcpStream {
-    let proxy = SocketAddr::new(V4[0], PROXY_PORT);
-    let deadline = std::time::Instant::now() + HANG / 2;
-    loop {
-        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_reuse_address(true).unwrap();
-        socket.bind(&own.into()).unwrap();
-        match socket.connect(&proxy.into()) {
-            Ok(()) => return TcpStream::from(socket),
-            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
-                assert!(std::time::Instant::now() < deadline, "{error}");
-                std::thread::sleep(SETTLE);
-            }
-            Err(error) => panic!("{error}"),
-        }
     }
 }
 
@@ -194,8 +192,8 @@ fn a_client_that_begins_anew_with_the_same_port_is_served() {
     let proxying = bed.tunnels(V4, 2);
     let client = bed.on(Host::Client, || {
         for round in 0..2 {
-            let mut stream = connect_from("10.78.1.2:33333".parse().unwrap());
-            stream.set_read_timeout(Some(HANG)).unwrap();
+            let own = "10.78.1.2:33333".parse().unwrap();
+            let mut stream = connect_from(own, SocketAddr::new(V4[0], PROXY_PORT));
             greet(&mut stream);
             if round == 0 {
                 reset(stream);

@@ -154,8 +154,9 @@ fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
         let (serving, is_half_way, narrowed) = serve_half_way(&bed, addresses[1], FIRST);
         let greeted = Arc::new(Notify::new());
         let is_greeted = Arc::clone(&greeted);
+        let (taken_back, is_taken_back) = mpsc::channel();
         let proxying = bed.proxy(addresses, (1, 8), move |splicer, client, server| {
-            let greeted = Arc::clone(&is_greeted);
+            let (greeted, taken_back) = (Arc::clone(&is_greeted), taken_back.clone());
             async move {
                 let order = ExchangeOrder::new(Choice::Packet);
                 let mut exchange = splicer.exchange(client, server, order);
@@ -165,6 +166,7 @@ fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
                 }
                 let (_, _, [client, server]) = exchange.unsplice_own().await;
                 let by_kernel = splicer.counters().packet_bytes.get();
+                taken_back.send(()).unwrap();
                 let (client, server) = (client.unwrap(), server.unwrap());
                 let order = ExchangeOrder::new(Choice::Copy);
                 let mut exchange = splicer.exchange(client, server, order);
@@ -177,9 +179,8 @@ fn a_road_that_becomes_narrow_after_the_splice_is_for_the_local_socket() {
             greet(&mut stream);
             stream.write_all(&vec![2; FIRST]).unwrap();
             stream.read_exact(&mut [0]).unwrap();
-            std::thread::sleep(ARMED);
             greeted.notify_one();
-            std::thread::sleep(ARMED);
+            is_taken_back.recv_timeout(HANG).unwrap();
             send_all(&mut stream);
         });
         is_half_way.recv_timeout(HANG).unwrap();

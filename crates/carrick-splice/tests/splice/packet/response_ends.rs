@@ -7,8 +7,8 @@ use socket2::SockRef;
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -118,25 +118,30 @@ fn a_server_that_ends_while_nothing_is_asked() {
     let serving = bed.serve(V4[1], 1, |mut stream| {
         hear_question(&mut stream);
         stream.write_all(&sample(1, 3000)).unwrap();
-        std::thread::sleep(SETTLE);
+        wait_until("the client has it", || is_all_acknowledged(&stream));
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     });
-    let proxying = bed.proxy(V4, (1, 8), |splicer, mut client, mut server| async move {
-        let mut responses = bind(&splicer, &mut client, &mut server).await;
-        // It comes to the socket by itself.
-        assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
-        assert_eq!(responses.progress().acked_bytes, 3000);
-        responses.disarm().unwrap();
-        server.shutdown().await.unwrap();
-        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
-        client.shutdown().await.unwrap();
+    let (ended, has_ended) = mpsc::channel();
+    let proxying = bed.proxy(V4, (1, 8), move |splicer, mut client, mut server| {
+        let ended = ended.clone();
+        async move {
+            let mut responses = bind(&splicer, &mut client, &mut server).await;
+            // It comes to the socket by itself.
+            assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
+            assert_eq!(responses.progress().acked_bytes, 3000);
+            responses.disarm().unwrap();
+            server.shutdown().await.unwrap();
+            ended.send(()).unwrap();
+            assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+            client.shutdown().await.unwrap();
+        }
     });
-    let asking = bed.on(Host::Client, || {
+    let asking = bed.on(Host::Client, move || {
         let mut stream = ask_shortly(V4[0]);
         let mut heard = vec![0; 3000];
         stream.read_exact(&mut heard).unwrap();
-        std::thread::sleep(ARMED);
+        has_ended.recv_timeout(HANG).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     });
@@ -153,7 +158,7 @@ fn a_server_that_resets_in_the_midst() {
     let serving = bed.serve(V4[1], 1, |mut stream| {
         hear_question(&mut stream);
         stream.write_all(&sample(1, 100_000)).unwrap();
-        std::thread::sleep(SETTLE);
+        wait_until("the client has it", || is_all_acknowledged(&stream));
         SockRef::from(&stream)
             .set_linger(Some(Duration::ZERO))
             .unwrap();

@@ -202,9 +202,11 @@ fn what_a_client_never_took_does_not_count_for_the_next() {
             let question = client.read_u8().await.unwrap();
             assert_eq!(responses.arm(None, PaceHandle::default()), Arming::Armed);
             server.write_u8(question).await.unwrap();
-            tokio::time::sleep(ARMED).await;
-            let progress = responses.progress();
-            assert!(progress.acked_bytes < progress.sent_bytes);
+            until(|| {
+                let progress = responses.progress();
+                progress.acked_bytes < progress.sent_bytes
+            })
+            .await;
             for socket in [&client, &server] {
                 carrick_splice::tcp::reset_on_close(socket).unwrap();
             }
@@ -229,7 +231,7 @@ fn what_a_client_never_took_does_not_count_for_the_next() {
     is_ready.recv().unwrap();
     bed.lose_at(Host::Client, 99);
     deaf.send(()).unwrap();
-    std::thread::sleep(3 * ARMED);
+    until_over(&bed.seen, 1);
     bed.run(Host::Client, "nft delete table netdev lossy");
     deaf.send(()).unwrap();
     assert!(asking.join().unwrap() > 0);

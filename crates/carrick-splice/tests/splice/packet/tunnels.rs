@@ -130,11 +130,11 @@ fn places_are_used_again() {
     // Fewer places than tunnels, one after the other; the proxy goes on listening.
     let proxying = bed.tunnels_of(V4, (COUNT, 2), HANG);
     let asking = bed.on(Host::Client, || {
-        (0..COUNT)
-            .map(|_| {
+        (1..=COUNT)
+            .map(|number| {
                 let sent = ask_and_close(V4[0], 3);
                 // So that the proxy has closed its sockets.
-                std::thread::sleep(ARMED);
+                until_over(&tunnels(), number);
                 sent
             })
             .collect::<Vec<_>>()

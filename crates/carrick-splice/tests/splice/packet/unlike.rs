@@ -1,11 +1,12 @@
 //! Connections that have other options than each other, and what is done about it.
 
 use super::bed::*;
-use crate::support::HANG;
+use crate::hosts::succeed;
+use crate::support::{HANG, wait_until};
 use carrick_splice::{Choice, Engine};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::sync::mpsc;
 
 /// What becomes of a tunnel, IPv4 and IPv6: does the kernel forward it, or does the process relay it, for this reason?
 fn tunnel(refused: Option<&str>, prepare: impl Fn(&Bed)) {
@@ -183,7 +184,6 @@ fn one_side_is_signed() {
 
 #[test]
 fn data_with_the_syn() {
-    const EARLY: Duration = Duration::from_millis(300);
     let Some(bed) = Bed::new() else { return };
     // Client and proxy do it without a cookie (net.ipv4.tcp_fastopen), and the proxy on all that listen.
     bed.set(Host::Client, "tcp_fastopen", 1 | 4);
@@ -191,11 +191,17 @@ fn data_with_the_syn() {
     // For a while, nothing follows the SYN: the first question is relayed before the connection is established.
     bed.nft(
         Host::Middle,
-        "table netdev early { chain c { type filter hook ingress device pc priority -500; tcp flags == ack drop; }; }",
+        "table netdev early { chain c { type filter hook ingress device pc priority -500; tcp flags == ack counter drop; }; }",
     );
-    let serving = bed.serve(V4[1], 1, answer);
+    let (relayed, is_relayed) = mpsc::channel();
+    let (opened, is_open) = mpsc::channel();
+    let serving = bed.serve(V4[1], 1, move |stream| {
+        stream.peek(&mut [0]).unwrap();
+        relayed.send(()).unwrap();
+        answer(stream)
+    });
     let proxying = bed.tunnels(V4, 1);
-    let asking = bed.on(Host::Client, || {
+    let asking = bed.on(Host::Client, move || {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let proxy = SocketAddr::new(V4[0], PROXY_PORT);
@@ -206,12 +212,18 @@ fn data_with_the_syn() {
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(HANG)).unwrap();
-        std::thread::sleep(2 * EARLY);
+        is_open.recv_timeout(HANG).unwrap();
         let (asked, answered) = ask_and_close_on(stream, 40);
         (asked + question.len() as u64, answered)
     });
-    std::thread::sleep(EARLY);
+    is_relayed.recv_timeout(HANG).unwrap();
+    wait_until("an acknowledgement is dropped", || {
+        let mut list = bed.command(Host::Middle, &["nft", "list", "table", "netdev", "early"]);
+        let listed = succeed(&mut list).stdout;
+        !String::from_utf8(listed).unwrap().contains("packets 0 ")
+    });
     bed.nft(Host::Middle, "delete table netdev early");
+    opened.send(()).unwrap();
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     proxying.join().unwrap()[0].assert_closed(sent);
@@ -253,21 +265,12 @@ fn one_side_is_ipv4_and_the_other_ipv6() {
     }
 }
 
-/// Asks once, and again when the hooks have had all the time to see something that they are given.
-fn ask_with_patience() -> (u64, u64) {
-    let mut stream = connect(V4[0]);
-    let first = ask(&mut stream, 10, 10);
-    std::thread::sleep(Duration::from_secs(3));
-    let rest = ask_and_close_on(stream, 40);
-    (first.0 + rest.0, first.1 + rest.1)
-}
-
 /// A tunnel whose server is on the proxy's host, at this address of it.
 fn to_this_host(server: IpAddr, refused: &str) {
     let Some(bed) = Bed::new() else { return };
     let serving = bed.serve_at(Host::Middle, server, 1, answer);
     let proxying = bed.tunnels([V4[0], server], 1);
-    let asking = bed.on(Host::Client, ask_with_patience);
+    let asking = bed.on(Host::Client, || ask_and_close(V4[0], 40));
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     let told = proxying.join().unwrap().remove(0);
@@ -289,7 +292,7 @@ fn an_interface_without_the_programs() {
     bed.hooked = vec!["pc".to_owned()];
     let serving = bed.serve(V4[1], 1, answer);
     let proxying = bed.tunnels(V4, 1);
-    let asking = bed.on(Host::Client, ask_with_patience);
+    let asking = bed.on(Host::Client, || ask_and_close(V4[0], 40));
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     let told = proxying.join().unwrap().remove(0);
@@ -307,7 +310,7 @@ fn translated_addresses() {
     );
     let serving = bed.serve(V4[1], 1, answer);
     let proxying = bed.tunnels([V4[0], known], 1);
-    let asking = bed.on(Host::Client, ask_with_patience);
+    let asking = bed.on(Host::Client, || ask_and_close(V4[0], 40));
     let sent = asking.join().unwrap();
     serving.join().unwrap();
     let told = proxying.join().unwrap().remove(0);

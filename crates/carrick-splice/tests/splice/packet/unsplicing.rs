@@ -7,7 +7,8 @@ use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -30,11 +31,14 @@ fn at_rest_they_come_back_and_go_on() {
         let Some(bed) = Bed::new() else {
             return;
         };
+        let bed = Arc::new(bed);
+        let hosts = Arc::clone(&bed);
         let next = Arc::new(Notify::new());
         let serving = bed.serve(addresses[1], 1, answer);
         let asked = Arc::clone(&next);
+        let (taken_back, is_taken_back) = mpsc::channel();
         let proxying = bed.proxy(addresses, (1, 8), move |splicer, mut client, mut server| {
-            let next = Arc::clone(&next);
+            let (next, taken_back) = (Arc::clone(&next), taken_back.clone());
             async move {
                 let mut by_kernel = Vec::new();
                 for choice in ENGINES {
@@ -48,6 +52,7 @@ fn at_rest_they_come_back_and_go_on() {
                     assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
                     (client, server) = (a.unwrap(), b.unwrap());
                     by_kernel.push(splicer.counters().packet_bytes.get() - before);
+                    taken_back.send(()).unwrap();
                 }
                 let mut exchange =
                     splicer.exchange(client, server, ExchangeOrder::new(Choice::Copy));
@@ -57,17 +62,20 @@ fn at_rest_they_come_back_and_go_on() {
         });
         let asking = bed.on(Host::Client, move || {
             let mut stream = connect(addresses[0]);
-            for round in 0..ENGINES.len() {
+            let mut given = 0;
+            for (round, choice) in ENGINES.into_iter().enumerate() {
                 for _ in 0..GREETING {
                     ask(&mut stream, 50 + round, 60);
                 }
-                std::thread::sleep(ARMED);
+                given += u64::from(choice == Choice::Packet);
+                until_given(given);
                 ask(&mut stream, 20_000 + round, 700_000 + round);
                 ask(&mut stream, 0, 1);
-                // So that everything is acknowledged and nothing is on its way.
-                std::thread::sleep(ARMED);
+                // So that nothing is on its way.
+                until_at_rest();
+                hosts.on(Host::Server, until_at_rest).join().unwrap();
                 asked.notify_one();
-                std::thread::sleep(ARMED);
+                is_taken_back.recv_timeout(HANG).unwrap();
             }
             ask(&mut stream, 1000, 2000);
             stream.shutdown(Shutdown::Write).unwrap();
@@ -159,35 +167,51 @@ fn ends_that_went_by_are_found_by_whoever_goes_on() {
         let Some(bed) = Bed::new() else {
             return;
         };
+        let ends = Arc::new(AtomicUsize::new(0));
+        let [heard_by_server, heard_by_client] = [(); 2].map(|()| Arc::clone(&ends));
+        let (taken_back, is_taken_back) = mpsc::channel();
+        let is_taken_back = Mutex::new(is_taken_back);
+        let (unseen, is_unseen) = mpsc::channel();
         let serving = bed.serve(V4[1], 1, move |mut stream| {
             greet_back(&mut stream);
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+            heard_by_server.fetch_add(1, SeqCst);
             if both_end {
                 return;
             }
-            // The proxy has taken the connections back by then.
-            std::thread::sleep(4 * ARMED);
+            let is_taken_back = is_taken_back.lock().unwrap();
+            is_taken_back.recv_timeout(HANG).unwrap();
             stream.write_all(&sample(4, BYTES)).unwrap();
         });
-        let proxying = bed.proxy(V4, (1, 8), |splicer, client, server| async move {
-            let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(Choice::Packet));
-            // Until the client ends; then nobody looks at the exchange for a while.
-            let some = tokio::time::timeout(ARMED, exchange.run()).await;
-            assert!(some.is_err(), "{some:?}");
-            tokio::time::sleep(3 * ARMED).await;
-            let (up, down, [a, b]) = exchange.unsplice_own().await;
-            assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
-            let order = ExchangeOrder::new(Choice::Copy);
-            let mut exchange = splicer.exchange(a.unwrap(), b.unwrap(), order);
-            (exchange.run().await, exchange.b_to_a_bytes())
+        let proxying = bed.proxy(V4, (1, 8), move |splicer, client, server| {
+            let (ends, taken_back) = (Arc::clone(&ends), taken_back.clone());
+            let unseen = unseen.clone();
+            async move {
+                let order = ExchangeOrder::new(Choice::Packet);
+                let mut exchange = splicer.exchange(client, server, order);
+                tokio::select! {
+                    end = exchange.run() => panic!("{end:?}"),
+                    () = until(|| splicer.counters().packet_stays.get() > 0) => {}
+                }
+                // Nobody looks at the exchange while they end.
+                unseen.send(()).unwrap();
+                until(|| ends.load(SeqCst) == 1 + usize::from(both_end)).await;
+                let (up, down, [a, b]) = exchange.unsplice_own().await;
+                assert!(is_clean(&up) && is_clean(&down), "{up:?} {down:?}");
+                let _ = taken_back.send(());
+                let order = ExchangeOrder::new(Choice::Copy);
+                let mut exchange = splicer.exchange(a.unwrap(), b.unwrap(), order);
+                (exchange.run().await, exchange.b_to_a_bytes())
+            }
         });
-        let asking = bed.on(Host::Client, || {
+        let asking = bed.on(Host::Client, move || {
             let mut stream = connect(V4[0]);
             greet(&mut stream);
-            std::thread::sleep(ARMED);
+            is_unseen.recv_timeout(HANG).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             let mut heard = Vec::new();
             stream.read_to_end(&mut heard).unwrap();
+            heard_by_client.fetch_add(1, SeqCst);
             heard
         });
         let said = if both_end { 0 } else { BYTES };

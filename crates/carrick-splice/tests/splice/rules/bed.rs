@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub use crate::hosts::Host;
+pub use carrick_test::listen;
 
 /// A client, a router and a server. The router has the interfaces `rc`, towards the client, and `rs`, towards the server, and is the way
 /// to everywhere. It puts checksums into what it sends, which whoever receives checks.
@@ -179,11 +180,6 @@ pub fn takes_reuseport() -> bool {
         .split('.')
         .map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(6), Some(6))
-}
-
-/// A socket that listens.
-pub fn listen(address: SocketAddr) -> TcpListener {
-    until_free(|| TcpListener::bind(address)).unwrap()
 }
 
 /// A socket that waits for packets, but not long.

@@ -2,13 +2,12 @@
 
 use super::bed::{Bed, FAMILIES, Family, Host, address, answer, ask, bed, listen, takes_reuseport};
 use super::{assert_used, attach, incoming, rule};
-use crate::support::HANG;
+use crate::support::{HANG, connect_from};
 use carrick_splice::PacketService;
 use carrick_splice::rules::{Action, Match, Protocol, Redirect, Rule};
 use carrick_test::until_free;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
-use std::time::Duration;
 
 fn redirect_of(family: &Family, mark: Option<u32>) -> Rule {
     let packets = Match {
@@ -101,6 +100,7 @@ fn transparent(address: SocketAddr) -> TcpListener {
     socket.set_reuse_port(takes_reuseport()).unwrap();
     until_free(|| socket.bind(&address.into())).unwrap();
     socket.listen(16).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
     socket.into()
 }
 
@@ -139,19 +139,11 @@ fn a_client_may_use_its_port_again_after_the_proxy_has_closed() {
     is_ready.recv().unwrap();
     bed.at(Host::Client, move || {
         for _ in 0..3 {
-            let socket =
-                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-            socket.set_reuse_address(true).unwrap();
-            socket.bind(&address(family.client, 5555).into()).unwrap();
             // The old connection has to be got rid of first (RFC 1337), but not waited for.
-            let to = address(family.router, 80).into();
-            socket.connect_timeout(&to, HANG).unwrap();
-            let mut stream = TcpStream::from(socket);
-            stream.set_read_timeout(Some(HANG)).unwrap();
-            std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+            let own = address(family.client, 5555);
+            let mut stream = connect_from(own, address(family.router, 80));
             // The end is here before this side's end is said.
-            drop(stream);
-            std::thread::sleep(Duration::from_millis(50));
+            std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
         }
     });
     assert_used(&router.join().unwrap());
