@@ -88,6 +88,13 @@ impl SocketService {
         self.0.get().is_some()
     }
 
+    /// Why the kernel does not tell of the splices that it has, before their end ([`live`](SocketService::live)): the engine works, but this kernel
+    /// refuses the program that reads the sockets' state. `None` if it tells, or the engine is not loaded.
+    #[must_use]
+    pub fn untold(&self) -> Option<&str> {
+        self.engine()?.live.as_ref().err().map(String::as_str)
+    }
+
     /// Splices that are in the kernel now, and how many can be.
     #[must_use]
     pub fn splices(&self) -> (u32, u32) {

@@ -140,7 +140,12 @@ impl Engines {
         } else {
             self.socket
                 .load(plan.limits.splices, Some(&self.pacing))
-                .map(|()| "its self-test passed".to_owned())
+                .map(|()| match self.socket.untold() {
+                    None => "its self-test passed".to_owned(),
+                    Some(why) => format!(
+                        "its self-test passed; bytes of tunnels that the kernel has are known at their end only: {why}"
+                    ),
+                })
                 .map_err(|because| because.to_string())
         };
         let packet = if self.packet.is_loaded() || plan.loads_packet_engine() {
