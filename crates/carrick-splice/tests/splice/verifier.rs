@@ -111,7 +111,7 @@ fn no_program_costs_the_verifier_much_more_than_is_known() {
             let is_same = |compiler: &&str| {
                 row.compiler.contains(*compiler) && verifier::compiler().contains(*compiler)
             };
-            series(&row.kernel) == here && COMPILERS.iter().any(|compiler| is_same(compiler))
+            series(&row.kernel) == here && COMPILERS.iter().any(is_same)
         });
         let (known, times) = match same.map(|row| row.processed).max() {
             Some(known) => (known, TIMES_MAX),
