@@ -37,7 +37,7 @@ build: need-rust
 	@scripts/need $(NEEDED_TO_BUILD)
 	$(CARGO) build --release --locked -p carrick
 
-# Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root, fails.
+# Which tests were skipped, and why: each adds a line. CARRICK_REQUIRE_ROOT=1: whoever would be, for want of root or of a program, fails.
 SKIPPED = target/skipped
 test test-quick: export CARRICK_SKIPPED = $(CURDIR)/$(SKIPPED)
 # Most tests wait most of the time.
