@@ -8,7 +8,7 @@ mod origin;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use carrick_lab::testbed::Testbed;
 use carrick_lab::testbed::command::find;
@@ -87,7 +87,7 @@ fn a_test_bed_leaves_nothing_behind_and_sweeps_what_a_killed_run_left() {
         .args(["netns", "exec", &leftover, "sleep", "1000"])
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    testbed::wait_until(|| testbed::pids(&leftover).contains(&orphan.id()));
     owner.kill().unwrap();
     owner.wait_in_time().unwrap();
 
@@ -285,12 +285,11 @@ fn an_interrupted_benchmark_leaves_nothing_behind() {
             .spawn()
             .unwrap();
         let pid = bench.id();
-        let deadline = Instant::now() + LONGEST_RUN;
-        // The origin's files are there when the first run is about to start.
-        while left_behind(pid).len() < 4 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(Duration::from_millis(1500));
+        let is_load =
+            |pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "wrk\n");
+        testbed::wait_until(|| {
+            testbed::namespaces(pid).any(|name| testbed::pids(&name).into_iter().any(is_load))
+        });
         assert!(
             Command::new("kill")
                 .args([signal, &pid.to_string()])

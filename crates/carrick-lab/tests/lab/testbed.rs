@@ -22,6 +22,8 @@ use carrick_lab::testbed::namespace::Namespace;
 use carrick_lab::testbed::{Layout, Meter, Side, TcpCounters, TcpOptions, Testbed, TestbedPlan};
 use carrick_lab::wan::spec::{Path, Rule, WanCounts, WanSpec};
 
+use carrick_test::{EndInTime, RunInTime};
+
 use crate::{LAB, LONGEST_RUN, can_run, left_behind, left_behind_by};
 
 #[path = "testbed/command.rs"]
@@ -51,6 +53,21 @@ pub fn wait_until(mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "it never came");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The processes in a namespace.
+pub fn pids(namespace: &str) -> Vec<u32> {
+    let mut command = Command::new("ip");
+    let output = command.args(["netns", "pids", namespace]).output_in_time();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    text.lines().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// The namespaces of a process's runs.
+pub fn namespaces(pid: u32) -> impl Iterator<Item = String> {
+    let paths = left_behind(pid).into_iter();
+    let paths = paths.filter(|path| path.starts_with("/run/netns"));
+    paths.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
 }
 
 fn build(layout: Layout, change: impl FnOnce(&mut TestbedPlan)) -> Testbed {

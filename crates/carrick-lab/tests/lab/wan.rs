@@ -8,7 +8,7 @@
 mod bed;
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn carries_tcp(bed: &Bed, bytes: usize) -> bool {
     let content: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
     // A connection on which nothing comes for so long is broken, on the slowest machine.
     let patience = Some(Duration::from_secs(20));
-    let listener = bed.inside(&bed.server, || TcpListener::bind("10.79.2.2:0").unwrap());
+    let listener = bed.inside(&bed.server, || carrick_test::listen("10.79.2.2:0"));
     let address = listener.local_addr().unwrap();
     let connected = bed.inside(&bed.client, || {
         TcpStream::connect_timeout(&address, Duration::from_secs(20))
@@ -253,7 +253,7 @@ fn an_ack_filter_thins_acks_out_and_nobody_waits_for_the_last_one() {
         ));
         assert!(carries_tcp(&bed, 1_000_000));
         // The second byte is sent when the first one is acknowledged (RFC 1122, section 4.2.3.4), by an ACK that no other follows.
-        let listener = bed.inside(&bed.server, || TcpListener::bind("10.79.2.2:0").unwrap());
+        let listener = bed.inside(&bed.server, || carrick_test::listen("10.79.2.2:0"));
         let address = listener.local_addr().unwrap();
         let mut client = bed.inside(&bed.client, || TcpStream::connect(address).unwrap());
         let (mut server, _) = listener.accept().unwrap();

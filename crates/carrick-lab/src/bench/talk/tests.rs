@@ -51,7 +51,7 @@ fn a_stream_brings_the_file_again_and_again() {
 
 #[test]
 fn wrong_bytes_and_connections_that_end_are_told() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = carrick_test::listen("127.0.0.1:0");
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         let mut wrong = listener.accept().unwrap().0;

@@ -78,7 +78,7 @@ async fn connections_closed_while_idle_are_noticed() {
         .unwrap();
     let begun = std::time::Instant::now();
     while count_open(&held, &get_five_bytes()) > 0 {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < Duration::from_secs(60));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -1,7 +1,6 @@
 //! `carrick lab testbed`: where commands run, how they end, what is left, and how failures are told.
 
 use super::*;
-use carrick_test::{EndInTime, RunInTime};
 
 fn testbed_command(arguments: &[&str]) -> Command {
     let mut command = Command::new(LAB);
@@ -73,20 +72,7 @@ fn start_sleeping(arguments: &[&str]) -> Child {
     .concat();
     let child = testbed_command(&all).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id();
-    let sleeps = || {
-        left_behind(pid)
-            .iter()
-            .filter(|path| path.starts_with("/run/netns"))
-            .any(|path| {
-                let name = path.file_name().unwrap().to_str().unwrap();
-                let pids = Command::new("ip")
-                    .args(["netns", "pids", name])
-                    .output_in_time()
-                    .unwrap();
-                pids.stdout.iter().filter(|byte| **byte == b'\n').count() >= 3
-            })
-    };
-    wait_until(sleeps);
+    wait_until(|| namespaces(pid).any(|name| pids(&name).len() >= 3));
     child
 }
 

@@ -14,19 +14,19 @@ async fn the_meter_sees_what_a_spinner_uses() {
     let error = Meter::start(&bed).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("a core of its own"), "{error}");
     bed.place(Placement::Separate(pair)).unwrap();
-    let calibration = bed.calibrate(Duration::from_millis(500)).await.unwrap();
-    for spinner in &calibration.spinners {
-        // Others' work on a busy machine can only add to it.
-        assert!(
-            spinner.metered_share > spinner.used_share - 0.03,
-            "{spinner:?}"
-        );
-    }
-    assert_eq!(bed.background_share(), calibration.idle_busy_share);
-    // A virtual processor that the host takes away for long is idle for the kernel, so a busy host gets three tries.
-    let mut tries = 0;
+    // A virtual processor that the host takes away for long is idle for the kernel: that is tried again until the host leaves it.
+    let deadline = Instant::now() + LONGEST_RUN;
     loop {
-        tries += 1;
+        let calibration = bed.calibrate(Duration::from_millis(500)).await.unwrap();
+        assert_eq!(bed.background_share(), calibration.idle_busy_share);
+        let mut spinners = calibration.spinners.iter();
+        // Others' work on a busy machine can only add to it.
+        if spinners.all(|spinner| spinner.metered_share > spinner.used_share - 0.03) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{:?}", calibration.spinners);
+    }
+    loop {
         let meter = Meter::start(&bed).unwrap();
         let used = tokio::task::spawn_blocking(move || {
             carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
@@ -39,7 +39,7 @@ async fn the_meter_sees_what_a_spinner_uses() {
         if cpu.core_busy_seconds > used.as_secs_f64() - 0.02 {
             break;
         }
-        assert!(tries < 3, "{cpu:?} {used:?}");
+        assert!(Instant::now() < deadline, "{cpu:?} {used:?}");
     }
     bed.place(Placement::Shared).unwrap();
     assert_eq!(bed.background_share(), 0.0, "it was of another placement");
@@ -57,10 +57,9 @@ async fn a_slow_proxy_has_what_the_spinner_leaves_and_the_meter_takes_off_what_i
     assert!(error.to_string().contains("proxy_core_share"), "{error}");
     bed.place(Placement::Separate(pair)).unwrap();
     let slowdown = bed.slow_down().unwrap();
-    // Here, too, a busy host gets three tries.
-    let mut tries = 0;
+    // Here, too, until the host leaves the processor.
+    let deadline = Instant::now() + LONGEST_RUN;
     let cpu = loop {
-        tries += 1;
         let meter = Meter::start_beside(&bed, slowdown.as_ref()).unwrap();
         let used = tokio::task::spawn_blocking(move || {
             carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
@@ -76,7 +75,7 @@ async fn a_slow_proxy_has_what_the_spinner_leaves_and_the_meter_takes_off_what_i
         if has_share && cpu.taken_seconds + used.as_secs_f64() <= most {
             break cpu;
         }
-        assert!(tries < 3, "{cpu:?} {used:?}");
+        assert!(Instant::now() < deadline, "{cpu:?} {used:?}");
     };
     let sum = cpu.busy_seconds + cpu.taken_seconds;
     assert!((sum - cpu.core_busy_seconds).abs() < 1e-6, "{cpu:?}");

@@ -1,6 +1,7 @@
 //! The proxies that are compared start in both layouts and do their jobs.
 
 use super::*;
+use carrick_lab::testbed::command::find;
 
 /// The body that the proxy called `name` brings.
 fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
@@ -30,14 +31,12 @@ fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "current_thread")]
 async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
-    skip_unless!("nginx", "curl");
+    skip_unless!("nginx", "curl", "haproxy", "squid", "socat");
     let carrick = std::path::Path::new(LAB).with_file_name("carrick");
     let missing = |family: Family| match family {
         Family::Carrick => !carrick.is_file(),
-        Family::Haproxy | Family::Squid | Family::ThreeProxy | Family::Socat => {
-            !can_run(&[family.name()])
-        }
-        Family::Routed | Family::Nginx => false,
+        Family::ThreeProxy => find(family.name()).is_none(),
+        Family::Routed | Family::Nginx | Family::Haproxy | Family::Squid | Family::Socat => false,
         // Left out by `Programs::locate` itself.
         Family::Varnish | Family::TrafficServer | Family::Pepsal => false,
     };
