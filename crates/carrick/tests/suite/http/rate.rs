@@ -51,13 +51,14 @@ fn a_body_faster_than_rate_min_is_not_cut_off() {
     let carrick = start(
         &place,
         &server,
-        "[limits]\nrate_min = \"1 KB\"\n[timeouts]\nhead = \"300ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[limits]\nrate_min = \"1 KB\"\n[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     let mut client = carrick.connect();
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 700000\r\n\r\n");
     let mut upstream = server.accept();
     upstream.read_head();
-    for _ in 0..20 {
+    // For longer than the grace.
+    for _ in 0..70 {
         client.send([b'x'; 10_000]);
         upstream.expect([b'x'; 10_000]);
         std::thread::sleep(Duration::from_millis(50));

@@ -13,6 +13,7 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
         &server,
         "[timeouts]\nhead = \"600ms\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
+    let begun = Instant::now();
     let mut client = carrick.connect();
     let mut sender = client.second();
     let sending = std::thread::spawn(move || {
@@ -23,7 +24,6 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
             std::thread::sleep(Duration::from_millis(50));
         }
     });
-    let begun = Instant::now();
     let response = client.read_response("GET");
     assert_eq!(response.status, 408);
     assert_eq!(response.field("connection").as_deref(), Some("close"));
@@ -44,7 +44,7 @@ fn the_second_head_has_its_own_time() {
     let carrick = start(
         &place,
         &server,
-        "[timeouts]\nhead = \"600ms\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[timeouts]\nhead = \"2s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     let mut client = carrick.connect();
     client.send(GET);
@@ -53,7 +53,7 @@ fn the_second_head_has_its_own_time() {
     upstream.send("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(client.read_response("GET").status, 204);
     // Longer than a head may take: between requests it is the idle time that counts.
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_millis(2200));
     client.send("GET / HT");
     std::thread::sleep(Duration::from_millis(200));
     client.send("TP/1.1\r\nHost: a\r\n\r\n");
@@ -72,7 +72,7 @@ fn clients_that_send_nothing_are_closed_without_a_word() {
     let carrick = start(
         &place,
         &server,
-        "[timeouts]\nhead = \"300ms\"\nidle = \"500ms\"\ndrain = \"1s\"",
+        "[timeouts]\nhead = \"1s\"\nidle = \"2s\"\ndrain = \"1s\"",
     );
     carrick.connect().expect_end();
     // Between two requests, too.
