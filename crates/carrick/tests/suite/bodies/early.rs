@@ -91,8 +91,10 @@ fn a_client_that_has_ended_its_side_still_gets_its_response() {
         client.half_close();
         let mut upstream = stage.server.accept();
         upstream.read_head();
-        // So that carrick has certainly seen the end of the client's side.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        let carricks_end = client.far_end();
+        wait_for("the end of the client's side", || {
+            carricks_end.knows_of_end().then_some(())
+        });
         upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
         assert_eq!(client.read_response("GET").text(), "ok", "{request:?}");
         client.expect_end();

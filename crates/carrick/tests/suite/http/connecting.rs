@@ -1,7 +1,7 @@
 //! Servers that do not accept connections.
 use super::GET;
 use crate::support::carrick::switch_text;
-use crate::support::{Carrick, Place, Server};
+use crate::support::{Carrick, End, Place, Server, wait_for};
 use std::time::{Duration, Instant};
 
 /// 192.0.2.0/24 is nobody's, but packets to it might leave the machine: a listener with a full queue does not answer either.
@@ -23,8 +23,14 @@ fn full_listener(place: &Place) -> (std::net::SocketAddr, socket2::Socket, Vec<s
         let _ = filler.connect(&address.into());
         fillers.push(filler);
     }
-    // The first is in the queue once it is connected; the others wait.
-    std::thread::sleep(Duration::from_millis(100));
+    // One is in the queue, and fills it; the others wait.
+    let listener = End {
+        local: address,
+        far: ([0; 4], 0).into(),
+    };
+    wait_for("a full queue", || {
+        listener.look().filter(|listener| listener.unread > 0)
+    });
     (address, socket, fillers)
 }
 

@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ impl Bed {
                 lines(namespace, &[&address, &format!("link set {device} up")]);
             }
         }
-        let listener = on(&server, || TcpListener::bind(SERVER).expect("listening"));
+        let listener = on(&server, || carrick_test::listen(SERVER));
         let directory = tempfile::tempdir().expect("a directory");
         let pins = directory.path().join("bpf");
         std::fs::create_dir(&pins).expect("a directory");
@@ -141,7 +141,9 @@ impl Bed {
     /// Runs carrick with other arguments on the proxy: whether it succeeds, and all that it says.
     pub fn carrick(&self, arguments: &[&str]) -> (bool, String) {
         let words = [&[PROGRAM], arguments].concat();
-        let output = command_in(&self.proxy, &words).output_in_time().expect("carrick");
+        let output = command_in(&self.proxy, &words)
+            .output_in_time()
+            .expect("carrick");
         let all = [output.stdout, output.stderr].concat();
         (
             output.status.success(),
@@ -384,6 +386,8 @@ pub struct Exchanges {
     gate: Arc<AtomicBool>,
     /// Whether both ends have got exactly what was said.
     outcomes: Vec<mpsc::Receiver<bool>>,
+    /// Bytes that the ends have heard.
+    heard: Vec<Arc<[AtomicUsize; 2]>>,
 }
 
 impl Exchanges {
@@ -393,12 +397,30 @@ impl Exchanges {
         let bytes = PIECES * PIECE_BYTES + 2 * tunnels.len();
         let words: Arc<[u8]> = Random::new(1).bytes(bytes).into();
         let gate = Arc::default();
-        let tunnels = tunnels.into_iter().enumerate();
-        let outcomes = tunnels.map(|(number, ends)| exchange(ends, number, &words, &gate));
+        let heard: Vec<Arc<_>> = tunnels.iter().map(|_| Arc::default()).collect();
+        let tunnels = tunnels.into_iter().zip(&heard).enumerate();
+        let outcomes = tunnels
+            .map(|(number, (ends, heard))| exchange(ends, number, &words, &gate, heard))
+            .collect();
         Self {
-            outcomes: outcomes.collect(),
             gate,
+            outcomes,
+            heard,
         }
+    }
+
+    /// Waits until every end has heard ten more pieces, or the first half.
+    pub fn wait_for_more(&self) {
+        let counts = || self.heard.iter().flat_map(|counts| counts.iter());
+        let wanted = |count: &AtomicUsize| {
+            (count.load(SeqCst) + 10 * PIECE_BYTES).min(PIECES / 2 * PIECE_BYTES)
+        };
+        let wanted: Vec<_> = counts().map(wanted).collect();
+        wait_for("more bytes", || {
+            let mut both = counts().zip(&wanted);
+            both.all(|(count, wanted)| count.load(SeqCst) >= *wanted)
+                .then_some(())
+        });
     }
 
     /// Whether all are in the midst of it.
@@ -415,7 +437,7 @@ impl Exchanges {
     /// Waits for all ends: everybody has heard everything.
     pub fn assert_whole(&self) {
         for (number, outcome) in self.outcomes.iter().enumerate() {
-            assert_eq!(outcome.recv(), Ok(true), "tunnel {number}");
+            assert_eq!(outcome.recv_timeout(HANG), Ok(true), "tunnel {number}");
         }
     }
 }
@@ -426,15 +448,16 @@ fn exchange(
     number: usize,
     words: &Arc<[u8]>,
     gate: &Arc<AtomicBool>,
+    heard: &Arc<[AtomicUsize; 2]>,
 ) -> mpsc::Receiver<bool> {
-    let (words, gate) = (Arc::clone(words), Arc::clone(gate));
+    let (words, gate, heard) = (Arc::clone(words), Arc::clone(gate), Arc::clone(heard));
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || {
         let outcomes = std::thread::scope(|scope| {
             let ways = [0, 1].map(|side: usize| {
                 let (from, to) = (&ends[side], &ends[1 - side]);
                 let said = &words[2 * number + side..][..PIECES * PIECE_BYTES];
-                let gate = &gate;
+                let (gate, heard) = (&gate, &heard[side]);
                 scope.spawn(move || {
                     for (number, piece) in said.chunks(PIECE_BYTES).enumerate() {
                         while number >= PIECES / 2 && !gate.load(SeqCst) {
@@ -446,8 +469,11 @@ fn exchange(
                     from.shutdown(std::net::Shutdown::Write).expect("ended");
                 });
                 scope.spawn(move || {
-                    let mut got = Vec::new();
-                    { to }.read_to_end(&mut got).expect("the end of the stream");
+                    let (mut got, mut piece) = (Vec::new(), [0; PIECE_BYTES]);
+                    while let count @ 1.. = { to }.read(&mut piece).expect("the stream") {
+                        got.extend_from_slice(&piece[..count]);
+                        heard.fetch_add(count, SeqCst);
+                    }
                     got == said
                 })
             });

@@ -24,9 +24,9 @@ fn twenty_tunnels_go_on_when_carrick_is_killed_in_mid_transfer() {
         let mut tunnels: Vec<_> = (0..TUNNELS).map(|_| bed.tunnel()).collect();
         bed.wait_for_kernel(&first, &mut tunnels);
         let exchanges = Exchanges::begin(tunnels);
-        std::thread::sleep(Duration::from_millis(500));
+        exchanges.wait_for_more();
         first.kill();
-        std::thread::sleep(Duration::from_millis(300));
+        exchanges.wait_for_more();
         assert!(exchanges.are_under_way());
         let second = bed.start(0, "");
         let told = bed.tunnels(&second);

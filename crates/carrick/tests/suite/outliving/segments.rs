@@ -1,8 +1,8 @@
 //! Tunnels between networks that take longer and shorter segments.
 use super::bed::{Bed, Running, inside, say};
+use crate::support::wait_for;
 use carrick_lab::testbed::namespace::Namespace;
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// In one piece, more than a segment.
 const PIECE: &[u8] = &[7; 20_000];
@@ -52,14 +52,15 @@ fn the_server_sends_what_a_narrow_network_of_the_client_takes() {
 fn delayed(bed: &Bed) -> [TcpStream; 2] {
     let rules = "add table inet slow; \
          add chain inet slow out { type filter hook output priority 0; }; \
-         add rule inet slow out tcp flags & (syn | ack) == (syn | ack) drop;";
-    let nft = |rules: &str| {
-        bed.server.run("nft", &[rules]).expect("nft");
-    };
+         add rule inet slow out tcp flags & (syn | ack) == (syn | ack) counter drop;";
+    let nft = |words: &str| bed.server.run("nft", &[words]).expect("nft");
     nft(rules);
     std::thread::scope(|scope| {
         let tunnel = scope.spawn(|| bed.tunnel());
-        std::thread::sleep(Duration::from_millis(300));
+        wait_for("a lost answer", || {
+            let is_lost = !nft("list table inet slow").contains("packets 0 ");
+            is_lost.then_some(())
+        });
         nft("delete table inet slow");
         tunnel.join().expect("a tunnel")
     })

@@ -61,17 +61,18 @@ fn a_server_that_closes_while_a_request_comes_in_is_replaced() {
     for closes_first in [false, true] {
         let (mut client, mut upstream) = play.pair(&server);
         answer(&mut client, &mut upstream, "/s/third", b"third");
-        let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+        let carricks_end = upstream.far_end();
         if closes_first {
             drop(upstream);
-            pause();
+            play.wait_for_end(carricks_end);
             client.send("GET /s/fourth HTTP/1.1\r\nHo");
+            play.wait_until_arrived(&client);
         } else {
             client.send("GET /s/fourth HTTP/1.1\r\nHo");
-            pause();
+            play.wait_until_arrived(&client);
             drop(upstream);
+            play.wait_for_end(carricks_end);
         }
-        pause();
         client.send("st: a\r\n\r\n");
         let mut upstream = server.accept();
         assert!(upstream.read_head().contains("/s/fourth"));

@@ -201,8 +201,9 @@ fn a_server_that_ends_between_requests_costs_the_client_nothing() {
     for number in 0..3 {
         answer(&mut client, &mut upstream, &format!("/s/{number}"), b"yes");
     }
+    let carricks_end = upstream.far_end();
     drop(upstream);
-    std::thread::sleep(Duration::from_millis(100));
+    play.wait_for_end(carricks_end);
     client.send(get("/s/again"));
     let mut upstream = server.accept();
     upstream.read_head();

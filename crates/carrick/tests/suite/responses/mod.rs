@@ -11,7 +11,7 @@ mod read;
 
 use crate::support::access_log::Line;
 use crate::support::random::{Random, hash};
-use crate::support::{Peer, Server, wait_for};
+use crate::support::{End, Peer, Server, wait_for};
 use crate::transparent::bed::{Bed, Running};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -107,6 +107,23 @@ impl Play {
         assert_eq!(client.read_response("GET").body, b"warm");
         answer(&mut client, &mut upstream, "/s/second", b"warm");
         (client, upstream)
+    }
+
+    /// Waits until all that a client has sent has arrived.
+    fn wait_until_arrived(&self, client: &Peer) {
+        wait_for("the client's bytes", || {
+            let shown = self.bed.client.inside(|| Ok(client.near_end().look()));
+            let shown = shown.expect("the client").expect("its connection");
+            (shown.unacknowledged == 0).then_some(())
+        });
+    }
+
+    /// Waits until carrick's end of a connection knows that the other side has ended.
+    fn wait_for_end(&self, carricks_end: End) {
+        wait_for("an end", || {
+            let knows = self.bed.router.inside(|| Ok(carricks_end.knows_of_end()));
+            knows.expect("the router").then_some(())
+        });
     }
 
     /// The lines of the access log, as soon as there are so many; those of the engine `packet`.

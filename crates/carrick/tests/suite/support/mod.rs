@@ -27,6 +27,7 @@ pub mod random;
 #[cfg(feature = "shared-cache")]
 pub mod redis;
 pub mod server;
+pub mod sockets;
 pub mod squid;
 pub mod tls;
 
@@ -38,6 +39,7 @@ pub use place::Place;
 #[cfg(feature = "shared-cache")]
 pub use redis::Redis;
 pub use server::Server;
+pub use sockets::End;
 pub use squid::Squid;
 
 use std::time::{Duration, Instant};
