@@ -218,7 +218,7 @@ fn an_interrupted_experiment_keeps_what_it_has_and_leaves_nothing_behind() {
     .unwrap();
     let pid = run.id();
     let file = out.path().join("peers/results.json");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(600);
     while !file.is_file() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,6 +1,6 @@
 //! A far end that is no carrick, or one that goes at a bad moment: clients are told, and nothing is passed off as whole.
 use super::{ONE_WORKER, near_text};
-use crate::support::{Carrick, Ending, Peer, Place, Server};
+use crate::support::{Carrick, Ending, Peer, Place, Server, wait_for};
 use carrick_logic::link::{CONTROL_BYTES_MAX, Frame, Read, VERSION, read};
 
 /// The near end, and a script in the place of the far end.
@@ -148,8 +148,9 @@ fn a_far_end_that_does_not_give_up_is_left() {
     let server = ([192, 0, 2, 1], 80).into();
     link.send(written(&Frame::Opened { number: 1, server }));
     let piece = [&written(&Frame::Data(1000))[..], &[3; 1000]].concat();
-    while link.try_send(&piece).is_ok() {
+    wait_for("the end of the connection", || {
         std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+        link.try_send(&piece).is_err().then_some(())
+    });
     assert_eq!(script.near.access_log(1)[0].text("ended"), "link_lost");
 }

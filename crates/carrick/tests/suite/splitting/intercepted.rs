@@ -195,7 +195,12 @@ fn a_keeper_leaves_pairs_of_networks_out_for_a_while_and_does_nothing_else() {
     wait("v4", 0);
     wait("v6", 1);
     let mut other = connect(&bed, SERVERS[0]).expect("a connection");
-    let (mut intercepted, _) = here.accept().expect("a connection");
+    here.set_nonblocking(true).expect("an option");
+    let (mut intercepted, _) = wait_for("a connection", || here.accept().ok());
+    intercepted.set_nonblocking(false).expect("an option");
+    intercepted
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
     talk(&mut other, &mut intercepted);
     // What was left out goes on as it is.
     talk(&mut client, &mut server);

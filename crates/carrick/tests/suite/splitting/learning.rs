@@ -87,7 +87,7 @@ impl Drop for Far {
 /// Answers each number, in eight digits, with so many bytes, until the client has ended.
 fn serve(listener: TcpListener) {
     std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
+        for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
                 let mut number = [0; 8];
                 while stream.read_exact(&mut number).is_ok() {

@@ -28,8 +28,7 @@ const INTERCEPTED: &str = "carrick_intercepted_connections_total";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn listen(bed: &Bed, address: &str) -> TcpListener {
-    let listener = bed.server.inside(|| Ok(TcpListener::bind(address)?));
-    listener.expect("a listener")
+    on(&bed.server, || carrick_test::listen(address))
 }
 
 fn connect(bed: &Bed, address: &str) -> io::Result<TcpStream> {

@@ -168,7 +168,10 @@ impl Bed {
     /// The same, where it may fail: then with curl's exit code.
     pub fn try_curl(&self, words: &str) -> Result<String, String> {
         let mut command = inside(&self.client, &["curl", "-sSk", "--max-time", "20"]);
-        let output = command.args(words.split(' ')).output_in_time().expect("curl");
+        let output = command
+            .args(words.split(' '))
+            .output_in_time()
+            .expect("curl");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() {
             Ok(text(&output.stdout))
@@ -225,7 +228,9 @@ impl Bed {
     pub fn command(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut words = vec![PROGRAM];
         words.extend(arguments);
-        let output = inside(&self.router, &words).output_in_time().expect("carrick");
+        let output = inside(&self.router, &words)
+            .output_in_time()
+            .expect("carrick");
         let all = [output.stdout, output.stderr].concat();
         (
             output.status.code(),

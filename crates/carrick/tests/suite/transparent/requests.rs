@@ -1,6 +1,7 @@
 //! Where intercepted requests go: to their original destination, or where routes say.
 use super::bed::inside;
 use super::*;
+use carrick_test::EndInTime;
 
 #[test]
 fn requests_go_where_they_wanted_to_or_where_routes_say_in_both_families() {
@@ -150,7 +151,7 @@ fn what_is_under_way_is_finished_when_carrick_ends() {
             .then_some(())
     });
     assert_ne!(bed.rules(), before, "the rules are there until the end");
-    let output = download.wait_with_output().expect("a download");
+    let output = download.wait_with_output_in_time().expect("a download");
     let body = output.stdout.iter().filter(|byte| **byte == b'x').count();
     assert!(output.status.success(), "{}", output.status);
     assert!(body >= super::bed::SLOW_BYTES, "{body}");
@@ -166,7 +167,7 @@ fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
     let images = IMAGES.replace("10.2.0.3:80", "10.2.0.3:8002") + "send_proxy_protocol = \"v1\"\n";
     let _carrick = bed.carrick(&(SWITCH.to_owned() + &images));
     let heard = bed.server.inside(|| {
-        let listener = std::net::TcpListener::bind("10.2.0.3:8002")?;
+        let listener = carrick_test::listen("10.2.0.3:8002");
         let curl = inside(&bed.client, &["curl", "-sS", "http://10.2.0.2/images/"])
             .stdout(std::process::Stdio::null())
             .spawn();
@@ -174,7 +175,7 @@ fn an_upstream_is_told_the_original_destination_by_the_proxy_protocol() {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(&upstream), &mut line)?;
         std::io::Write::write_all(&mut upstream, b"HTTP/1.1 204 No Content\r\n\r\n")?;
-        curl?.wait()?;
+        curl?.wait_in_time()?;
         Ok(line)
     });
     let heard = heard.expect("a PROXY header");

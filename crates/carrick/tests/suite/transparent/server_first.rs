@@ -29,7 +29,7 @@ fn connect(bed: &Bed, to: SocketAddr, patience: Duration) -> io::Result<TcpStrea
 }
 
 fn listen(bed: &Bed, address: SocketAddr) -> TcpListener {
-    on(&bed.server, || TcpListener::bind(address).expect("a port"))
+    on(&bed.server, || carrick_test::listen(address))
 }
 
 /// The next client of a server.
