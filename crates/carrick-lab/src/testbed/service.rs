@@ -164,7 +164,7 @@ impl Service {
         loop {
             self.check()?;
             if self.namespace.is_listening(port)? {
-                return Ok(());
+                break;
             }
             if Instant::now() > deadline {
                 bail!(
@@ -176,6 +176,11 @@ impl Service {
             }
             tokio::time::sleep(POLL).await;
         }
+        // It listens before its engines are loaded, and says when they are.
+        if self.name.starts_with("carrick") {
+            self.wait_for_line("carrick", timeout).await?;
+        }
+        Ok(())
     }
 
     /// Asks it to end, and waits until it has.
