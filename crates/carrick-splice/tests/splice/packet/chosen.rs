@@ -112,8 +112,11 @@ fn what_is_unlike_goes_by_sockets() {
     };
     bed.set(Host::Server, "tcp_timestamps", 0);
     let told = chatted(&bed, V4, true, |stream| chat(stream, 100));
-    assert_reasons(&told, &["chatter", "packet_timestamps", "packet_pays"]);
-    assert_eq!(told.engines, (Engine::Socket, Engine::Socket), "{told:?}");
+    // Where others keep the machine busy, what came meanwhile is bulk, and is taken back from the sockets.
+    for reason in ["chatter", "packet_timestamps", "packet_pays"] {
+        assert!(told.reasons.contains(&reason), "{told:?}");
+    }
+    assert!(told.by_kernel == 0 && told.by_sockets > 0, "{told:?}");
 }
 
 #[test]
