@@ -51,6 +51,8 @@ const CLIENTS: Subnet = Subnet {
     bits: 16,
 };
 
+/// The counter of reloads that have succeeded.
+const RELOADED: &str = "carrick_reloads_total{result=\"ok\"}";
 /// The counter of requests that the kernel has forwarded.
 const JUDGED: &str = "carrick_kernel_requests_total{by=\"kernel\"}";
 
@@ -258,6 +260,17 @@ impl Bench<'_> {
         let tally = self.play(first).await?;
         if tally.whole != 4 {
             bail!("carrick does not serve at all: {tally:?}");
+        }
+        if self.disturbs {
+            // The first reload opens the log once more.
+            carrick.signal(Signal::HUP);
+            let until = Instant::now() + START_TIMEOUT;
+            while gauge(&self.testbed.proxy.inside(engine_use::ask)?, RELOADED) == 0 {
+                if Instant::now() > until {
+                    bail!("carrick does not reload its configuration");
+                }
+                tokio::time::sleep(SETTLE_POLL).await;
+            }
         }
         let before = Holdings::read(&self.testbed.proxy, true)?;
         if self.disturbs {
