@@ -121,15 +121,7 @@ fn torture_http(way: &str, seed: &str) {
         return;
     }
     let output = Command::new(CARRICK)
-        .args([
-            "lab",
-            "torture",
-            "--http",
-            "--json",
-            "--runs",
-            "2",
-            "--disturb",
-        ])
+        .args(["lab", "torture", "--http", "--json", "--runs", "2"])
         .args(["--way", way, "--seed", seed, "--carrick", CARRICK])
         .output_in_time()
         .expect("carrick");
