@@ -19,7 +19,7 @@ pub fn run(given: &LabArgs) -> ExitCode {
     let error = Command::new(&program).args(&given.arguments).exec();
     let why = if error.kind() == ErrorKind::NotFound {
         format!(
-            "{PROGRAM} is a program of its own, and not installed beside carrick or in PATH: `make lab` builds it"
+            "{PROGRAM} is a program of its own, and not installed beside carrick or in PATH: `make build-lab` builds it into target/release"
         )
     } else {
         format!("{}: {error}", program.display())
