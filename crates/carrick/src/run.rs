@@ -13,7 +13,7 @@ use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
 use crate::config::problem::{Problem, Severity};
 use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
 use crate::control::{NotReloaded, SignalOrder, Signals};
-use crate::engines::{Engines, JudgedBy, Told};
+use crate::engines::{Engines, Features, JudgedBy, Told};
 use crate::privileges::{GivenUp, OUT_OF_REACH, sandbox::Sandboxed};
 use crate::service::{ServiceManager, Watch};
 use crate::telemetry::access_log::LogThread;
@@ -28,6 +28,7 @@ use carrick_splice::probe::{Feature, probe_but_socket};
 use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
 use loading::Loading;
 use open::Opened;
+use std::future::pending;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -209,11 +210,20 @@ impl Program {
     }
 
     /// Waits for the kernel's engines, if they are still being loaded, and lets clients have them.
-    async fn finish_loading(&mut self) {
-        let Some(loading) = &mut self.loading else {
-            return;
-        };
-        let features = loading.features().await;
+    async fn finish_loading(&mut self, manager: &ServiceManager, watch: &mut Watch) {
+        if let Some(loading) = &mut self.loading {
+            let features = loading.features().await;
+            self.take_engines(&features, manager, watch).await;
+        }
+    }
+
+    /// The kernel's engines are loaded, as far as they can be: says so once all workers know.
+    async fn take_engines(
+        &mut self,
+        features: &Features,
+        manager: &ServiceManager,
+        watch: &mut Watch,
+    ) {
         self.loading = None;
         let before = Arc::clone(&self.orders.borrow().live);
         let plan = &before.plan;
@@ -221,20 +231,22 @@ impl Program {
         self.engines.warn_of_foreign_programs();
         self.engines.tell_obstacle(plan);
         self.engines.warn_of_pins();
-        self.told.tell(plan, &features, "");
-        for feature in &features {
+        self.told.tell(plan, features, "");
+        for feature in features {
             self.state.set_engine(engine_status(feature));
         }
-        let judged_by = self.engines.install_routes(plan);
-        if !judged_by.is_empty() {
+        if self.engines.packet.is_loaded() {
             let live = Arc::new(Live {
                 generation: before.generation + 1,
                 plan: Arc::clone(plan),
                 upstreams: before.upstreams.clone(),
-                judged_by,
+                judged_by: self.engines.install_routes(plan),
                 followers: Followers::new(plan.workers),
             });
             self.orders.send_modify(|orders| orders.live = live);
+            if let Err(why) = self.followed(manager, watch).await {
+                tracing::warn!("not all workers have the engines yet: {why}");
+            }
         }
         // The banner is for people; where nobody reads it, nothing is lost.
         let banner = self.banner.text(&self.state.engines.load());
@@ -261,14 +273,17 @@ impl Program {
         loop {
             let order = tokio::select! {
                 order = signals.next() => order,
-                () = self.finish_loading(), if self.loading.is_some() => continue,
+                features = loaded(&mut self.loading) => {
+                    self.take_engines(&features, manager, watch).await;
+                    continue;
+                }
                 () = watch.due() => {
                     watch.tell(manager);
                     continue;
                 }
             };
             // What reads, changes or ends the engines finds them whole.
-            self.finish_loading().await;
+            self.finish_loading(manager, watch).await;
             match order {
                 SignalOrder::Drain => return,
                 SignalOrder::ReopenLogs => self.log.reopen(),
@@ -485,6 +500,14 @@ impl Program {
         self.engines.leave(ends_wait).await;
         self.log.stop();
         tracing::info!("ended");
+    }
+}
+
+/// What the engines that are being loaded can do, once they are; never, if none is. May be given up and called again.
+async fn loaded(loading: &mut Option<Loading>) -> Features {
+    match loading {
+        Some(loading) => loading.features().await,
+        None => pending().await,
     }
 }
 

@@ -330,6 +330,8 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
             worker.origins.clear();
             link::fill_all(&worker);
             let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
+            // The engine that tells of them may be new.
+            read_forwarded(&worker, forwarded.as_deref());
             let followers = &orders.live.followers;
             followers.has_followed(worker.number, result.map_err(|error| error.to_string()));
         }

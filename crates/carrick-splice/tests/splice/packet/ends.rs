@@ -145,7 +145,10 @@ fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
         let Some(bed) = Bed::new() else {
             return;
         };
+        let greeted = Arc::new(AtomicUsize::new(0));
+        let by_peers = Arc::clone(&greeted);
         let talk = move |mut stream: TcpStream| {
+            by_peers.fetch_add(1, SeqCst);
             if !in_bulk {
                 return read_to_any_end(&mut stream).0.len();
             }
@@ -156,22 +159,28 @@ fn an_exchange_that_is_dropped_leaves_nobody_hanging() {
             writing.join().unwrap();
             read
         };
+        let server_talk = talk.clone();
         let serving = bed.serve(V4[1], 1, move |mut stream| {
             greet_back(&mut stream);
-            talk(stream)
+            server_talk(stream)
         });
-        let proxying = bed.proxy(V4, (1, 4), move |splicer, client, server| async move {
-            let mut exchange = splicer.exchange(client, server, ExchangeOrder::new(Choice::Packet));
-            let counters = splicer.counters();
-            let is_there = || {
-                counters.packet_stays.get() > 0
-                    && (!in_bulk || counters.packet_bytes.get() > 1_000_000)
-            };
-            tokio::select! {
-                end = exchange.run() => panic!("{end:?}"),
-                () = until(is_there) => {}
+        let proxying = bed.proxy(V4, (1, 4), move |splicer, client, server| {
+            let greeted = Arc::clone(&greeted);
+            async move {
+                let mut exchange =
+                    splicer.exchange(client, server, ExchangeOrder::new(Choice::Packet));
+                let counters = splicer.counters();
+                let is_there = || {
+                    greeted.load(SeqCst) == 2
+                        && counters.packet_stays.get() > 0
+                        && (!in_bulk || counters.packet_bytes.get() > 1_000_000)
+                };
+                tokio::select! {
+                    end = exchange.run() => panic!("{end:?}"),
+                    () = until(is_there) => {}
+                }
+                drop(exchange);
             }
-            drop(exchange);
         });
         let client = client(&bed, talk);
         client.join().unwrap();
