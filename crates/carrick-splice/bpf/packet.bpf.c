@@ -206,28 +206,47 @@ static __always_inline int changes(const struct packet *packet, const struct rew
 	       rewriting->window != packet->window || rewriting->is_reset;
 }
 
+// The bytes `from` .. `to` of a response are in `head`. What has overtaken others counts once those are there.
+static __always_inline void note_head(struct packet_response *record, __u32 from, __u32 to)
+{
+	__u32 known = record->head_bytes;
+
+	if (from > known) {
+		if (!record->early_end || (from <= record->early_end && to >= record->early_from)) {
+			record->early_from = record->early_end && record->early_from < from ? record->early_from : from;
+			record->early_end = record->early_end > to ? record->early_end : to;
+		}
+		return;
+	}
+	if (to > known)
+		known = to;
+	if (record->early_from <= known && record->early_end > known)
+		known = record->early_end;
+	record->head_bytes = known;
+}
+
 // Keeps the first bytes and the last ones of a response for the process.
 static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
 					   struct packet_response *record)
 {
-	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, last_at = record->last_at;
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, from = plan->head_from;
 
 	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
 		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
 	if (!plan->is_head)
 		return;
-	if (!last_at) {
+	if (!from) {
 		if (bytes > PACKET_HEAD_BYTES)
 			bytes = PACKET_HEAD_BYTES;
 		if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) && !bpf_skb_load_bytes(skb, at, record->head, bytes))
-			record->head_bytes = bytes;
+			note_head(record, 0, bytes);
 		return;
 	}
-	if (bytes > PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES)
-		bytes = PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES;
-	if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES - PACKET_INTERIM_BYTES) && IS_WITHIN(last_at, 1, PACKET_INTERIM_BYTES - 1) &&
-	    !bpf_skb_load_bytes(skb, at, record->head + last_at, bytes))
-		record->head_bytes = last_at + bytes;
+	if (bytes > PACKET_HEAD_BYTES - PACKET_PIECES_BYTES)
+		bytes = PACKET_HEAD_BYTES - PACKET_PIECES_BYTES;
+	if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES - PACKET_PIECES_BYTES) && IS_WITHIN(from, 1, PACKET_PIECES_BYTES - 1) &&
+	    !bpf_skb_load_bytes(skb, at, record->head + from, bytes))
+		note_head(record, from, from + bytes);
 }
 
 // Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so

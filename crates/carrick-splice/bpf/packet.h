@@ -38,8 +38,8 @@ enum packet_state {
 /* How much of a response is kept for the process. */
 #define PACKET_HEAD_BYTES 1024
 
-/* A head that follows an interim one (1xx) is kept behind it, if that is shorter than this; as much of it as there is room for in any case. */
-#define PACKET_INTERIM_BYTES 512
+/* What follows in another packet is kept behind that, if it is shorter than this: as much as there is room for in any case. */
+#define PACKET_PIECES_BYTES 512
 
 /* The last bytes of what was forwarded. */
 #define PACKET_TAIL_BYTES 5
@@ -188,7 +188,7 @@ struct packet_response {
 	__u64 head_at;     /* what was forwarded before the latest response */
 	__u64 tail_at;     /* what was forwarded when `tail` were the last bytes */
 	__u64 acked_ns;    /* when the client has acknowledged something last, by CLOCK_MONOTONIC */
-	__u32 head_bytes;  /* how much of `head` there is: what was in the response's first packet, and in the first one behind an interim head */
+	__u32 head_bytes;  /* how much of `head` there is */
 	__u32 has_end;     /* RESPONSE_ENDED and so on */
 	__u64 passed_bytes;  /* of requests that were left to the process */
 	__u64 settled_bytes; /* of which it has passed on so many; written by the process */
@@ -208,6 +208,8 @@ struct packet_response {
 	__u32 interim_bytes; /* so many of `head` are interim heads (1xx) and nothing else */
 	__u32 asked_method;  /* of the latest request of the process, an `enum request_method`; written by the process */
 	__u32 asked;         /* requests of the process, counted before they are sent; written by the process */
+	__u32 early_from;    /* what of `head` has overtaken something; none if `early_end` is 0 */
+	__u32 early_end;
 	__u8 tail[8];      /* the last five bytes */
 	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
 };

@@ -101,7 +101,7 @@ struct plan {
 	enum fate fate;
 	struct rewriting rewriting;
 	__u8 is_copied : 1;
-	__u8 is_head : 1;       /* its payload is the beginning of a response: for the record */
+	__u8 is_head : 1;       /* its payload is of a response's beginning: for the record */
 	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
 	__u8 is_told : 1;       /* the process is to be told */
 	__u8 is_request : 1;    /* FORWARD: a request that was judged */
@@ -110,6 +110,7 @@ struct plan {
 		__u32 ifindex; /* FORWARD: the interface */
 		__u32 part;    /* CUT */
 	};
+	__u32 head_from;    /* with is_head: where its payload is in the response */
 	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
 };
 

@@ -132,6 +132,7 @@ static __always_inline void forget_head(struct packet_response *record)
 {
 	record->head_at = record->sent_bytes;
 	record->head_bytes = 0;
+	record->early_end = 0;
 	record->interim_bytes = 0;
 	record->last_at = 0;
 }
@@ -144,7 +145,7 @@ static __always_inline __u32 latest_status(const struct packet_response *record)
 	const __u8 *digits;
 
 	asm volatile("" : "+r"(at));
-	if (at >= PACKET_INTERIM_BYTES || record->head_bytes < at + 12)
+	if (at >= PACKET_PIECES_BYTES || record->head_bytes < at + 12)
 		return 0;
 	digits = record->head + at + 9;
 	status = (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
@@ -169,7 +170,7 @@ static __always_inline int follows_interim(const struct packet_splice *splice, c
 {
 	__u32 bytes = record->head_bytes;
 
-	return bytes && bytes < PACKET_INTERIM_BYTES && bytes == record->interim_bytes && packet->seq - splice->response_start == bytes;
+	return bytes && bytes < PACKET_PIECES_BYTES && bytes == record->interim_bytes && packet->seq - splice->response_start == bytes;
 }
 
 /* Whether a response, or one more of its heads, begins in this packet. */
@@ -239,8 +240,9 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 	struct packet_way *down = &splice->ways[1];
 	__u32 end = packet->seq + packet->payload_bytes;
 
+	plan->head_from = packet->seq - splice->response_start;
+	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES;
 	if (begins(splice, record, packet)) {
-		plan->is_head = 1;
 		record->last_at = record->head_bytes;
 		if (packet->headers->interim_bytes == packet->payload_bytes)
 			record->interim_bytes = record->head_bytes + packet->payload_bytes;

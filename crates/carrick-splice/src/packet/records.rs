@@ -231,6 +231,7 @@ impl Record {
             offset_of!(packet_response, is_back),
             offset_of!(packet_response, is_adrift),
             offset_of!(packet_response, interim_bytes),
+            offset_of!(packet_response, early_end),
             offset_of!(packet_response, asked_method),
             offset_of!(packet_response, asked),
         ] {
