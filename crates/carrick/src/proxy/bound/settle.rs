@@ -124,7 +124,8 @@ pub async fn settle(
         };
         match event {
             Event::Server { is_reset } => {
-                return match server_gone(client, bound, is_reset).await {
+                let has_response = !client.binding.has_pipelined;
+                return match server_gone(client, bound, is_reset, has_response).await {
                     Gone::Over => Ok(None),
                     Gone::End(next) => Err(next.into()),
                     Gone::Lost(lost) => Err(Unsettled::Lost(lost)),

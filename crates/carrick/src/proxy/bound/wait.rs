@@ -150,7 +150,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 return Waited::Request;
             }
             Event::Server { is_reset } => {
-                return match Box::pin(server_gone(client, bound, is_reset)).await {
+                return match Box::pin(server_gone(client, bound, is_reset, false)).await {
                     Gone::Over => Waited::Parted(limit),
                     Gone::End(next) => Waited::End(next),
                     Gone::Lost(lost) => Waited::Lost(lost),
@@ -294,8 +294,15 @@ enum Fate {
     Cut { is_servers_fault: bool },
 }
 
-/// The server's connection is gone, and the kernel has given both back. `has_sent_nothing`: also when it did that.
-fn fate(pending: &Pending, look: Look, is_reset: bool, has_sent_nothing: bool) -> Fate {
+/// The server's connection is gone, and the kernel has given both back. `has_sent_nothing`: also when it did that; `has_response`: a client
+/// that never pipelines has asked for something else, so it has its response.
+fn fate(
+    pending: &Pending,
+    look: Look,
+    is_reset: bool,
+    has_sent_nothing: bool,
+    has_response: bool,
+) -> Fate {
     let head = pending.final_head();
     match look {
         // Something has come just now.
@@ -311,6 +318,7 @@ fn fate(pending: &Pending, look: Look, is_reset: bool, has_sent_nothing: bool) -
         {
             Fate::Closed { is_complete: true }
         }
+        Look::Unknown if !is_reset && has_response => Fate::Over { is_exact: false },
         Look::Unknown if !is_reset => Fate::Closed {
             is_complete: head.is_some(),
         },
@@ -344,11 +352,12 @@ fn is_unacknowledged(progress: ResponseProgress) -> bool {
     progress.sent_bytes != progress.acked_bytes
 }
 
-/// The server has ended its stream, or has broken off.
+/// The server has ended its stream, or has broken off. `has_response`: see [`fate`].
 pub(super) async fn server_gone(
     client: &mut Client,
     mut bound: Box<Bound>,
     is_reset: bool,
+    has_response: bool,
 ) -> Gone {
     let how = if is_reset {
         "upstream_reset"
@@ -370,7 +379,13 @@ pub(super) async fn server_gone(
     let Some(pending) = &bound.pending else {
         return Gone::Over;
     };
-    let fate = fate(pending, look, is_reset, bound.has_sent_nothing());
+    let fate = fate(
+        pending,
+        look,
+        is_reset,
+        bound.has_sent_nothing(),
+        has_response,
+    );
     match fate {
         Fate::Over { is_exact } => {
             bound.is_over(client, is_exact);

@@ -55,6 +55,31 @@ fn a_server_that_closes_between_two_requests_is_replaced() {
 }
 
 #[test]
+fn a_post_behind_a_response_whose_end_is_not_certain_is_answered() {
+    let Some(play) = Play::begin("") else { return };
+    let server = play.server(0);
+    let long_head = format!(
+        "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 4\r\n\r\nlong",
+        "x".repeat(3000)
+    );
+    let trailers = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\nX: y\r\n\r\n";
+    for uncertain in [&long_head, trailers] {
+        let (mut client, mut upstream) = play.pair(&server);
+        ask(&mut client, &mut upstream, "/s/uncertain");
+        upstream.send(uncertain);
+        client.expect(uncertain);
+        client.send("POST /s/post HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi");
+        // Nothing more is asked of it, and it closes, as servers do.
+        upstream.expect_end();
+        drop(upstream);
+        let mut upstream = server.accept();
+        assert!(upstream.read_head().contains("/s/post"));
+        upstream.send(ok(b"posted"));
+        assert_eq!(client.read_response("POST").body, b"posted");
+    }
+}
+
+#[test]
 fn a_server_that_closes_while_a_request_comes_in_is_replaced() {
     let Some(play) = Play::begin("") else { return };
     let server = play.server(0);

@@ -146,8 +146,21 @@ fn a_servers_end_is_the_responses_end_only_where_it_can_be() {
     ] {
         let pending = pending(known);
         assert_eq!(
-            [false, true].map(|is_reset| fate(&pending, look, is_reset, look == Look::Nothing)),
+            [false, true]
+                .map(|is_reset| fate(&pending, look, is_reset, look == Look::Nothing, false)),
             [ended, reset],
+            "{known:?} {look:?}"
+        );
+        // Behind it, a client that never pipelines has asked for something else.
+        let behind = if look == Look::Unknown {
+            over(false)
+        } else {
+            ended
+        };
+        assert_eq!(
+            [false, true]
+                .map(|is_reset| fate(&pending, look, is_reset, look == Look::Nothing, true)),
+            [behind, reset],
             "{known:?} {look:?}"
         );
     }
@@ -161,7 +174,7 @@ fn somebody_else_is_asked_only_if_no_byte_for_the_client_can_be_under_way() {
             for is_reset in [false, true] {
                 let pending = Pending::new(Trace::new(), Method::Get, is_trusted);
                 for look in LOOKS {
-                    let fate = fate(&pending, look, is_reset, has_sent_nothing);
+                    let fate = fate(&pending, look, is_reset, has_sent_nothing, false);
                     let is_lost = look == Look::Nothing && is_trusted && has_sent_nothing;
                     assert_eq!(fate == Fate::Lost, is_lost, "{look:?}");
                 }
@@ -176,7 +189,7 @@ fn somebody_else_is_asked_only_if_no_byte_for_the_client_can_be_under_way() {
     }
     let untrusted = Pending::new(Trace::new(), Method::Get, false);
     let [came, nothing] = [false, true]
-        .map(|has_sent_nothing| fate(&untrusted, Look::Nothing, false, has_sent_nothing));
+        .map(|has_sent_nothing| fate(&untrusted, Look::Nothing, false, has_sent_nothing, false));
     assert_eq!(nothing, Fate::Closed { is_complete: false });
     assert_eq!(
         came,
