@@ -56,6 +56,9 @@ impl WorkerLive {
                 ))
             })
             .collect();
+        for group in previous.iter().flat_map(|known| &known.groups) {
+            group.retire();
+        }
         let links = Link::all(
             &live.plan.links,
             previous.map_or(&[][..], |known| &known.links),

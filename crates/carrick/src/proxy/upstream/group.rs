@@ -3,7 +3,7 @@ use super::Upstream;
 use super::idle::IdleConnections;
 use crate::upstreams::{ServerState, UpstreamState};
 use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ pub struct Group {
     balancer: RefCell<Balancer>,
     views: RefCell<Vec<ServerView>>,
     servers: Vec<RefCell<Server>>,
+    /// Another configuration is in force: what comes back is closed, since nobody would look after it.
+    is_retired: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Group {
             views: RefCell::default(),
             servers,
             state,
+            is_retired: Cell::new(false),
         }
     }
 
@@ -149,7 +152,7 @@ impl Group {
     /// Keeps a connection for the next request.
     pub fn put_idle(&self, server: usize, upstream: Upstream, now: Instant) {
         // A connection that began with a PROXY header belongs to that client alone.
-        if self.state.plan.send_proxy_protocol.is_some() {
+        if self.is_retired.get() || self.state.plan.send_proxy_protocol.is_some() {
             return;
         }
         if let Some(server) = self.servers.get(server) {
@@ -184,6 +187,12 @@ impl Group {
         }
     }
 
+    /// Closes idle connections, also those that come back later.
+    pub fn retire(&self) {
+        self.is_retired.set(true);
+        while self.close_one() {}
+    }
+
     /// Closes an idle connection. False: there is none.
     pub fn close_one(&self) -> bool {
         let mut servers = self.servers.iter();
@@ -199,3 +208,6 @@ impl Group {
             .sum()
     }
 }
+
+#[cfg(test)]
+mod tests;
