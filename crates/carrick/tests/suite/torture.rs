@@ -121,7 +121,15 @@ fn torture_http(way: &str, seed: &str) {
         return;
     }
     let output = Command::new(CARRICK)
-        .args(["lab", "torture", "--http", "--json", "--runs", "2"])
+        .args([
+            "lab",
+            "torture",
+            "--http",
+            "--json",
+            "--runs",
+            "2",
+            "--disturb",
+        ])
         .args(["--way", way, "--seed", seed, "--carrick", CARRICK])
         .output_in_time()
         .expect("carrick");
