@@ -247,7 +247,7 @@ impl Client<'_> {
     }
 
     /// Whether nobody may send the request again when the origin's connection has ended: it is not idempotent, or the kernel
-    /// has forwarded it and nobody else has it (docs/modes/switch.md).
+    /// has forwarded it and nobody else has it (docs/modes/kernel-forwarding.md).
     fn is_excused(&self, exchange: &Exchange) -> bool {
         let is_lonely = matches!(exchange.kind, Kind::Post { .. })
             || matches!(self.play.scenario.way, Way::Judged | Way::Routed);

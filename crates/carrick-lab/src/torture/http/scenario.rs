@@ -289,7 +289,7 @@ impl Writer {
         if exchange.has_body() {
             exchange.framing = match chance.below(20) {
                 0..=5 if exchange.kind == Kind::Get => Framing::Chunked {
-                    // Its end cannot be told: for clients that pipeline, that is the connection's (docs/modes/switch.md).
+                    // Its end cannot be told: for clients that pipeline, that is the connection's (docs/modes/kernel-forwarding.md).
                     has_trailer: !pipelines && chance.happens(0.2),
                 },
                 6 if exchange.kind == Kind::Get => Framing::UntilClose,
