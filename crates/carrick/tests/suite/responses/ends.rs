@@ -62,7 +62,8 @@ fn a_post_behind_a_response_whose_end_is_not_certain_is_answered() {
         "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 4\r\n\r\nlong",
         "x".repeat(3000)
     );
-    let trailers = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\nX: y\r\n\r\n";
+    let trailers =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n0\r\nX: y\r\n\r\n";
     for uncertain in [&long_head, trailers] {
         let (mut client, mut upstream) = play.pair(&server);
         ask(&mut client, &mut upstream, "/s/uncertain");

@@ -146,8 +146,13 @@ fn a_servers_end_is_the_responses_end_only_where_it_can_be() {
     ] {
         let pending = pending(known);
         assert_eq!(
-            [false, true]
-                .map(|is_reset| fate(&pending, look, is_reset, look == Look::Nothing, false)),
+            [false, true].map(|is_reset| fate(
+                &pending,
+                look,
+                is_reset,
+                look == Look::Nothing,
+                false
+            )),
             [ended, reset],
             "{known:?} {look:?}"
         );
@@ -158,8 +163,13 @@ fn a_servers_end_is_the_responses_end_only_where_it_can_be() {
             ended
         };
         assert_eq!(
-            [false, true]
-                .map(|is_reset| fate(&pending, look, is_reset, look == Look::Nothing, true)),
+            [false, true].map(|is_reset| fate(
+                &pending,
+                look,
+                is_reset,
+                look == Look::Nothing,
+                true
+            )),
             [behind, reset],
             "{known:?} {look:?}"
         );
