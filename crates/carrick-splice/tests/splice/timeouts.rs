@@ -13,7 +13,7 @@ fn a_silent_sender_ends_idle_and_not_before() {
         on_worker(async {
             let mut legs = Legs::new().await;
             let splicer = splicer();
-            let idle = HANG / 3;
+            let idle = HANG / 6;
             let order = Order {
                 choice,
                 idle,

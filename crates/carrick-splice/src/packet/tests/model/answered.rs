@@ -64,7 +64,7 @@ fn fewer_bytes_than_are_kept_leave_the_last_ones_unknown() {
 }
 
 #[test]
-fn a_head_behind_interim_ones_is_kept_behind_them() {
+fn what_of_a_head_comes_in_further_packets_is_kept_behind_the_first() {
     let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
         return;
     };
@@ -86,9 +86,12 @@ fn a_head_behind_interim_ones_is_kept_behind_them() {
         (&[first, whole], [first, whole].concat()),
         (&[first, second, whole], [first, second, whole].concat()),
         (&[first, &[b'x'; 700]], [first, &[b'x'; 512]].concat()),
-        (&[&first[..10], &first[10..], whole], first[..10].to_vec()),
+        (
+            &[&first[..10], &first[10..], whole],
+            [first, whole].concat(),
+        ),
         (&[&long, whole], long.clone()),
-        (&[switched, whole], switched.to_vec()),
+        (&[switched, whole], [switched, whole].concat()),
     ];
     for (packets, kept) in cases {
         programs.set(&answering(&lab), lab.addresses);
