@@ -5,11 +5,13 @@
 
 pub mod bench;
 pub mod cli;
+pub mod command;
 pub mod content;
 pub mod experiment;
 pub mod load;
 pub mod origin;
 pub mod peers;
+pub mod program;
 pub mod report;
 pub mod statistics;
 pub mod testbed;

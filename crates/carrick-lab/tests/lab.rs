@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use carrick_lab::command::find;
 use carrick_lab::testbed::Testbed;
-use carrick_lab::testbed::command::find;
 use carrick_lab::testbed::cores::{CorePair, Placement};
 use carrick_lab::testbed::name::{PREFIX, RunName, memory_directory};
 use carrick_test::{EndInTime, RunInTime};

@@ -59,7 +59,6 @@ mod profile;
 mod report;
 mod route;
 mod selector;
-mod sockopt;
 
 pub use measured::{Measured, measure};
 pub use profile::{
@@ -214,30 +213,10 @@ pub fn slow_start_after_idle() -> io::Result<bool> {
     Ok(text.trim() != "0")
 }
 
-/// Which buffers of a socket somebody has set (`SO_BUF_LOCK`): 1: for what is to be sent, 2: for what has come.
-pub(crate) fn buffer_locks(socket: &impl AsFd) -> io::Result<u32> {
-    sockopt::get(socket.as_fd(), libc::SOL_SOCKET, sockopt::SO_BUF_LOCK)
-}
-
-/// Which of them the kernel is not to change from now on.
-pub(crate) fn set_buffer_locks(socket: &impl AsFd, locks: u32) -> io::Result<()> {
-    sockopt::set(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        sockopt::SO_BUF_LOCK,
-        locks,
-    )
-}
-
 /// How long the receive window may become (`TCP_WINDOW_CLAMP`).
 #[cfg(test)]
 pub(crate) fn window_max(socket: &impl AsFd) -> io::Result<u32> {
-    sockopt::get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
-}
-
-/// How many bytes must have come before a reader is told (`SO_RCVLOWAT`).
-pub(crate) fn receive_low_water(socket: &impl AsFd) -> io::Result<u32> {
-    sockopt::get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT)
+    crate::sockopt::get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@
 mod skeleton;
 
 mod choice;
+mod clock;
 mod counters;
 mod exchange;
 mod flow;
@@ -82,6 +83,7 @@ pub mod probe;
 mod refusal;
 mod responses;
 mod socket;
+mod sockopt;
 mod stalls;
 mod sys;
 pub mod tcp;

@@ -229,7 +229,7 @@ impl Pacing {
             .0
             .block
             .worker((worker % WORKERS) as u8, offset_of!(pace_worker, beat_ns));
-        beat.store(crate::packet::now_ns(), Release);
+        beat.store(crate::clock::now_ns(), Release);
     }
 
     /// The map that programs of the kernel's engines are to use as theirs, called `pace`.

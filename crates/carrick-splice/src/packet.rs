@@ -26,7 +26,6 @@ use crate::waking::{self, Chore, Waking};
 use adoption::Care;
 pub use adoption::{Adopted, AdoptedTotals, Cleaned, Pinned};
 use generation::Base;
-pub(crate) use generation::now_ns;
 use granting::Granting;
 use hooks::doctor::Obstacle;
 use hooks::{Changes, HookError, Hooks, Interfaces, Settings};

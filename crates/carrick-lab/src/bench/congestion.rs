@@ -15,7 +15,7 @@ pub const WANTED: &str = "cubic";
 /// # Errors
 /// When it cannot be started.
 pub fn start_echo(testbed: &Testbed, namespace: &Namespace, listen: &str) -> Result<Service> {
-    let program = crate::cli::this_program()?;
+    let program = crate::program::this_program()?;
     let mut command = namespace.command(&program, &cores::list(&testbed.placement().other_cores()));
     command.args(["echo", "--listen", listen]);
     let log = testbed.directory().join(format!("echo-{listen}.log"));

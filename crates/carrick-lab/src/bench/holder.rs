@@ -78,7 +78,7 @@ impl Holder {
         request: &Request,
         connections: usize,
     ) -> Result<Self> {
-        let program = crate::cli::this_program()?;
+        let program = crate::program::this_program()?;
         let mut child = namespace
             .command(&program, &cores::list(on))
             .arg("hold")

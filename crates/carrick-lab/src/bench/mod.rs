@@ -4,7 +4,6 @@ pub mod cached;
 pub mod congestion;
 pub mod fetch;
 pub mod holder;
-pub mod machine;
 pub mod memory;
 pub mod observer;
 pub mod report;

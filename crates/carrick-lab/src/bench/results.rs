@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::machine::Machine;
 use crate::bench::memory::{MemoryKind, MemoryRun};
 use crate::bench::statistics::Summary;
 use crate::bench::works;
@@ -12,6 +11,7 @@ use crate::bench::wrk::Measured;
 use crate::testbed::busy::Busy;
 use crate::testbed::calibration::Calibration;
 use crate::testbed::cores::CorePair;
+use crate::testbed::machine::Machine;
 use crate::testbed::service::Connections;
 
 /// Which of the two figures a run was for.

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, bail};
 use crate::bench::cached::{self, Asks, OriginCount};
 use crate::bench::congestion::{self, start_echo};
 use crate::bench::holder::{Holder, Request};
-use crate::bench::machine::Machine;
 use crate::bench::memory::{self, MemoryKind};
 use crate::bench::observer::Observer;
 use crate::bench::report;
@@ -18,12 +17,13 @@ use crate::bench::results::{Crowd, Figure, Results, Run, Settings};
 use crate::bench::talk::{self, Talk};
 use crate::bench::works::{Load, Target, WORKS, Work, talk_target, target, tunnel_origin};
 use crate::bench::wrk::{self, Measured};
+use crate::command::require;
 use crate::experiment::engine_use;
 use crate::peers::{Job, Peer, Programs, start_origin};
 use crate::testbed::Testbed;
 use crate::testbed::busy::BusyMeter;
-use crate::testbed::command::require;
 use crate::testbed::cores::{CorePair, Placement};
+use crate::testbed::machine::Machine;
 use crate::testbed::service::Service;
 
 /// With a new connection per request, at least this share of the requests must have come on one of their own.

@@ -81,7 +81,7 @@ struct Options {
 /// # Errors
 /// When the test bed or a tool fails.
 pub fn run(arguments: Bench) -> Result<ExitCode> {
-    let runtime = super::runtime()?;
+    let runtime = crate::program::runtime()?;
     match arguments.tool {
         Some(Tool::Report { directory }) => show(&report::load_json(&directory)?, &directory),
         None if arguments.options.list => list(),

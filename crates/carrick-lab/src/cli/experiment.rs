@@ -198,7 +198,7 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
     let mut progress = Progress::begin(sessions.iter().map(Session::estimate).sum());
     announce(&sessions, &options, &progress);
 
-    let runtime = super::runtime()?;
+    let runtime = crate::program::runtime()?;
     let mut failed = false;
     for session in &mut sessions {
         let ended = runtime.block_on(async {

@@ -9,17 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::load::check;
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::LoadPlan;
 use crate::load::run;
 use crate::load::samples::Samples;
 use crate::load::table;
+use crate::load::{BEGINS, check};
 
 pub use flags::Load;
-
-/// The line on standard error that says that the warm-up begins.
-pub const BEGINS: &str = "the load begins";
 
 /// Makes the load. The exit status is a failure when nothing was answered; single failures are in the report.
 ///
@@ -31,7 +28,7 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
         None => flags::plan(arguments)?,
     };
     check::check(&plan)?;
-    let samples = super::runtime()?.block_on(measure(plan, arguments))?;
+    let samples = crate::program::runtime()?.block_on(measure(plan, arguments))?;
     let nothing = samples
         .iter()
         .all(|sample| sample.classes.iter().all(|class| class.completed == 0));

@@ -14,18 +14,17 @@ pub mod wan;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use output::{is_unread, output};
 
 use crate::origin::echo;
+use crate::program::runtime;
 use crate::testbed::cores;
 
 /// What the laboratory can do.
@@ -106,25 +105,6 @@ pub fn main(lab: Lab) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "carrick-lab: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// A runtime of one thread, for a subcommand.
-///
-/// # Errors
-/// When the kernel gives no epoll or eventfd.
-pub fn runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
-}
-
-/// This program, which starts itself again with one of its own subcommands.
-///
-/// # Errors
-/// When the program's own file cannot be found.
-pub fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().context("cannot find this program's own file")
 }
 
 /// Waits for a signal that asks to end; its name.

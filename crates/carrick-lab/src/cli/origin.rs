@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use crate::load::plan::RequestsPerConnection;
 use crate::origin::quota;
+use crate::origin::quota::RequestsPerConnection;
 use crate::origin::server::{Running, Settings};
 
-use super::{interruption, runtime};
+use super::interruption;
+use crate::program::runtime;
 
 /// `carrick-lab origin`
 #[derive(Debug, Args)]

@@ -104,7 +104,7 @@ pub fn run(arguments: &Testbed) -> Result<ExitCode> {
         .as_deref()
         .map(|text| CorePair::parse(text).context("--cores"))
         .transpose()?;
-    let outcome = super::runtime()?.block_on(async {
+    let outcome = crate::program::runtime()?.block_on(async {
         let mut interrupted = std::pin::pin!(super::interruption());
         // Polled once, so that the signals are listened for while the test bed is built.
         tokio::select! {

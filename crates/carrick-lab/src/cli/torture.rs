@@ -94,7 +94,7 @@ pub fn run(arguments: Torture) -> Result<ExitCode> {
         carrick: arguments.carrick,
         configurations: arguments.configurations,
     };
-    let results = super::runtime()?.block_on(async {
+    let results = crate::program::runtime()?.block_on(async {
         let tell = |row: &_| {
             // With standard error gone there is nobody to tell.
             let _ = writeln!(std::io::stderr(), "{}", table::line(row));
@@ -136,7 +136,7 @@ fn torture_http(arguments: Torture, scale: Scale) -> Result<ExitCode> {
         carrick: arguments.carrick,
         logs: arguments.logs,
     };
-    let results = super::runtime()?.block_on(async {
+    let results = crate::program::runtime()?.block_on(async {
         let tell = |run: &_| {
             // With standard error gone there is nobody to tell.
             let _ = writeln!(std::io::stderr(), "{}", http::report::line(run));

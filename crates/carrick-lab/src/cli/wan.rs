@@ -54,7 +54,7 @@ pub fn run(arguments: &Wan) -> Result<ExitCode> {
         .context("cannot print")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let counts = super::runtime()?.block_on(emulate(arguments, spec))?;
+    let counts = crate::program::runtime()?.block_on(emulate(arguments, spec))?;
     write(&counts, arguments.counts.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }

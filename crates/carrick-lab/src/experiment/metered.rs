@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::sync::oneshot;
 
 use super::capture::{Capture, Packet};
-use crate::cli::load::BEGINS;
+use crate::load::BEGINS;
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::LoadPlan;
 use crate::testbed::cores::Placement;

@@ -4,6 +4,7 @@ pub mod bed;
 pub mod cache_use;
 pub mod capture;
 pub mod catalogue;
+pub mod csv;
 pub mod derived;
 pub mod engine_use;
 pub mod expression;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::figure::Figure;
-use crate::bench::machine::Machine;
+use crate::testbed::machine::Machine;
 
 /// Results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

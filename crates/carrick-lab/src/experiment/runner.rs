@@ -19,10 +19,10 @@ use super::sample;
 use super::schedule;
 use super::spec::{Amount, Cores, Effort, Experiment, Thoroughness, Workload};
 use super::store::Store;
-use crate::bench::machine::Machine;
 use crate::content::mix;
 use crate::testbed::TestbedPlan;
 use crate::testbed::cores::{CorePair, Placement};
+use crate::testbed::machine::Machine;
 
 /// One packet in so many that the emulated network may refuse before a reader is told.
 const REFUSED_SHARE_INVERSE: u64 = 1000;

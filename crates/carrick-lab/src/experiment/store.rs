@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::results::{Cell, ExperimentResults};
-use crate::report::csv;
+use crate::experiment::csv;
 
 /// The file of the results.
 const RESULTS: &str = "results.json";

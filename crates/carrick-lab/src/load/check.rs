@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Resource, getrlimit};
 
 use crate::load::drain::HELD_MAX;
-use crate::load::plan::{Arrival, Class, Kind, LoadPlan, RequestsPerConnection, Route};
+use crate::load::plan::{Arrival, Class, Kind, LoadPlan, Route};
+use crate::origin::quota::RequestsPerConnection;
 
 /// Connections at a time; more would need more descriptors than any process gets.
 const SLOTS_MAX: usize = 1_000_000;

@@ -17,8 +17,10 @@ pub mod response;
 pub mod run;
 pub mod samples;
 pub mod socket;
-pub mod spin;
 pub mod table;
 pub mod tally;
 pub mod target;
 pub mod work;
+
+/// The line on standard error that says that the warm-up begins.
+pub const BEGINS: &str = "the load begins";

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::origin::quota::RequestsPerConnection;
+
 /// A whole load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,24 +103,6 @@ pub enum Arrival {
         parallel: usize,
         /// Whether a connection carries more than one request.
         persistent: bool,
-    },
-}
-
-/// How many requests a connection carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RequestsPerConnection {
-    /// As many as there are.
-    #[default]
-    Unlimited,
-    /// So many.
-    Fixed(u32),
-    /// Random with P(n) proportional to n^-alpha, for n from 1 to `max`.
-    Zipf {
-        /// The exponent.
-        alpha: f64,
-        /// The most.
-        max: u32,
     },
 }
 

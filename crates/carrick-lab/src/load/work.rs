@@ -2,8 +2,9 @@
 
 use crate::content::mix;
 use crate::load::chance::{Chance, Weighted};
-use crate::load::plan::{Arrival, Kind, LoadPlan, RequestsPerConnection};
+use crate::load::plan::{Arrival, Kind, LoadPlan};
 use crate::origin::handshake::Handshake;
+use crate::origin::quota::RequestsPerConnection;
 
 /// Seeds of bodies are shown in URLs: so many bits are enough.
 const SEED_BITS: u32 = 48;

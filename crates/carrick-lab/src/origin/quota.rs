@@ -1,12 +1,30 @@
 //! How many requests a connection carries.
 
 use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::content::mix;
-use crate::load::plan::RequestsPerConnection;
 
 /// Largest `MAX` of `zipf:ALPHA:MAX`.
 pub const ZIPF_MAX: u32 = 1_000_000;
+
+/// How many requests a connection carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RequestsPerConnection {
+    /// As many as there are.
+    #[default]
+    Unlimited,
+    /// So many.
+    Fixed(u32),
+    /// Random with P(n) proportional to n^-alpha, for n from 1 to `max`.
+    Zipf {
+        /// The exponent.
+        alpha: f64,
+        /// The most.
+        max: u32,
+    },
+}
 
 /// Draws for connection after connection, the same for the same seed.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::content;
-use crate::load::plan::RequestsPerConnection;
+use crate::origin::quota::RequestsPerConnection;
 
 use super::connection;
 use super::counters::{Counters, Summary};

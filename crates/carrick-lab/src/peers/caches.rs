@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::{Family, Job};
+use crate::command;
 use crate::testbed::Testbed;
-use crate::testbed::command;
 
 /// Memory of a cache in memory.
 const MEMORY_MB: u64 = 1024;

@@ -3,7 +3,6 @@
 mod built_in;
 mod caches;
 mod gateway;
-mod kinds;
 pub mod probe;
 mod rows;
 pub mod template;
@@ -18,15 +17,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::command::{find, require};
 use crate::peers::built_in::TEMPLATES;
-pub use crate::peers::kinds::{Family, Job};
 pub use crate::peers::rows::{
     FURTHER, JUDGED, JUDGED_IN_KERNEL, PACKET, PACKET_BODY, PEERS, UNCACHED, by_name,
 };
 use crate::peers::template::render;
 use crate::peers::versions::{version_inside, version_line};
-use crate::testbed::command::{find, require};
 use crate::testbed::cores;
+pub use crate::testbed::kinds::{Family, Job};
 use crate::testbed::service::Service;
 use crate::testbed::{Testbed, files};
 

@@ -108,7 +108,7 @@ pub(crate) fn results(cells: Vec<Cell>, figures: Vec<Figure>) -> ExperimentResul
         took_seconds: 312.4,
         seed: 42,
         congestion_control: "cubic".into(),
-        machine: crate::bench::machine::Machine {
+        machine: crate::testbed::machine::Machine {
             kernel: "6.18.0".into(),
             processor: "Some Processor 3.0 GHz".into(),
             cores: 2,

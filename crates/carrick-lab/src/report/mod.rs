@@ -3,7 +3,6 @@
 //! Invariants: nothing is drawn that was not measured; the page refers to nothing outside itself but the raw data beside it.
 
 pub mod check;
-pub mod csv;
 pub mod draw;
 pub mod files;
 #[cfg(test)]
@@ -108,7 +107,10 @@ pub fn write(directory: &Path, results: &[ExperimentResults]) -> Result<PathBuf>
         let cells: Vec<&Cell> = results.cells.iter().collect();
         let data = directory.join(DATA);
         files::replace(&data.join(format!("{name}.json")), &json)?;
-        files::replace(&data.join(format!("{name}.csv")), &csv::of(&cells))?;
+        files::replace(
+            &data.join(format!("{name}.csv")),
+            &crate::experiment::csv::of(&cells),
+        )?;
         for figure in &results.figures {
             let values = values::of(results, figure);
             if let Some(picture) = draw::file(results, figure, &values) {

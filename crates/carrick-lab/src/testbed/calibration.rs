@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::load::spin::spin;
 use crate::testbed::busy::{BusyMeter, Source};
 use crate::testbed::cores::{self, CorePair};
 use crate::testbed::slowdown::Slowdown;
+use crate::testbed::spin::spin;
 
 /// The shares that are tried.
 const SHARES: [f64; 3] = [0.05, 0.3, 0.9];

@@ -207,7 +207,7 @@ impl Testbed {
     pub fn this_program(&self, namespace: &Namespace) -> Result<Command> {
         let program = match &self.program {
             Some(program) => program.clone(),
-            None => crate::cli::this_program()?,
+            None => crate::program::this_program()?,
         };
         Ok(namespace.command(&program, &cores::list(&self.placement().other_cores())))
     }

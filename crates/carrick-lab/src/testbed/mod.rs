@@ -4,12 +4,13 @@
 pub mod addresses;
 pub mod busy;
 pub mod calibration;
-pub mod command;
 pub mod congestion;
 pub mod cores;
 pub mod counters;
 pub(crate) mod files;
 pub mod helpers;
+pub mod kinds;
+pub mod machine;
 pub mod meter;
 pub mod name;
 pub mod namespace;
@@ -19,6 +20,8 @@ pub mod plan;
 pub mod rules;
 pub mod service;
 pub mod slowdown;
+pub mod sockets;
+pub mod spin;
 mod sys;
 pub mod usage;
 mod wiring;
@@ -97,7 +100,7 @@ impl Testbed {
             bail!("the test bed needs root (network namespaces): run it with sudo");
         }
         for tool in ["ip", "ss", "taskset", "sh"] {
-            command::require(tool)?;
+            crate::command::require(tool)?;
         }
         plan.check()?;
         sweep_stale()?;

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::testbed::command::{run, run_with_input};
+use crate::command::{run, run_with_input};
 use crate::testbed::name::{DISK_DIRECTORY, RunName, memory_directory};
 
 /// Where `ip netns` keeps its names.

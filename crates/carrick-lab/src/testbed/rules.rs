@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::testbed::command::run_with_input;
+use crate::command::run_with_input;
 use crate::testbed::namespace::Namespace;
 
 /// A table of nftables and lines of `ip`, in one namespace; removed on drop.

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
+use crate::command::run;
 use crate::testbed::Testbed;
 use crate::testbed::addresses::{PREFIX_BITS, gateway};
-use crate::testbed::command::run;
 use crate::testbed::namespace::Namespace;
 use crate::testbed::offload;
 use crate::testbed::plan::{Layout, TcpOptions};

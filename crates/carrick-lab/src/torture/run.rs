@@ -421,7 +421,7 @@ impl Act {
             let client = self.client.clone();
             client.inside(|| {
                 let listener = self.server_namespace.inside(|| listen(self.server))?;
-                let runtime = crate::cli::runtime()?;
+                let runtime = crate::program::runtime()?;
                 LocalSet::new().block_on(&runtime, async {
                     let stage = Stage::new(self.relay, listener, self.processes, self.seed)?;
                     let stage = Rc::new(stage);

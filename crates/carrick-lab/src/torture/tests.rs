@@ -17,7 +17,7 @@ use super::tally::{HELD_BYTES_MAX, Tally};
 fn played(case: Case, manner: Manner, seed: u64) -> Tally {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let relay = Relay::start(manner, listener.local_addr().unwrap());
-    let runtime = crate::cli::runtime().unwrap();
+    let runtime = crate::program::runtime().unwrap();
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let stage = Rc::new(Stage::new(relay.address(), listener, None, seed).unwrap());
@@ -153,7 +153,7 @@ fn a_relay_that_takes_nobody_in_is_noticed() {
 
 #[test]
 fn more_than_was_sent_is_wrong() {
-    let runtime = crate::cli::runtime().unwrap();
+    let runtime = crate::program::runtime().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (near, far) = tokio::join!(

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::command::{find, run};
 use crate::experiment::engine_use;
-use crate::testbed::command::{find, run};
 use crate::testbed::namespace::Namespace;
+use crate::testbed::sockets::sockets_of;
 
 /// Between two samples, and how much longer than a sample the pause is at least.
 const POLL: Duration = Duration::from_millis(200);
@@ -190,33 +191,6 @@ fn rss_bytes(pid: u32) -> Option<u64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1024)
-}
-
-/// Memory of the TCP sockets in a namespace, as the kernel accounts for it, in bytes.
-///
-/// # Errors
-/// When the namespace is gone, or ss(8) fails.
-pub fn sockets_of(namespace: &Namespace) -> Result<u64> {
-    let text = namespace.run("ss", &["-H", "-t", "-a", "-n", "-m"])?;
-    Ok(socket_bytes(&text))
-}
-
-/// The sum over `skmem:(r0,rb131072,t0,tb87040,f4096,w0,o0,bl0,d0)`: received (r), reserved (f), written (w) and in the
-/// backlog (bl). What is reserved may be less than nothing for a moment, and ss(8) shows it without its sign.
-fn socket_bytes(text: &str) -> u64 {
-    let sum: i64 = text
-        .split("skmem:(")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
-        .flat_map(|fields| fields.split(','))
-        .filter_map(|field| {
-            let digits = field.find(|letter: char| letter.is_ascii_digit())?;
-            let (name, value) = field.split_at(digits);
-            let value: u32 = value.parse().ok()?;
-            matches!(name, "r" | "f" | "w" | "bl").then(|| i64::from(value.cast_signed()))
-        })
-        .sum();
-    u64::try_from(sum).unwrap_or(0)
 }
 
 /// The number of a map whose entries come and go, from the `fdinfo` of its descriptor.

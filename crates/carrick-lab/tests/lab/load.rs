@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use carrick_lab::load::outcome::LoadOutcome;
-use carrick_lab::load::plan::{Arrival, Class, Kind, LoadPlan, RequestsPerConnection, Route};
+use carrick_lab::load::plan::{Arrival, Class, Kind, LoadPlan, Route};
 use carrick_lab::load::run::run;
+use carrick_lab::origin::quota::RequestsPerConnection;
 
 use server::{Framing, Harm, Manner, Origin, PLAIN, relay};
 

@@ -12,12 +12,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use carrick_lab::command::find;
 use carrick_lab::content::Body;
 use carrick_lab::origin::body_seed;
 use carrick_lab::origin::counters::Summary;
 use carrick_lab::origin::page::Page;
 use carrick_lab::origin::server::{Running, Settings};
-use carrick_lab::testbed::command::find;
 
 const LAB: &str = env!("CARGO_BIN_EXE_carrick-lab");
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -5,10 +5,10 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use carrick_lab::content::Body;
-use carrick_lab::load::plan::RequestsPerConnection;
 use carrick_lab::origin::body_seed;
 use carrick_lab::origin::handshake::{Exchange, Handshake, Party, Step};
 use carrick_lab::origin::page::Page;
+use carrick_lab::origin::quota::RequestsPerConnection;
 use carrick_lab::origin::server::{Running, Settings};
 
 use super::{connect, get, is_body_of, start};

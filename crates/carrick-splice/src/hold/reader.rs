@@ -1,7 +1,7 @@
 //! Reads what is held, one part of it, and says to the kernel that somebody does.
 
 use super::{Held, Inner};
-use crate::packet::now_ns;
+use crate::clock::now_ns;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -2,8 +2,9 @@
 
 use super::kernel::{Kernel, Request};
 use super::report::{Applied, Refused, Setting, Why};
-use super::sockopt::{self, TCP_DELACK_MAX_US, TCP_RTO_MAX_MS, TCP_RTO_MIN_US};
 use super::{Moment, Profile, measure};
+use crate::sockopt;
+use crate::sockopt::{TCP_DELACK_MAX_US, TCP_RTO_MAX_MS, TCP_RTO_MIN_US};
 use crate::{Unavailable, tcp};
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use socket2::SockRef;

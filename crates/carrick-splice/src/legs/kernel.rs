@@ -1,8 +1,8 @@
 //! The programs for legs: loading and attaching them, and what the process asks of them.
 
-use super::sockopt;
 use super::{cgroup, report::Why};
 use crate::Unavailable;
+use crate::sockopt;
 use crate::unavailable::may_have;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};

@@ -1,7 +1,8 @@
 //! What is known of a leg: its peer, how packets get there, and how long that takes.
 
-use super::{Facts, LegSide, Wanted, measure, sockopt};
+use super::{Facts, LegSide, Wanted, measure};
 use crate::packet::hooks;
+use crate::sockopt;
 use rustix::net::netdevice::index_to_name;
 use socket2::SockRef;
 use std::io;

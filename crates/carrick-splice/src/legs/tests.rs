@@ -1,6 +1,7 @@
 //! Tests of the service on loopback, with privileges and without.
 
 use super::*;
+use crate::sockopt;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::net::{TcpListener, TcpStream};
 

@@ -10,6 +10,7 @@ use super::policy::{
 use super::queue::{Place, Queue};
 use super::skeleton::types::{pace_class, pace_credit, pace_worker, pace_yield};
 use super::{Pacing, block::CLASSES};
+use crate::clock::now_ns;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::offset_of;
@@ -562,10 +563,4 @@ pub(super) fn weight_of(weight: Weight, rtt_us: u32, window_bytes: u32) -> u32 {
         // In units of 16 KB.
         Weight::Window => (window_bytes >> 14).clamp(1, 1000),
     }
-}
-
-/// `CLOCK_MONOTONIC`, as programs have it (`bpf_ktime_get_ns`).
-pub(super) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,9 +1,10 @@
 //! One direction of a splice, and when it may go on: its rate, and its worker's leave.
 
-use super::pacer::{Pacer, Slot, now_ns, weight_of};
+use super::pacer::{Pacer, Slot, weight_of};
 use super::queue::{Had, Place};
 use super::skeleton::types::pace_class;
 use super::{PaceHandle, Weight, bucket};
+use crate::clock::now_ns;
 use crate::socket::path_of;
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -3,12 +3,13 @@
 //! Their programs go on to forward, whoever looks. What is done here is what the dead process would have done, but for what
 //! needs its sockets: nothing can be given back to a process.
 
-use super::generation::{Base, Generation, LOCK_WAIT, Name, attend, now_ns};
+use super::generation::{Base, Generation, LOCK_WAIT, Name, attend};
 use super::hooks::{HookError, clsact};
 use super::state::{self, Addresses, Holder};
 use super::table::Table;
 use super::{PacketEngine, PacketService};
 use crate::Unavailable;
+use crate::clock::now_ns;
 use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;

@@ -14,9 +14,9 @@ use super::hooks::pins::{self, Entry, Pins};
 use super::hooks::tcx::{self, quietly};
 use super::skeleton::types::{flow, packet_pulse};
 use super::{Table, state};
+use crate::clock::now_ns;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Program};
 use rustix::fs::FlockOperation;
-use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -410,16 +410,6 @@ pub(super) fn attend(pulse: &MapHandle) {
     state::put(&mut value, at, &now_ns().to_ne_bytes());
     // The kernel may note at the same time that it forwards, which is then noted a second later.
     let _ = pulse.update(&[0; 4], &value, MapFlags::ANY);
-}
-
-/// The clock that the programs read.
-pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(
-        now.tv_sec.unsigned_abs(),
-        u32::try_from(now.tv_nsec).unwrap_or_default(),
-    )
-    .as_nanos() as u64
 }
 
 #[cfg(test)]

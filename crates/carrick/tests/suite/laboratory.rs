@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use carrick_lab::command::find;
 use carrick_lab::experiment::results::ExperimentResults;
 use carrick_lab::report;
-use carrick_lab::testbed::command::find;
 use carrick_lab::testbed::name::{PREFIX, memory_directory};
 use carrick_test::{EndInTime, RunInTime};
 

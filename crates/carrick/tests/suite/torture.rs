@@ -2,7 +2,7 @@
 //! makes network namespaces; without it it says so and is skipped.
 use std::process::Command;
 
-use carrick_lab::testbed::command::find;
+use carrick_lab::command::find;
 use carrick_lab::torture::cases::Case;
 use carrick_lab::torture::http::run::Results as HttpResults;
 use carrick_lab::torture::run::{Outcome, Played, Results};

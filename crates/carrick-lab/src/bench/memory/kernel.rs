@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::testbed::Testbed;
-use crate::torture::watch::sockets_of;
+use crate::testbed::sockets::sockets_of;
 
 /// At one moment, or the growth between two; in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

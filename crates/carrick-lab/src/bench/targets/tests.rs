@@ -53,7 +53,7 @@ pub(crate) fn results(runs: Vec<Run>) -> Results {
             cores: CorePair { other: 0, proxy: 1 },
             congestion_control: "cubic".into(),
         },
-        machine: crate::bench::machine::Machine::default(),
+        machine: crate::testbed::machine::Machine::default(),
         versions: std::collections::BTreeMap::new(),
         calibration: None,
         notes: Vec::new(),

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
-use crate::load::plan::{Arrival, Class, Kind, LoadPlan, RequestsPerConnection, Route};
+use crate::load::plan::{Arrival, Class, Kind, LoadPlan, Route};
+use crate::origin::quota::RequestsPerConnection;
 
 /// `carrick-lab load`
 #[derive(Debug, Args)]

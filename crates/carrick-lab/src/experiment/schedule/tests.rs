@@ -84,7 +84,7 @@ fn a_load_is_filled_in_for_point_and_series() {
         );
         assert_eq!(
             plan.requests_per_connection,
-            crate::load::plan::RequestsPerConnection::Fixed(7)
+            crate::origin::quota::RequestsPerConnection::Fixed(7)
         );
         assert_eq!((plan.warm_up_seconds, plan.measured_seconds), (20.0, 20.0));
     }

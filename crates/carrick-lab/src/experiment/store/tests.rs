@@ -23,7 +23,7 @@ fn results(name: &str, started_unix_seconds: u64) -> ExperimentResults {
         took_seconds: 0.0,
         seed: 1,
         congestion_control: String::from("cubic"),
-        machine: crate::bench::machine::Machine::default(),
+        machine: crate::testbed::machine::Machine::default(),
         versions: [].into(),
         meter: String::new(),
         ended_early: None,

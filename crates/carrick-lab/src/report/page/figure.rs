@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 
 use super::{badge, link, prose, table};
+use crate::experiment::csv;
 use crate::experiment::figure::{Comparison, Figure, FigureKind};
 use crate::experiment::results::{Cell, ExperimentResults};
 use crate::report::check::{self, Verdict};
+use crate::report::draw;
 use crate::report::plot::Look;
 use crate::report::state::{self, State};
 use crate::report::svg::escape;
 use crate::report::values::{self, Values};
-use crate::report::{csv, draw};
 
 pub(super) fn section(results: &ExperimentResults, figure: &Figure, anchor: &str) -> String {
     let values = values::of(results, figure);

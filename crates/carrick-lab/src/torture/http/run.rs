@@ -470,7 +470,7 @@ fn perform(
     stopped: oneshot::Receiver<()>,
 ) -> Result<Tally> {
     let listener = server.inside(|| listen(origin))?;
-    let runtime = crate::cli::runtime()?;
+    let runtime = crate::program::runtime()?;
     LocalSet::new().block_on(&runtime, async {
         tokio::select! {
             played = play(scenario, proxy, client_address, listener) => played,

@@ -21,7 +21,7 @@ fn played(mut scenario: Scenario, manner: Manner) -> Tally {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
     let relay = Relay::start_behind(manner, server, BEFORE);
-    let runtime = crate::cli::runtime().unwrap();
+    let runtime = crate::program::runtime().unwrap();
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         play(scenario, relay.address(), |_, _| None, listener)

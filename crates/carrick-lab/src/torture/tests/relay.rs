@@ -62,7 +62,7 @@ impl Relay {
         let (alive, ended) = oneshot::channel();
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
-            let runtime = crate::cli::runtime().unwrap();
+            let runtime = crate::program::runtime().unwrap();
             let tasks = tokio::task::LocalSet::new();
             tasks.block_on(&runtime, async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use anyhow::{Context as _, Result, bail};
 
 use super::{Forwarder, Served, Told, WAYS_MAX};
-use crate::testbed::command;
+use crate::command;
 use crate::wan::ack_filter::AckFilter;
 use crate::wan::cache::Cache;
 use crate::wan::check;

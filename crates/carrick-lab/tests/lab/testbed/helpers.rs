@@ -30,7 +30,7 @@ async fn the_meter_sees_what_a_spinner_uses() {
         let meter = Meter::start(&bed).unwrap();
         let used = tokio::task::spawn_blocking(move || {
             carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
-            carrick_lab::load::spin::spin(0.5, Duration::from_millis(500))
+            carrick_lab::testbed::spin::spin(0.5, Duration::from_millis(500))
         })
         .await
         .unwrap();
@@ -63,7 +63,7 @@ async fn a_slow_proxy_has_what_the_spinner_leaves_and_the_meter_takes_off_what_i
         let meter = Meter::start_beside(&bed, slowdown.as_ref()).unwrap();
         let used = tokio::task::spawn_blocking(move || {
             carrick_lab::testbed::cores::pin_this_thread(&[pair.proxy]).unwrap();
-            carrick_lab::load::spin::spin(1.0, Duration::from_millis(500))
+            carrick_lab::testbed::spin::spin(1.0, Duration::from_millis(500))
         })
         .await
         .unwrap();

@@ -1,7 +1,7 @@
 //! The proxies that are compared start in both layouts and do their jobs.
 
 use super::*;
-use carrick_lab::testbed::command::find;
+use carrick_lab::command::find;
 
 /// The body that the proxy called `name` brings.
 fn get(name: &str, bed: &Testbed, to: SocketAddr, target: &str) -> Vec<u8> {

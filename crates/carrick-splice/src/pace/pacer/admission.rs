@@ -1,8 +1,9 @@
 //! Requests that are to be relayed wait for their worker's leave, too: connecting to a server and two heads are as much work as some ten KB of
 //! a body, and a hit that comes meanwhile would wait for them.
 
-use super::{Pacer, Slot, now_ns};
+use super::{Pacer, Slot};
 use crate::PaceHandle;
+use crate::clock::now_ns;
 use crate::pace::queue::{Had, Place};
 use crate::pace::skeleton::types::pace_class;
 use std::cell::{Cell, RefCell};

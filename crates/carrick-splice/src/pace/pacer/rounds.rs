@@ -1,6 +1,7 @@
 //! The rounds of a worker that does not block: when it has looked for events, which tokio tells only of one that has nothing to do.
 
-use super::{Control, Inner, Pacer, now_ns};
+use super::{Control, Inner, Pacer};
+use crate::clock::now_ns;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Release};
 

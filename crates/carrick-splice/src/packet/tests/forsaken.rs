@@ -3,7 +3,7 @@
 use super::lab::*;
 use super::spliced::{spliced, up};
 use super::wire::*;
-use crate::packet::generation::now_ns;
+use crate::clock::now_ns;
 
 const SECOND: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * SECOND;

@@ -79,7 +79,7 @@ fn window_max(stream: &TcpStream) -> u32 {
 }
 
 fn is_fixed(stream: &TcpStream) -> bool {
-    crate::legs::buffer_locks(stream).unwrap() & RECEIVE_LOCK != 0
+    crate::sockopt::buffer_locks(stream).unwrap() & RECEIVE_LOCK != 0
 }
 
 #[tokio::test]
@@ -106,5 +106,5 @@ async fn a_window_that_grows_needs_no_leave_of_rmem_max() {
     // As large as the system has it, the kernel sees to it.
     assert!(!widen(&one, i32::MAX as u32).unwrap());
     assert!(!is_fixed(&one));
-    assert_eq!(crate::legs::receive_low_water(&one).unwrap(), 1);
+    assert_eq!(crate::sockopt::receive_low_water(&one).unwrap(), 1);
 }

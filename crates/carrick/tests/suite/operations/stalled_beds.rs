@@ -2,7 +2,7 @@
 use crate::support::carrick::PROGRAM;
 use crate::support::{Carrick, Peer, Place, Server, wait_for};
 use crate::transparent::bed::{inside as command_in, lines};
-use carrick_lab::testbed::command::run;
+use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use std::io::Read;

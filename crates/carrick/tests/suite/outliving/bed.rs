@@ -4,7 +4,7 @@ use crate::support::output::Output;
 use crate::support::random::Random;
 use crate::support::{PATIENCE, wait_for};
 use crate::transparent::bed::{inside as command_in, lines};
-use carrick_lab::testbed::command::run;
+use carrick_lab::command::run;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_test::{EndInTime, RunInTime};

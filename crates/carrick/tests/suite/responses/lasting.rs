@@ -1,7 +1,7 @@
 //! What has to hold for long: real programs, loss, servers that close when they like, several servers.
 use super::*;
 use crate::transparent::bed::inside;
-use carrick_lab::testbed::command::find;
+use carrick_lab::command::find;
 use carrick_lab::testbed::namespace::Namespace;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
 use crate::support::{PATIENCE, wait_for};
-use carrick_lab::testbed::command::find;
+use carrick_lab::command::find;
 use carrick_lab::testbed::name::RunName;
 use carrick_lab::testbed::namespace::Namespace;
 use carrick_test::{EndInTime, RunInTime};

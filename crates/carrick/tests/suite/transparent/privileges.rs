@@ -118,7 +118,7 @@ fn without_the_tools_it_names_the_package() {
             .expect("no start");
         let part = format!("the program `{tool}` is not in PATH: install the package {package}");
         assert!(said.contains(&part), "{part:?} is not in {said}");
-        let found = carrick_lab::testbed::command::find(tool).expect("it is there");
+        let found = carrick_lab::command::find(tool).expect("it is there");
         std::os::unix::fs::symlink(found, tools.path().join(tool)).expect("a link");
     }
     assert_eq!(bed.rules(), before);

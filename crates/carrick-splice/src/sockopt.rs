@@ -1,24 +1,24 @@
 //! Options of sockets that no library has, and those that depend on the kernel's version.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// linux/tcp.h, from Linux 6.15 on.
-pub(super) const TCP_RTO_MAX_MS: i32 = 44;
-pub(super) const TCP_RTO_MIN_US: i32 = 45;
-pub(super) const TCP_DELACK_MAX_US: i32 = 46;
+pub(crate) const TCP_RTO_MAX_MS: i32 = 44;
+pub(crate) const TCP_RTO_MIN_US: i32 = 45;
+pub(crate) const TCP_DELACK_MAX_US: i32 = 46;
 
 /// asm-generic/socket.h, from Linux 5.14 on; what is locked is in linux/socket.h.
-pub(super) const SO_BUF_LOCK: i32 = 72;
+pub(crate) const SO_BUF_LOCK: i32 = 72;
 
 /// Sets an option to an int.
-pub(super) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
+pub(crate) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
 /// Sets an option to a structure.
 #[expect(unsafe_code, reason = "no library has these options")]
-pub(super) fn set_bytes(
+pub(crate) fn set_bytes(
     socket: BorrowedFd<'_>,
     level: i32,
     name: i32,
@@ -43,7 +43,7 @@ pub(super) fn set_bytes(
 }
 
 /// Reads an option that is an int.
-pub(super) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
+pub(crate) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
     let mut value = [0; 4];
     get_bytes(socket, level, name, &mut value)?;
     Ok(u32::from_ne_bytes(value))
@@ -51,7 +51,7 @@ pub(super) fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u
 
 /// Reads an option; how many bytes it has.
 #[expect(unsafe_code, reason = "no library has these options")]
-pub(super) fn get_bytes(
+pub(crate) fn get_bytes(
     socket: BorrowedFd<'_>,
     level: i32,
     name: i32,
@@ -73,4 +73,19 @@ pub(super) fn get_bytes(
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Which buffers of a socket somebody has set (`SO_BUF_LOCK`): 1: for what is to be sent, 2: for what has come.
+pub(crate) fn buffer_locks(socket: &impl AsFd) -> io::Result<u32> {
+    get(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK)
+}
+
+/// Which of them the kernel is not to change from now on.
+pub(crate) fn set_buffer_locks(socket: &impl AsFd, locks: u32) -> io::Result<()> {
+    set(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, locks)
+}
+
+/// How many bytes must have come before a reader is told (`SO_RCVLOWAT`).
+pub(crate) fn receive_low_water(socket: &impl AsFd) -> io::Result<u32> {
+    get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT)
 }
