@@ -21,7 +21,7 @@
 //!
 //! **Privileges.** Attaching needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and Linux 6.4 or later; all else, nothing.
 //!
-//! `docs/internals/handshake.md` tells how it works.
+//! `docs/internals/splitting.md` tells how it works.
 
 mod frame;
 mod held;

@@ -5,7 +5,7 @@
 //! | this one | what all workers share: the programs that hold SYNs, how many are decided about at one time, what was done |
 //! | `kept` | connections to servers that wait for their client's |
 //!
-//! What is decided about one SYN is in `proxy/held.rs`. The states and bounds are in docs/internals/handshake.md.
+//! What is decided about one SYN is in `proxy/held.rs`. The states and bounds are in docs/internals/splitting.md.
 mod kept;
 
 pub use kept::Kept;
