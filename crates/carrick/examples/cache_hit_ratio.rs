@@ -3,10 +3,10 @@
 //! `cargo run --release -p carrick --example cache_hit_ratio [-- SEED]`
 #![allow(clippy::print_stdout, reason = "the table is what it is for")]
 
-#[path = "../src/cache/store/tests/workload.rs"]
+#[path = "../src/cache/memory/tests/workload.rs"]
 mod workload;
 
-use carrick::cache::store::{Found, Limits, OVERHEAD_BYTES, Store};
+use carrick::cache::memory::{Found, Limits, OVERHEAD_BYTES, Store};
 use carrick_logic::cache::{Fields, Variant};
 use std::sync::Arc;
 use workload::{Cache, Lru, META, Workload, object_bytes, ratios};

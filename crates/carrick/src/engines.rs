@@ -2,8 +2,8 @@
 
 use crate::config::in_kernel;
 use crate::config::plan::{PacePlan, PacketUse, Plan};
-use crate::handshakes::Handshakes;
-use crate::learned::Learned;
+use crate::path_history::Learned;
+use crate::syn_defer::Handshakes;
 use crate::telemetry::forwarded::Forwarded;
 use carrick_splice::legs::LegService;
 use carrick_splice::probe::Feature;

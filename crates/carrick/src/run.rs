@@ -6,24 +6,28 @@ mod banner;
 mod descriptors;
 mod loading;
 mod open;
+pub mod worker;
 
+use crate::accept::listen;
 use crate::cache::Cache;
 use crate::config;
 use crate::config::plan::{Limits, PacePlan, Plan, Sandbox};
 use crate::config::problem::{Problem, Severity};
-use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running, WorkerResolver};
+use crate::context::followers::Followers;
+use crate::context::live::Live;
+use crate::context::live::Orders;
+use crate::control::{Control, ControlHandle, ControlState, EngineStatus, Running};
 use crate::control::{NotReloaded, SignalOrder, Signals};
 use crate::engines::{Engines, Features, JudgedBy, Told};
+use crate::net::admission::Admission;
 use crate::privileges::{GivenUp, OUT_OF_REACH, sandbox::Sandboxed};
+use crate::resolver::WorkerResolver;
+use crate::run::worker::WorkerParts;
 use crate::service::{ServiceManager, Watch};
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::{Liveness, WorkerMetrics};
 use crate::transparent::{self, Rules};
-use crate::upstreams::UpstreamState;
-use crate::worker::admission::Admission;
-use crate::worker::followers::Followers;
-use crate::worker::live::Live;
-use crate::worker::{self, Orders, WorkerParts};
+use crate::upstream::state::UpstreamState;
 use carrick_splice::probe::{Feature, probe_but_socket};
 use descriptors::{descriptor_limit, fit_pipes, raise_descriptor_limit, set_limits};
 use loading::Loading;
@@ -379,7 +383,7 @@ impl Program {
                 .iter()
                 .any(|known| known.address == listener.address)
             {
-                worker::bind(listener).map_err(|error| self.given_up.explain(&error))?;
+                listen::bind(listener).map_err(|error| self.given_up.explain(&error))?;
             }
         }
         // The workers share it: from now on it is there for them, if it can be had.

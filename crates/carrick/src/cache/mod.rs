@@ -3,23 +3,23 @@
 pub mod disk;
 pub mod flights;
 pub mod lately;
+pub mod memory;
+pub mod peers;
 pub mod purge;
 pub mod purges;
 pub mod shared;
-pub mod siblings;
-pub mod store;
 
 use crate::config::plan::CachePlan;
 use arc_swap::ArcSwapOption;
 use disk::Disk;
 use flights::Flights;
 use lately::Lately;
+use memory::{Limits, Object, Purge, Store};
+use peers::Siblings;
 use purge::Chosen;
 use purges::{Moment, Purges};
 use shared::Shared;
-use siblings::Siblings;
 use std::sync::Arc;
-use store::{Limits, Object, Purge, Store};
 use tokio::sync::oneshot;
 
 /// So long a resource is remembered whose answer was not stored; as Varnish's "hit for miss".

@@ -1,6 +1,6 @@
 //! Which objects of the store are meant by a URL, the beginning of one, or a tag.
 use super::disk::{Disk, Entry, Pattern};
-use super::store::{Object, Purge, Store};
+use crate::cache::memory::{Object, Purge, Store};
 use tokio::sync::oneshot;
 
 /// What is no URL, or not said clearly.

@@ -1,6 +1,6 @@
 //! Purges of late, so that what was asked for before one of them, and comes after it, does not bring back what was purged.
 use super::purge::Chosen;
-use super::store::{Object, Purge};
+use crate::cache::memory::{Object, Purge};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,7 +87,7 @@ impl Purges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::store::{Limits, Store};
+    use crate::cache::memory::{Limits, Store};
     use carrick_logic::cache::{Fields, Meta, Policy, Response, Times, UnixTime, Variant};
     use std::sync::Arc;
 

@@ -290,7 +290,7 @@ fn limits(file: &File) -> Limits {
 
 /// A 64th of the machine's memory. TCP is short when it has a sixteenth (tcp_init_mem()).
 pub(super) fn stalled_default() -> u64 {
-    crate::shortage::memory_bytes() / 64
+    crate::net::shortage::memory_bytes() / 64
 }
 
 fn timeouts(file: &File) -> Timeouts {

@@ -10,10 +10,10 @@ mod places;
 mod splices;
 mod status;
 
-pub use handover::{FREE_WAIT, bind_when_free};
+use crate::net::bind::{FREE_WAIT, bind_when_free};
 
 use super::ControlState;
-use crate::telemetry::{self, Format};
+use crate::control::{self, Format};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
@@ -259,7 +259,7 @@ fn metrics<B>(request: &Request<B>, state: &Arc<ControlState>) -> Response<Full<
     let members = request.headers().get_all(ACCEPT).iter();
     let accept: Vec<&str> = members.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::asked_for(&accept.join(","));
-    match telemetry::exposition(state, format) {
+    match control::exposition(state, format) {
         Ok(metrics) => {
             let mut response = answer(StatusCode::OK, format.content_type(), metrics);
             response

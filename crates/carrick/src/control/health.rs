@@ -2,8 +2,9 @@
 mod opinion;
 mod probe;
 
-use super::{ControlMetrics, Resolver};
-use crate::upstreams::{ServerState, UpstreamState};
+use crate::resolver::Resolver;
+use crate::telemetry::ControlMetrics;
+use crate::upstream::state::{ServerState, UpstreamState};
 use opinion::Opinion;
 use probe::Probe;
 use std::hash::{BuildHasher, RandomState};

@@ -8,7 +8,7 @@ use crate::engines::Engines;
 use crate::privileges::Standing;
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
-use crate::upstreams::UpstreamState;
+use crate::upstream::state::UpstreamState;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::HeadLimits;
 use std::io::{self, Read, Write};

@@ -1,9 +1,10 @@
 //! The control thread's life: start, reload, end.
 use super::admin::{self, Admin};
 use super::health::HealthChecks;
-use super::resolver::{Service, resolver};
-use super::{ControlState, DnsOptions, Resolver, Running};
+use super::{ControlState, Running};
 use crate::config::plan::Plan;
+use crate::resolver::{DnsOptions, Resolver};
+use crate::resolver::{Service, resolver};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc as blocking};

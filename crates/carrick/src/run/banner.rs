@@ -1,8 +1,8 @@
 //! What carrick says for people once it serves.
+use crate::accept::listen::Bound;
 use crate::config::{self, plan::Mode, plan::Plan};
 use crate::control::EngineStatus;
 use crate::privileges::GivenUp;
-use crate::worker::Bound;
 use std::net::SocketAddr;
 
 /// What is listened on, who it is, which engines are usable, and what to try.

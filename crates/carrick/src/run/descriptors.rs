@@ -1,7 +1,7 @@
 //! What the process's descriptors are for: clients, servers, pipes, and the rest.
 use crate::cache::disk::open_files_max;
 use crate::config::plan::Plan;
-use crate::worker::admission::Admission;
+use crate::net::admission::Admission;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that are not for clients and upstreams: listeners, epoll, log, admin, pipes that are kept. Where there are few, it is half of them.

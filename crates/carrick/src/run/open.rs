@@ -1,13 +1,13 @@
 //! What carrick opens while it has the privileges that it was started with, and in which order.
 use super::descriptors::raise_descriptor_limit;
 use super::loading::Loading;
+use crate::accept::listen::{self, Bound};
 use crate::cache::disk::{Disk, misfit};
 use crate::config::plan::Plan;
 use crate::control::Control;
 use crate::engines::Engines;
 use crate::privileges::{self, GivenUp, sandbox};
 use crate::transparent::{self, Rules};
-use crate::worker::{self, Bound};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Opened {
         engines.adopt(plan);
         engines.load_legs(plan);
         let admin = Control::bind(plan)?;
-        let listeners = worker::bind_all(plan)?;
+        let listeners = listen::bind_all(plan)?;
         let rules = Rules::install(plan)?;
         if let Some(rules) = &rules {
             engines.learned.set_line(rules.line());

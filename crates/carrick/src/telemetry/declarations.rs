@@ -37,7 +37,8 @@ impl MetricDeclaration {
 /// Declares each metric as a constant, and the list of all of them.
 macro_rules! metrics {
     ($($constant:ident = $kind:ident $name:literal $help:literal;)*) => {
-        $(pub(super) const $constant: MetricDeclaration =
+        $(#[expect(missing_docs, reason = "its help says it")]
+        pub const $constant: MetricDeclaration =
             MetricDeclaration { name: $name, kind: MetricKind::$kind, help: $help };)*
         /// All metrics, in the order in which they are shown.
         pub const METRICS: &[MetricDeclaration] = &[$($constant),*];

@@ -8,7 +8,7 @@ pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
 
 use super::tunnels::Tunnels;
-use crate::shortage::Shortage;
+use crate::net::shortage::Shortage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,11 +1,22 @@
 //! What carrick tells about itself: counters, the access log.
+use carrick_splice::Engine;
 pub mod access_log;
-mod declarations;
-mod exposition;
+pub mod control;
+pub mod declarations;
 pub mod forwarded;
 pub mod metrics;
-mod process;
+pub mod process;
 pub mod tunnels;
 
+pub use control::{ControlMetrics, LookupResult};
 pub use declarations::{METRICS, MetricDeclaration, MetricKind};
-pub use exposition::{Format, exposition};
+
+/// An engine's name, as in the configuration.
+pub fn engine_name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Copy => "copy",
+        Engine::Pipe => "pipe",
+        Engine::Socket => "socket",
+        Engine::Packet => "packet",
+    }
+}

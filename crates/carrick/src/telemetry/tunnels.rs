@@ -1,10 +1,9 @@
 //! The tunnels that stand now: each worker keeps a list that the control thread reads whenever somebody asks. Neither waits
 //! for the other. What the kernel moves on its own is added when the list is read.
-use super::metrics::Job;
+use super::metrics::{Job, WorkerMetrics};
 use crate::config::plan::UpstreamPlan;
-use crate::control::ControlState;
 use arc_swap::ArcSwapOption;
-use carrick_splice::{Engine, Exchange, LiveSplice};
+use carrick_splice::{Engine, Exchange, LiveSplice, PacketService, SocketService};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -232,21 +231,25 @@ pub struct View {
 impl View {
     /// Looks. Takes some milliseconds while splices are in the kernel, and some microseconds for each tunnel.
     #[must_use]
-    pub fn of(state: &ControlState) -> Self {
-        let workers = state.workers.iter().enumerate();
+    pub fn of(
+        workers: &[Arc<WorkerMetrics>],
+        socket: &SocketService,
+        packet: &PacketService,
+    ) -> Self {
+        let workers = workers.iter().enumerate();
         let listed: Vec<Listed> = workers
             .flat_map(|(worker, metrics)| {
                 let tunnels = metrics.tunnels.iter();
                 tunnels.map(move |tunnel| Listed::new(worker, tunnel))
             })
             .collect();
-        let (splices, unseen) = match state.kernel.socket.live() {
+        let (splices, unseen) = match socket.live() {
             Ok(splices) => (splices, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let by_label = splices.into_iter().map(|splice| (splice.label, splice));
         let mut by_label: HashMap<u64, LiveSplice> = by_label.collect();
-        let forwarded: HashMap<u64, [u64; 2]> = state.kernel.packet.live().into_iter().collect();
+        let forwarded: HashMap<u64, [u64; 2]> = packet.live().into_iter().collect();
         let tunnels = listed.into_iter().map(|listed| {
             let label = listed.tunnel.about.label;
             let splice = by_label.remove(&label);

@@ -5,17 +5,17 @@
 //! carrick is gone, and removes them. It has one capability and nothing to do with any client.
 mod claim;
 mod clean;
-mod keeper;
 mod left_out;
 mod leftovers;
 mod probe;
 mod rules;
+pub mod supervisor;
 mod tools;
 
 pub use clean::{Cleaned, clean};
-pub use keeper::keep;
 pub use left_out::{KeeperLine, Pair};
 pub use probe::probe;
+pub use supervisor::keep;
 
 use crate::config::plan::{Account, Handshake, Interception, Plan};
 use crate::service;

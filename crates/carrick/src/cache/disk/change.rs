@@ -5,7 +5,7 @@ use super::folder::Trouble;
 use super::format::{Head, body_start, place_bytes};
 use super::health::Doing;
 use super::purge::Ticket;
-use crate::cache::store::Object;
+use crate::cache::memory::Object;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,7 +2,7 @@
 use super::format::Head;
 use super::name::Name;
 use super::purge::Ticket;
-use crate::cache::store::{Item, Key, Object};
+use crate::cache::memory::{Item, Key, Object};
 use carrick_logic::cache::{Fields, UnixTime, Variant, tags};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@ use super::name::Name;
 use super::purge::Pattern;
 use super::write::may_be_of_use;
 use super::{Disk, now};
-use crate::cache::store::{Item, Key, Purge};
+use crate::cache::memory::{Item, Key, Purge};
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;

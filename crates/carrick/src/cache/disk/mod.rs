@@ -1,6 +1,6 @@
 //! The cache's second level: objects in files, which outlast the process.
 //!
-//! [`Store`](super::store::Store) is the only one who uses it: what is asked for again is offered, what is not in memory is
+//! [`Store`](crate::cache::memory::Store) is the only one who uses it: what is asked for again is offered, what is not in memory is
 //! looked for here and loaded, what is replaced, removed, freshened or purged there is so here.
 //! `docs/internals/cache-disk.md` says how it works.
 //!
@@ -36,7 +36,7 @@ pub use stats::Stats;
 pub(super) use stream::Stream;
 
 use super::flights::Flights;
-use super::store::{Body, Index, Item, Key, Ledger, Limits, Object};
+use crate::cache::memory::{Body, Index, Item, Key, Ledger, Limits, Object};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{Fields, UnixTime, Variant};
 use entry::Stage;

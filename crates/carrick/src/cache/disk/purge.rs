@@ -4,8 +4,8 @@ use super::entry::Entry;
 use super::folder::Folder;
 use super::health::Doing;
 use super::name::Name;
+use crate::cache::memory::{Item, Purge};
 use crate::cache::purge::url_of;
-use crate::cache::store::{Item, Purge};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -174,7 +174,7 @@ impl Disk {
             }
         };
         if let Pattern::Key(bytes) = which {
-            let key = crate::cache::store::Key::of(&self.seed, bytes);
+            let key = crate::cache::memory::Key::of(&self.seed, bytes);
             let variants = self.index.lock(key.hash()).find(key);
             return variants.iter().flatten().for_each(purge);
         }

@@ -9,7 +9,7 @@ use super::folder::Trouble;
 use super::format::{Head, Sum, body_start, place_bytes};
 use super::name::Name;
 use super::write::{PIECE_BYTES, is_of_use};
-use crate::cache::store::{Body, Item, State, Store};
+use crate::cache::memory::{Body, Item, State, Store};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

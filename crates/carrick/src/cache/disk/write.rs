@@ -8,7 +8,7 @@ use super::format::{Head, Sum, body_start, class_for};
 use super::health::Doing;
 use super::name::Name;
 use super::{Disk, now};
-use crate::cache::store::{Item, Object};
+use crate::cache::memory::{Item, Object};
 use carrick_logic::cache::{Meta, UnixTime};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;

@@ -21,7 +21,7 @@ mod thread;
 
 pub use names::Names;
 
-use super::store::Object;
+use crate::cache::memory::Object;
 use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};

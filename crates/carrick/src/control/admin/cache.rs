@@ -2,13 +2,13 @@
 use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::disk::Disk;
+use crate::cache::memory::Purge;
+use crate::cache::peers::{Said, Sibling};
 use crate::cache::purge::{Chosen, Wrong};
 use crate::cache::shared::{Did, Shared};
-use crate::cache::siblings::{Said, Sibling};
-use crate::cache::store::Purge;
 use crate::control::ControlState;
+use crate::net::clock::Clock;
 use crate::telemetry::metrics::{Ahead, CacheResult};
-use crate::worker::clock::Clock;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};

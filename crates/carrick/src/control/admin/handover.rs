@@ -6,18 +6,13 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the next carrick asks with `POST`.
 pub(super) const PATH: &str = "/handover";
 
 /// How long the one that drains may take for its answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
-
-/// How long it may take until addresses are free that a carrick leaves when it begins to drain.
-pub const FREE_WAIT: Duration = Duration::from_secs(1);
-
-const FREE_EVERY: Duration = Duration::from_millis(5);
 
 /// Closes the listening socket, if this carrick drains. Connections that stand go on.
 pub(super) fn leave(state: &ControlState) -> Response<Full<Bytes>> {
@@ -55,25 +50,5 @@ fn here(listening: IpAddr) -> IpAddr {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
         other => other,
-    }
-}
-
-/// Binds as soon as the address is free, and gives up at that time.
-///
-/// # Errors
-/// What binding says then, or at once if it is not that somebody has the address.
-pub fn bind_when_free<T>(
-    give_up_at: Instant,
-    mut bind: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    loop {
-        match bind() {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up_at =>
-            {
-                std::thread::sleep(FREE_EVERY);
-            }
-            result => return result,
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The part of `/status` that tells of tunnels while they stand, and the page `/splices` with all of them.
 use crate::control::ControlState;
-use crate::proxy::engine_name;
+use crate::telemetry::engine_name;
 use crate::telemetry::tunnels::{ENGINES, Seen, View};
 use carrick_splice::{Adopted, Engine, LiveDirection, LiveLeg};
 use serde::Serialize;
@@ -36,7 +36,7 @@ impl Splices {
     /// At most `listed_max` of the tunnels are listed.
     pub(super) fn of(state: &ControlState, listed_max: usize) -> Self {
         let (in_kernel, limit) = state.kernel.socket.splices();
-        let view = View::of(state);
+        let view = View::of(&state.workers, &state.kernel.socket, &state.kernel.packet);
         let by_engine = ENGINES.map(engine_name).into_iter();
         let tunnels = by_engine.zip(view.count_by_engine()).collect();
         let mut seen: Vec<&Seen> = view.tunnels.iter().collect();

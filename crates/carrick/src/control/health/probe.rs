@@ -1,8 +1,8 @@
 //! One check of one server: a connection, and, where a path is configured, a GET.
 use crate::config::plan::{ProxyVersion, ServerAddress, UpstreamPlan};
-use crate::control::{ResolveError, Resolver};
-use crate::shortage::{Shortage, is_tcp_memory_short};
-use crate::upstreams::ServerState;
+use crate::net::shortage::{Shortage, is_tcp_memory_short};
+use crate::resolver::{ResolveError, Resolver};
+use crate::upstream::state::ServerState;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;

@@ -1,11 +1,11 @@
 //! Checks against servers that change their minds, and against servers that are not what they should be.
-use super::super::DnsOptions;
-use super::super::resolver::{Service, resolver};
 use super::super::testing::upstream;
 use super::opinion::Opinion;
 use super::probe::{Illness, Probe};
 use super::*;
 use crate::config::plan::{HealthPlan, ProxyVersion, ServerAddress, UpstreamPlan};
+use crate::resolver::DnsOptions;
+use crate::resolver::{Service, resolver};
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

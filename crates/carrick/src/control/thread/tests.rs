@@ -111,7 +111,7 @@ fn health_checks_follow_the_configuration() {
     let before = Arc::clone(&handle.state().running.load());
     let unchecked = plan(None, vec![Arc::new(upstream("u", &[dead], None))]);
     let upstreams =
-        crate::upstreams::UpstreamState::for_plan(&unchecked.upstreams, &before.upstreams);
+        crate::upstream::state::UpstreamState::for_plan(&unchecked.upstreams, &before.upstreams);
     handle
         .apply(Running {
             plan: Arc::new(unchecked),
@@ -150,5 +150,5 @@ fn the_end_is_quick_and_final() {
     let error = runtime
         .block_on(resolver.resolve("www.example.org"))
         .unwrap_err();
-    assert_eq!(error, crate::control::ResolveError::Busy);
+    assert_eq!(error, crate::resolver::ResolveError::Busy);
 }

@@ -1,7 +1,7 @@
 //! What documents show is true of this program: configurations, commands, targets of make, names of metrics and keys.
 use super::markdown::{blocks, code};
 use super::{assert_none, documents, root};
-use carrick::cli::Cli;
+use carrick::cli::args::Cli;
 use carrick::config;
 use carrick::config::keys::TABLES;
 use carrick::config::problem::{Severity, render};

@@ -2,6 +2,7 @@
 mod documents;
 mod examples;
 mod files;
+mod imports;
 mod markdown;
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Every order of a client's packets, a server's, and the steps of a process that gives connections back: a server's connection goes to
 //! others only when nothing is on its way on it.
 //!
-//! The process is the one of `proxy/bound` in small: it looks at what the kernel has noted, and decides; some time later it takes the
+//! The process is the one of `http/kernel_forward` in small: it looks at what the kernel has noted, and decides; some time later it takes the
 //! connections back. Between any two of these steps anything may happen.
 
 use super::super::lab::{CLIENT, Lab, PROCESS};

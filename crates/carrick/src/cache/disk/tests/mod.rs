@@ -8,8 +8,8 @@ mod streams;
 mod threads;
 
 use super::{Disk, Pattern};
-use crate::cache::store::tests::{content as slow_content, meta, nothing, read};
-use crate::cache::store::{Found, Limits, Object, Purge, Store};
+use crate::cache::memory::tests::{content as slow_content, meta, nothing, read};
+use crate::cache::memory::{Found, Limits, Object, Purge, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use rustix::io::Errno;

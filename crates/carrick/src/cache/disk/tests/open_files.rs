@@ -3,8 +3,8 @@
 use super::{
     Bed, Disk, Pattern, Purge, assert_right, content, fields, files, folder, fresh, plan, says,
 };
-use crate::cache::store::tests::nothing;
-use crate::cache::store::{Limits, Object, Store};
+use crate::cache::memory::tests::nothing;
+use crate::cache::memory::{Limits, Object, Store};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::UnixTime;
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Bodies that go to the disk at once.
 use super::{Bed, Pattern, Purge, assert_right, content, fields, folder, fresh, plan};
-use crate::cache::store::{NotTaken, State};
+use crate::cache::memory::{NotTaken, State};
 use carrick_logic::cache::Variant;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};

@@ -1,7 +1,7 @@
 //! Several threads beside the pool's own: each name has one who changes it, and all read it.
 use super::{Bed, Pattern, Purge, Random, content, fields, folder, fresh, plan, says};
-use crate::cache::store::tests::nothing;
-use crate::cache::store::{Found, Object, State};
+use crate::cache::memory::tests::nothing;
+use crate::cache::memory::{Found, Object, State};
 use crate::config::plan::DiskPlan;
 use carrick_logic::cache::{UnixTime, Variant};
 use std::sync::Arc;

@@ -1,0 +1,150 @@
+//! A client's arrival: the PROXY header where one is expected, who may come in, and which job the connection gets.
+use crate::config::plan::Mode;
+use crate::connect::tcp_profile;
+use crate::context::client::Client;
+use crate::context::original;
+use crate::context::request_log::RequestLog;
+use crate::context::worker::Worker;
+use crate::http::session;
+use crate::net::admission::Admitted;
+use crate::net::deadline::Deadline;
+use crate::net::io::read_some;
+use crate::reply::Reply;
+use crate::syn_defer::Kept;
+use crate::tcp::{link, tunnel};
+use crate::telemetry::metrics::Limit;
+use carrick_logic::proxy_protocol::{self, Header};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::net::TcpStream;
+
+/// Serves a client's connection to its end.
+pub async fn serve(
+    worker: Rc<Worker>,
+    stream: Rc<TcpStream>,
+    peer: SocketAddr,
+    listener: SocketAddr,
+    kept: Option<Kept>,
+    admitted: Rc<Admitted>,
+) {
+    let live = worker.live();
+    let Some(listener) = live.listener(listener) else {
+        return;
+    };
+    let mut client = Client::new(worker, live, listener, (stream, peer));
+    client.kept.set(kept);
+    client.admitted = Some(Rc::clone(&admitted));
+    let is_far = matches!(client.listener.mode, Mode::Link(_));
+    if is_far {
+        link::keep_alive(&client.stream);
+    }
+    tcp_profile::accepted(&client);
+    let mut first = Vec::new();
+    if client.listener.proxy_protocol {
+        match read_proxy_header(&mut client).await {
+            Some((address, rest)) => {
+                client.address = address;
+                first = rest;
+            }
+            None => return,
+        }
+        let client_ip = (!client.is_trusted_proxy()).then(|| client.address.ip());
+        if admitted.count_for(client_ip).is_err() {
+            let limits = &client.worker.metrics.limits;
+            return limits.reached(Limit::ConnectionsPerClient);
+        }
+    }
+    // Whom a trusted proxy has its requests from is known with each of them.
+    let is_known = !client.is_trusted_proxy();
+    if is_known && !client.listener.access.allows_client(client.address.ip()) {
+        client.worker.metrics.refusals.count("client_not_allowed");
+        // An HTTP client is told why; others see the connection closed.
+        if !client.listener.mode.is_blind() {
+            session::refuse_client(&mut client).await;
+        }
+        return;
+    }
+    // Nothing is led to the far end of a link.
+    if client.listener.interception.is_some() && !is_far {
+        match original::destination(&client) {
+            Some(destination) => {
+                client.worker.metrics.intercepted.add(1);
+                client.original = Some(destination);
+            }
+            None => return refuse_not_intercepted(client).await,
+        }
+    }
+    match client.listener.mode {
+        Mode::Forward(_) | Mode::Switch(_) => session::run(client, first).await,
+        Mode::Tunnel(_) | Mode::Split(_) => tunnel::run_listener(client, first).await,
+        // Boxed: few connections are those of a link.
+        Mode::Link(_) => Box::pin(link::serve(client)).await,
+    }
+}
+
+/// Reads the PROXY header; the client's address, and what came after the header.
+async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)> {
+    let mut buffer = Vec::with_capacity(proxy_protocol::HEADER_BYTES_MAX);
+    let limit = client.live.plan().timeouts.head;
+    let mut deadline = Deadline::after(limit);
+    loop {
+        match client
+            .timer
+            .until(&mut deadline, read_some(&client.stream, &mut buffer))
+            .await
+        {
+            Ok(Ok(count)) if count > 0 => {}
+            Ok(_) => return None,
+            Err(_) => {
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return None;
+            }
+        }
+        match proxy_protocol::read(&buffer) {
+            Ok(Header::Complete(length, endpoints)) => {
+                let address = endpoints.map_or(client.address, |endpoints| endpoints.source);
+                return Some((address, buffer.split_off(length.min(buffer.len()))));
+            }
+            Ok(Header::Partial) if buffer.len() < buffer.capacity() => {}
+            Ok(Header::Partial) => {
+                refuse_header(client, "the PROXY header is too long");
+                return None;
+            }
+            Err(reason) => {
+                refuse_header(client, reason);
+                return None;
+            }
+        }
+    }
+}
+
+fn refuse_header(client: &Client, reason: &str) {
+    client.worker.metrics.refusals.count("proxy_protocol");
+    tracing::debug!(
+        "{}: PROXY header from {}: {reason}",
+        client.listener.address,
+        client.address
+    );
+}
+
+/// Refuses a client that has connected to the listener itself: passed on to its destination, it would come back without end.
+async fn refuse_not_intercepted(mut client: Client) {
+    const LABEL: &str = "not_intercepted";
+    const WHY: &str = "This is a transparent proxy: it serves connections to others that are led to it, and none to its own address. \
+        Connect to the server itself.";
+    tracing::debug!(
+        "{}: {} was not intercepted, but has connected to the listener itself",
+        client.listener.address,
+        client.address
+    );
+    if client.listener.mode.is_blind() {
+        client.worker.metrics.refusals.count(LABEL);
+        let mut trace = RequestLog::new();
+        (trace.status, trace.ended) = (403, LABEL);
+        let target = client.listener.address.to_string();
+        trace.finish_tunnel(&client, target.as_bytes(), "TCP");
+        let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+        return;
+    }
+    session::refuse(&mut client, &Reply::new(403, LABEL, WHY)).await;
+}

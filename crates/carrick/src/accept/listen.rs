@@ -1,0 +1,374 @@
+//! Listening: binding, accepting, and following the configuration when it changes.
+use crate::accept::arrival;
+use crate::config::plan::{Interception, ListenerPlan, Plan};
+use crate::context::live::Live;
+use crate::context::worker::{SessionGuard, Worker};
+use crate::net::admission::Full;
+use crate::net::bind::{FREE_WAIT, bind_when_free};
+use crate::syn_defer::Kept;
+use crate::telemetry::metrics::Limit;
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Connections that the kernel keeps for us; it cuts this to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// How long accepting pauses when a limit is reached.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the kernel holds a connection back that sends no request; then it is accepted all the same (`TCP_DEFER_ACCEPT`, tcp(7)).
+const DEFER_SECONDS: i32 = 1;
+
+/// How long handshakes that have begun may take to their end when a listener closes: a round trip to clients far away.
+pub const HANDSHAKE_MAX: Duration = Duration::from_millis(250);
+
+/// A listener that a worker accepts on.
+pub struct Accepting {
+    stop: oneshot::Sender<Duration>,
+    task: JoinHandle<()>,
+    deferred: bool,
+    /// For what a reload changes.
+    socket: Rc<TcpListener>,
+}
+
+impl Accepting {
+    /// Stops it; whoever began a handshake may finish it within `handshakes`, and is let in. The task ends when the socket is closed.
+    pub fn stop(self, handshakes: Duration) -> JoinHandle<()> {
+        // A task that has ended already need not be told.
+        let _ = self.stop.send(handshakes);
+        self.task
+    }
+}
+
+/// Binds a listening socket that the workers share by `SO_REUSEPORT`; accepted sockets inherit `TCP_NODELAY` and `SO_OOBINLINE`
+/// from it, and the right to other machines' addresses if it is transparent.
+///
+/// # Errors
+/// Says which call failed on which address, and what can be done.
+pub fn bind(listener: &ListenerPlan) -> io::Result<std::net::TcpListener> {
+    bind_at(listener, listener.address)
+}
+
+/// As [`bind`], at `address` in the place of the listener's, which leaves the port to the kernel.
+fn bind_at(listener: &ListenerPlan, address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = bind_socket(address, Sharing::Workers)?;
+    let takes = |interception: &Interception| !interception.ports.is_empty();
+    if listener.interception.as_ref().is_some_and(takes) {
+        let kernel = SockRef::from(&socket);
+        let is_v4 = address.is_ipv4();
+        let set = if is_v4 {
+            kernel.set_ip_transparent_v4(true)
+        } else {
+            kernel.set_ip_transparent_v6(true)
+        };
+        set.map_err(|error| {
+            let option = if is_v4 { "IP_TRANSPARENT" } else { "IPV6_TRANSPARENT" };
+            io::Error::new(
+                error.kind(),
+                format!("cannot listen on {}: setsockopt {option}: {error} (`transparent` needs CAP_NET_ADMIN)", address),
+            )
+        })?;
+    }
+    Ok(socket)
+}
+
+/// With whom a listening socket may share its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// With every socket of this user that asks for it, too: the other workers', but also another carrick's.
+    Workers,
+    /// With nobody.
+    Nobody,
+}
+
+fn bind_socket(address: SocketAddr, sharing: Sharing) -> io::Result<std::net::TcpListener> {
+    let made = || -> Result<Socket, (&'static str, io::Error)> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )
+        .map_err(|e| ("socket", e))?;
+        if address.is_ipv6() {
+            // `[::]` takes IPv4, too, whatever `net.ipv6.bindv6only` says.
+            socket
+                .set_only_v6(!address.ip().is_unspecified())
+                .map_err(|e| ("setsockopt IPV6_V6ONLY", e))?;
+        }
+        socket
+            .set_reuse_address(true)
+            .map_err(|e| ("setsockopt SO_REUSEADDR", e))?;
+        socket
+            .set_reuse_port(sharing == Sharing::Workers)
+            .map_err(|e| ("setsockopt SO_REUSEPORT", e))?;
+        socket
+            .set_tcp_nodelay(true)
+            .map_err(|e| ("setsockopt TCP_NODELAY", e))?;
+        // An urgent byte is one like the others (RFC 6093); otherwise `recv(2)` would leave it out.
+        socket
+            .set_out_of_band_inline(true)
+            .map_err(|e| ("setsockopt SO_OOBINLINE", e))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(|e| ("fcntl O_NONBLOCK", e))?;
+        socket.bind(&address.into()).map_err(|e| ("bind", e))?;
+        socket.listen(BACKLOG).map_err(|e| ("listen", e))?;
+        Ok(socket)
+    };
+    made().map(Into::into).map_err(|(call, error)| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "another program listens there: choose another address, or stop it (`ss -ltnp` shows it)",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE",
+            io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address",
+            _ => "see the system's message",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {call}: {error} ({advice})"))
+    })
+}
+
+/// Listening sockets of one worker, by the address in the configuration.
+pub type Bound = HashMap<SocketAddr, std::net::TcpListener>;
+
+/// Binds every listener of a plan once per worker. Port 0 is the same free port for all of them.
+///
+/// # Errors
+/// See [`bind`].
+pub fn bind_all(plan: &Plan) -> io::Result<Vec<Bound>> {
+    let mut workers: Vec<Bound> = (0..plan.workers).map(|_| Bound::new()).collect();
+    let give_up_at = Instant::now() + FREE_WAIT;
+    for listener in &plan.listeners {
+        let mut address = listener.address;
+        // `SO_REUSEPORT` would let two carricks share the clients without a word: the address must be free before. One that drains
+        // keeps it for `HANDSHAKE_MAX`.
+        drop(bind_when_free(give_up_at, || {
+            bind_socket(address, Sharing::Nobody)
+        })?);
+        for bound in &mut workers {
+            let socket = bind_at(listener, address)?;
+            address = socket.local_addr()?;
+            bound.insert(listener.address, socket);
+        }
+    }
+    Ok(workers)
+}
+
+/// Starts accepting on listeners that are new, stops on those that are gone.
+pub fn adjust(
+    worker: &Rc<Worker>,
+    accepting: &mut HashMap<SocketAddr, Accepting>,
+    live: &Live,
+    bound: &mut Bound,
+) -> io::Result<()> {
+    let gone = accepting.extract_if(|address, accepting| {
+        let mut planned = live.plan.listeners.iter();
+        !planned.any(|listener| {
+            listener.address == *address && client_speaks_first(listener) == accepting.deferred
+        })
+    });
+    for (_, accepting) in gone {
+        accepting.stop(HANDSHAKE_MAX);
+    }
+    for listener in &live.plan.listeners {
+        let address = listener.address;
+        if let Some(known) = accepting.get(&address) {
+            limit_unsent(&*known.socket, live);
+            crate::connect::tcp_profile::listening(&worker.legs, listener, &*known.socket);
+            continue;
+        }
+        let socket = match bound.remove(&address) {
+            Some(socket) => socket,
+            None => bind(listener)?,
+        };
+        let deferred = client_speaks_first(listener);
+        if deferred {
+            // Only a saving: without it the first request costs one more wake-up.
+            let _ = carrick_splice::tcp::defer_accept(&socket, DEFER_SECONDS);
+        }
+        limit_unsent(&socket, live);
+        crate::connect::tcp_profile::listening(&worker.legs, listener, &socket);
+        let socket = Rc::new(TcpListener::from_std(socket)?);
+        let (stop, stopped) = oneshot::channel();
+        let accept = accept_until(Rc::clone(worker), Rc::clone(&socket), address, stopped);
+        let started = Accepting {
+            stop,
+            task: tokio::task::spawn_local(accept),
+            deferred,
+            socket,
+        };
+        accepting.insert(address, started);
+    }
+    Ok(())
+}
+
+/// Clients' connections inherit it.
+fn limit_unsent(socket: &impl AsFd, live: &Live) {
+    let bytes = live.plan.limits.unsent;
+    if let Err(error) = carrick_splice::tcp::limit_unsent(socket, bytes) {
+        tracing::debug!("[limits] unsent: {error}");
+    }
+}
+
+/// HTTP clients speak first, so a connection without a request need not be accepted yet. In a tunnel, split or not, the server may speak first.
+fn client_speaks_first(listener: &ListenerPlan) -> bool {
+    !listener.mode.is_blind()
+}
+
+/// Accepts until told to stop. Closing a listening socket resets whoever is connected but not accepted, or about to be: so
+/// no new handshake is let begin, and those that have begun are waited for.
+async fn accept_until(
+    worker: Rc<Worker>,
+    socket: Rc<TcpListener>,
+    address: SocketAddr,
+    stopped: oneshot::Receiver<Duration>,
+) {
+    let handshakes = tokio::select! {
+        biased;
+        stopped = stopped => stopped.unwrap_or_default(),
+        () = accept_all(&worker, &socket, address, false) => return,
+    };
+    if handshakes.is_zero() {
+        return;
+    }
+    if let Err(error) = refuse_handshakes(&socket) {
+        tracing::debug!("closing {address}: {error}");
+    }
+    let _ = tokio::time::timeout(handshakes, accept_all(&worker, &socket, address, true)).await;
+}
+
+/// From now on no handshake begins. A filter is exact, but newer kernels want `CAP_NET_ADMIN` for one on a TCP socket.
+fn refuse_handshakes(socket: &TcpListener) -> io::Result<()> {
+    match SockRef::from(socket).attach_filter(&WITHOUT_SYN) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            carrick_splice::tcp::set_hops_min(socket, HOPS_OF_NOBODY)
+        }
+        result => result,
+    }
+}
+
+/// No usual system begins with as many hops, and each router takes one.
+const HOPS_OF_NOBODY: u8 = 255;
+
+/// A classic BPF program over TCP segments: drops those with SYN and without ACK, passes all others. A client whose SYN is
+/// dropped sends it again a second later: to whoever listens then, or to be refused.
+const WITHOUT_SYN: [SockFilter; 5] = {
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        SockFilter::new(LOAD, 0, 0, FLAGS_AT),
+        SockFilter::new(AND, 0, 0, SYN | ACK),
+        SockFilter::new(IF_EQUAL, 0, 1, SYN),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+};
+
+/// Accepts, without end; also those whose handshake had begun when the listener was closed.
+async fn accept_all(
+    worker: &Rc<Worker>,
+    socket: &TcpListener,
+    address: SocketAddr,
+    is_closing: bool,
+) {
+    loop {
+        wait_for_room(worker).await;
+        match socket.accept().await {
+            Ok((client, peer)) => {
+                if is_closing {
+                    // It has this from the listening socket. Where that fails it is not heard, and times out.
+                    let _ = carrick_splice::tcp::set_hops_min(&client, 0);
+                }
+                admit(worker, client, peer, address).await;
+            }
+            Err(error) if is_shortage(&error) => {
+                worker.metrics.limits.reached(Limit::Descriptors);
+                if worker.admission.tells_shortage(Instant::now()) {
+                    tracing::error!(
+                        "accept on {address}: {error}: new clients wait until descriptors are free; raise the limit (`LimitNOFILE=`, `ulimit -n`) or lower [limits] connections"
+                    );
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            // Errors of the connection that was to be accepted, not of the listener (accept(2), "Error handling").
+            Err(error) => tracing::debug!("accept on {address}: {error}"),
+        }
+    }
+}
+
+/// Waits while `limits.connections` are open.
+async fn wait_for_room(worker: &Worker) {
+    if worker.admission.has_room() {
+        return;
+    }
+    worker.metrics.limits.reached(Limit::Connections);
+    while !worker.admission.has_room() {
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}
+
+async fn admit(worker: &Rc<Worker>, client: TcpStream, peer: SocketAddr, address: SocketAddr) {
+    // A client that came by IPv4 to `[::]` is an IPv4 client.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let mut kept = kept_for(worker, &client, peer);
+    // Whoever waited for its server has a place already.
+    let mut admitted = kept.as_mut().and_then(|kept| kept.admitted.take());
+    // Of whom a balancer or a trusted proxy is there is only known when it has said so.
+    let live = worker.live();
+    let known = live
+        .listener(address)
+        .is_some_and(|listener| !listener.proxy_protocol && !listener.trusted.contain(peer.ip()));
+    let admitted = loop {
+        if let Some(admitted) = admitted.take() {
+            break admitted;
+        }
+        match worker.admission.admit(known.then(|| peer.ip())) {
+            Ok(admitted) => break admitted,
+            // Another worker took the last place since: the client waits here instead of in the kernel.
+            Err(Full::Connections) => wait_for_room(worker).await,
+            Err(Full::PerClient) => {
+                worker.metrics.limits.reached(Limit::ConnectionsPerClient);
+                return;
+            }
+        }
+    };
+    let (client, admitted) = (Rc::new(client), Rc::new(admitted));
+    let guard = SessionGuard::new(worker, &client);
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        // Boxed: with what it holds for a splitter it is large.
+        let counted = Rc::clone(&admitted);
+        Box::pin(arrival::serve(worker, client, peer, address, kept, counted)).await;
+        drop(admitted);
+        drop(guard);
+    });
+}
+
+/// The server's connection that was kept for a client, if its handshake has waited for that.
+fn kept_for(worker: &Worker, client: &TcpStream, peer: SocketAddr) -> Option<Kept> {
+    if !worker.handshakes.are_held() {
+        return None;
+    }
+    // It fails for nothing but a connection that is gone.
+    let local = client.local_addr().ok()?;
+    let server = SocketAddr::new(local.ip().to_canonical(), local.port());
+    worker.handshakes.take(peer, server)
+}

@@ -1,0 +1,169 @@
+//! Clients whose SYN is held: may they come in, does their server accept, and what are they told.
+use crate::config::plan::ServerAddress;
+use crate::connect::dial::{Terms, try_dial};
+use crate::connect::tcp_profile::ServerLegs;
+use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::context::worker::Worker;
+use crate::net::admission::{Admitted, Full};
+use crate::reply::unreachable_reply;
+use crate::syn_defer::{Done, Kept, Place};
+use crate::tcp::split;
+use crate::telemetry::metrics::Limit;
+use crate::upstream::{Unreachable, Upstream};
+use carrick_splice::Choice;
+use carrick_splice::hold::{Held, Reader, Unreachable as Told};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How often it is looked for clients that did not come.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+
+/// Decides about what is held, for as long as the worker lets clients in. Without it, SYNs pass.
+pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
+    let mut ticks = tokio::time::interval(EXPIRE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            held = reader.next() => match held {
+                Ok(held) => receive(&worker, held),
+                Err(error) => {
+                    tracing::error!(worker = worker.number, "SYNs are not held any more: {error}");
+                    return;
+                }
+            },
+            now = ticks.tick() => worker.handshakes.expire(now.into_std()),
+        }
+    }
+}
+
+/// Lets a client in as far as limits allow, and begins to ask its server.
+fn receive(worker: &Rc<Worker>, held: Held) {
+    let live = worker.live();
+    let Some(listener) = live.listener_of(held.mark()) else {
+        // It is not for us to decide.
+        return pass(worker, held);
+    };
+    let client = held.client().ip();
+    if !listener.access.allows_client(client) {
+        worker.metrics.refusals.count("client_not_allowed");
+        return refuse(worker, held);
+    }
+    let Some(place) = worker.handshakes.place(worker.admission.limit()) else {
+        return pass(worker, held);
+    };
+    let admitted = match worker.admission.admit(Some(client)) {
+        Ok(admitted) => admitted,
+        // It waits in the kernel's queue, as all others do.
+        Err(Full::Connections) => return pass(worker, held),
+        Err(Full::PerClient) => {
+            worker.metrics.limits.reached(Limit::ConnectionsPerClient);
+            return refuse(worker, held);
+        }
+    };
+    let client = Client::waiting(worker, live, listener, [held.client(), held.server()]);
+    tokio::task::spawn_local(async move { ask(client, held, admitted, place).await });
+}
+
+/// Asks the server, and answers the client, or leaves that to the listener.
+async fn ask(client: Client, held: Held, admitted: Admitted, place: Place) {
+    let worker = &client.worker;
+    let mut trace = RequestLog::new();
+    let terms = Terms {
+        source: client.source(),
+        source_port: client.source_port(),
+        itself: None,
+        segment_bytes: segment_bytes(&client, &held),
+        legs: ServerLegs::of(&client),
+    };
+    let server = ServerAddress::Ip(held.server());
+    let begun = Instant::now();
+    let limit = client.live.plan().timeouts.connect;
+    let access = Some(&client.listener.access);
+    let dialled = try_dial(worker, &server, access, terms, limit).await;
+    let stream = match dialled.map(alone) {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!("{}: {error}", held.server());
+            return pass(worker, held);
+        }
+        Err(Unreachable::Shortage(_)) => return pass(worker, held),
+        Err(why) => {
+            if matches!(why, Unreachable::TimedOut) {
+                worker.metrics.limits.reached(Limit::ConnectTimeout);
+            }
+            let reply = unreachable_reply(&why);
+            worker.metrics.refusals.count(reply.label);
+            (trace.status, trace.ended) = (reply.status, reply.label);
+            trace.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
+            return tell(worker, held, &why);
+        }
+    };
+    let kept = Kept::new(stream, begun.elapsed(), admitted, place);
+    // First this: the client may be very near.
+    worker.handshakes.keep(held.client(), held.server(), kept);
+    match held.release() {
+        Ok(_) => worker.handshakes.count(Done::Released),
+        // Nobody will come, and it expires.
+        Err(error) => tracing::debug!("a SYN that was held cannot be sent again: {error}"),
+    }
+}
+
+/// The connection as whatever thread can have it.
+fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
+    match Rc::try_unwrap(upstream.stream) {
+        Ok(stream) => stream.into_std(),
+        Err(_) => Err(io::Error::other("somebody else has the connection")),
+    }
+}
+
+/// What the client takes, for a server whose packets the kernel is to forward.
+fn segment_bytes(client: &Client, held: &Held) -> Option<u32> {
+    let route = client.listener.mode.routes().first()?;
+    let is_forwarded = split::engine(client, route) == Choice::Packet;
+    if !is_forwarded || !client.worker.splicer.has_packet_engine() {
+        return None;
+    }
+    held.segment_bytes().map(u32::from)
+}
+
+/// Answers a client whose server was not reached as the server, or the way to it, has answered.
+fn tell(worker: &Worker, held: Held, why: &Unreachable) {
+    tracing::debug!(client = %held.client(), "not let in: {why}");
+    let number = match why {
+        Unreachable::Connect { error, .. } => error.raw_os_error(),
+        Unreachable::TimedOut => Some(libc::ETIMEDOUT),
+        _ => None,
+    };
+    let told = match number {
+        // Nobody has said anything, and so do we. Should the client ask once more, so will we.
+        Some(libc::ETIMEDOUT) => {
+            worker.handshakes.count(Done::Unanswered);
+            return drop(held);
+        }
+        Some(libc::EHOSTUNREACH) => Told::Host,
+        Some(libc::ENETUNREACH) => Told::Network,
+        Some(libc::EACCES | libc::EPERM) => Told::Prohibited,
+        _ => return refuse(worker, held),
+    };
+    worker.handshakes.count(Done::Unreachable);
+    note(held.unreachable(told));
+}
+
+/// Lets the listener answer at once.
+fn pass(worker: &Worker, held: Held) {
+    worker.handshakes.count(Done::Crowded);
+    note(held.release());
+}
+
+fn refuse(worker: &Worker, held: Held) {
+    worker.handshakes.count(Done::Refused);
+    note(held.refuse());
+}
+
+fn note(sent: io::Result<bool>) {
+    if let Err(error) = sent {
+        tracing::debug!("a SYN that was held cannot be answered: {error}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Asking the admin of a running carrick, for commands.
+use super::check::report;
+use crate::cli::args::{AdminArgs, FAILED, FINE, WRONG};
+use crate::config;
+use crate::config::plan::Plan;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long admin may take for an answer. It looks at every object of the cache, if need be.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why there is nothing to show.
+pub enum Failed {
+    /// The configuration is wrong, and it was said why.
+    Configuration,
+    /// In words.
+    Because(String),
+}
+
+/// Prints what there is to show, or why there is nothing; the exit code.
+pub fn finish(result: Result<String, Failed>) -> ExitCode {
+    match result {
+        Ok(text) => {
+            // Where nobody reads, nothing is lost.
+            let _ = anstream::stdout().lock().write_all(text.as_bytes());
+            ExitCode::from(FINE)
+        }
+        Err(Failed::Configuration) => ExitCode::from(WRONG),
+        Err(Failed::Because(why)) => {
+            let _ = writeln!(anstream::stderr().lock(), "carrick: {why}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Asks admin with a method and a target; the body of its answer.
+///
+/// # Errors
+/// Why there is none: admin does not answer, or refuses, and then says why.
+pub fn ask(arguments: &AdminArgs, request: &str) -> Result<String, Failed> {
+    ask_at(address(arguments)?, request, PATIENCE)
+}
+
+/// The same of admin at an address, which may take so long to connect, and for each part of its answer.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_at(address: SocketAddr, request: &str, patience: Duration) -> Result<String, Failed> {
+    let answer = exchange(address, request, patience).map_err(|error| {
+        Failed::Because(format!(
+            "cannot ask admin at {address}: {error}; does carrick run, with this address as `[admin] listen`?"
+        ))
+    })?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    if head.split(' ').nth(1) == Some("200") {
+        return Ok(body.to_owned());
+    }
+    Err(Failed::Because(if body.is_empty() {
+        format!("admin at {address} answered {head}")
+    } else {
+        body.trim_end().to_owned()
+    }))
+}
+
+/// HTTP/1.0 makes the answer end with the connection.
+fn exchange(address: SocketAddr, request: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(format!("{request} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Where to ask.
+///
+/// # Errors
+/// The configuration is wrong, or has no admin.
+pub fn address(arguments: &AdminArgs) -> Result<SocketAddr, Failed> {
+    if let Some(address) = arguments.admin {
+        return Ok(address);
+    }
+    let plan = match &arguments.config {
+        None => Plan::built_in(),
+        Some(file) => match config::load(Some(file)) {
+            Ok(loaded) => loaded.plan,
+            Err(rejected) => {
+                report(&rejected.problems);
+                return Err(Failed::Configuration);
+            }
+        },
+    };
+    plan.admin.ok_or_else(|| {
+        Failed::Because("the configuration has no admin: `[admin] listen` is \"\"".to_owned())
+    })
+}
+
+/// What admin answers in JSON.
+///
+/// # Errors
+/// It is something else.
+pub fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failed> {
+    serde_json::from_str(json)
+        .map_err(|error| Failed::Because(format!("admin's answer is not understood: {error}")))
+}
+
+/// As a value in a query.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}

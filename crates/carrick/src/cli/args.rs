@@ -1,0 +1,398 @@
+//! The command line's words and their help.
+use crate::config::values;
+use crate::transparent::KEEP_RULES;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything went well.
+pub const FINE: u8 = 0;
+/// Something failed while running.
+pub const FAILED: u8 = 1;
+/// The command line or the configuration is wrong.
+pub const WRONG: u8 = 2;
+
+/// A web proxy for Linux that joins client and server connections inside the kernel.
+#[derive(Debug, Parser)]
+#[command(
+    name = "carrick",
+    version,
+    arg_required_else_help = true,
+    long_about = "A web proxy for Linux that joins client and server connections inside the kernel.\n\n\
+        It is a forward proxy (HTTP and CONNECT), a layer-7 switch, a TCP tunnel (by SNI, if wanted), a splitter of TCP connections, \
+        or an end of a link between two of its kind. \
+        Without a configuration file it is a forward proxy on 127.0.0.1:3128, with metrics on 127.0.0.1:3129.",
+    after_help = EXAMPLES,
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    carrick run                              a forward proxy on 127.0.0.1:3128\n  \
+    curl -x http://127.0.0.1:3128 http://example.org/\n  \
+    carrick check -c carrick.toml            everything that is wrong with a configuration\n  \
+    carrick run -c carrick.toml              the proxy that it describes\n  \
+    carrick doctor                           what this machine can do\n\n\
+    Exit codes: 0 fine, 1 a failure while running, 2 wrong usage or configuration.";
+
+/// What carrick can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the proxy, until SIGINT or SIGTERM.
+    #[command(
+        long_about = "Run the proxy, until SIGINT or SIGTERM.\n\n\
+            SIGTERM and SIGINT: stop listening, finish what is under way (up to `timeouts.drain`), end.\n\
+            SIGHUP: read the configuration again; if it is wrong, say why and go on with the old one.\n\
+            SIGUSR1: reopen the access log.\n\n\
+            Messages go to standard error. The environment variable CARRICK_LOG chooses which: error, warn, info (the default), debug, trace, \
+            or by part of the program, such as carrick=debug,info.\n\n\
+            Once it listens it becomes the user of [process], if root started it and the configuration names one, and gives up \
+            every capability that it does not need any more.",
+        after_help = "Examples:\n  \
+            carrick run\n  \
+            carrick run -c /etc/carrick/carrick.toml"
+    )]
+    Run(RunArgs),
+    /// Check a configuration file, and show everything that is wrong with it.
+    #[command(
+        long_about = "Check a configuration file, and show everything that is wrong with it, each with file, line, the offending text, and what would be right.\n\n\
+            Errors keep carrick from running. Warnings (a route that can never match, an upstream that nothing uses) do not, and fail the check \
+            only with --strict. Notes are only worth knowing.",
+        after_help = "Exit codes: 0 carrick can run with it, 2 it cannot; with --strict also 2 for warnings.\n\n\
+            Examples:\n  \
+            carrick check -c carrick.toml && systemctl reload carrick\n  \
+            carrick check --strict -c carrick.toml   before a change is accepted"
+    )]
+    Check(CheckArgs),
+    /// Show what this machine can do: engines, kernel features, limits.
+    Doctor(PinsArgs),
+    /// Have a running carrick read its configuration again, and say whether it does.
+    #[command(
+        long_about = "Have a running carrick read its configuration again, and say whether it does.\n\n\
+            The file is checked first: what is wrong with it is shown, and the running carrick hears nothing of it. Otherwise carrick gets \
+            SIGHUP, and admin is asked what came of that. Without admin the outcome stands in its log.",
+        after_help = "Exit codes: 0 it goes by the file now, 1 it goes on as before, 2 the file is wrong.\n\n\
+            Examples:\n  \
+            carrick reload -c /etc/carrick/carrick.toml\n  \
+            carrick reload -c /etc/carrick/carrick.toml --pid $MAINPID"
+    )]
+    Reload(ReloadArgs),
+    /// Remove what a carrick that was killed has left in the kernel.
+    #[command(
+        long_about = "Remove what a carrick that was killed has left in the kernel.\n\n\
+            These are the rules of transparent listeners (nft tables, routing rules and routes), and the programs and maps of the \
+            engine `packet`, with the tunnels that go on in them; of this network namespace. \
+            What belongs to a carrick that runs is left alone, and so is what others have made. Wants root, or CAP_NET_ADMIN and CAP_BPF.",
+        after_help = "Exit codes: 0 nothing is left over, 1 it could not be removed, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick clean\n  \
+            carrick clean -c /etc/carrick/carrick.toml   if it says [process] pins"
+    )]
+    Clean(PinsArgs),
+    /// Show what a running carrick has in its cache.
+    #[command(
+        subcommand,
+        after_help = "Exit codes: 0 fine, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick cache stat\n  \
+            carrick cache ls --prefix http://example.org/"
+    )]
+    Cache(CacheCommand),
+    /// Take answers out of the cache of a running carrick, or have them validated before they are sent again.
+    #[command(
+        after_help = "Exit codes: 0 fine, also if nothing was there, 1 admin does not answer or there is no cache, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick purge --url 'http://example.org/page?x=1'\n  \
+            carrick purge --prefix http://example.org/images/\n  \
+            carrick purge --tag front-page --outdate\n  \
+            carrick purge --all"
+    )]
+    Purge(PurgeArgs),
+    /// Show how a running carrick paces what it relays, or change a class until the next reload.
+    #[command(
+        long_about = "Show how a running carrick paces what it relays, or change a class until the next reload.\n\n\
+            Without arguments: all classes and workers. With the name of a class: all that is known of it. With keys and values, too: the \
+            class is changed, wholly or not at all. Keys and values are those of [pace.classes.NAME] in the configuration; `none` takes a \
+            rate or a parent away.",
+        after_help = "Exit codes: 0 fine, 1 admin does not answer, or the class is not there or cannot be so, 2 the configuration is wrong.\n\n\
+            Examples:\n  \
+            carrick pace\n  \
+            carrick pace downloads\n  \
+            carrick pace downloads ceiling=20MB splice_ceiling=none\n  \
+            carrick pace downloads policy=deadline target=2ms"
+    )]
+    Pace(PaceArgs),
+    /// Show what a running carrick has learned.
+    Status(StatusArgs),
+    /// Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.
+    #[command(
+        long_about = "Watch a running carrick: rates of connections, engines, classes, workers, the cache, and the busiest tunnels.\n\n\
+            Everything is asked of admin, and each rate is the difference of two looks. On a terminal it is drawn anew until q is typed; \
+            h shows all keys. With -n or --once, and if standard output is no terminal, it is plain text, for scripts.",
+        after_help = "Exit codes: 0 fine, 1 admin does not answer (in plain text also: not the last time), 2 the configuration is wrong, \
+            128 and more ended by a signal.\n\n\
+            Examples:\n  \
+            carrick top\n  \
+            carrick top --interval 5 --sort down\n  \
+            carrick top --once\n  \
+            carrick top -n 60 --admin 127.0.0.1:3129 > minute.txt"
+    )]
+    Top(TopArgs),
+    /// Start carrick-lab, a program of its own: test bed, emulators of network and origin, load, the papers' experiments, their report.
+    #[command(disable_help_flag = true)]
+    Lab(LabArgs),
+    /// Write the man pages, the shell completions, or the reference of the configuration.
+    #[command(hide = true, subcommand)]
+    Generate(Generate),
+    /// Keep the rules of transparent listeners; carrick starts this itself.
+    #[command(name = KEEP_RULES, hide = true)]
+    KeepRules,
+}
+
+/// `carrick lab`
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// What carrick-lab is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<std::ffi::OsString>,
+}
+
+/// `carrick run`
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// The configuration file, in TOML; without it: a forward proxy on 127.0.0.1:3128.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick clean`, `carrick doctor`
+#[derive(Debug, Clone, Args)]
+pub struct PinsArgs {
+    /// The configuration file, for `pins` in it, and what its splitter asks of this machine; without it: /sys/fs/bpf/carrick.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick reload`
+#[derive(Debug, Clone, Args)]
+pub struct ReloadArgs {
+    /// The configuration file that it runs with.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Its process; without it: the one whose admin answers.
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: Option<i32>,
+}
+
+/// Where to ask.
+#[derive(Debug, Clone, Args)]
+pub struct AdminArgs {
+    /// The address of admin; without it: that of the configuration.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin: Option<SocketAddr>,
+    /// The configuration file, for `[admin] listen`; without it: 127.0.0.1:3129.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
+    pub config: Option<PathBuf>,
+}
+
+/// `carrick cache`
+#[derive(Debug, Clone, Subcommand)]
+pub enum CacheCommand {
+    /// List objects, in no order.
+    Ls {
+        /// Only those whose URLs begin so.
+        #[arg(long, value_name = "URL")]
+        prefix: Option<String>,
+        /// At most so many.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+        limit: usize,
+        /// Where to ask.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+    /// Show how much there is, and how often it was of use.
+    Stat {
+        /// Where to ask.
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
+}
+
+/// `carrick purge`
+#[derive(Debug, Clone, Args)]
+pub struct PurgeArgs {
+    /// Which objects.
+    #[command(flatten)]
+    pub which: PurgeWhich,
+    /// Leave them there, but have them validated before they are sent again.
+    #[arg(long)]
+    pub outdate: bool,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// Which objects are purged.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct PurgeWhich {
+    /// Those for this URL, all variants of them.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Those whose URLs begin so; the host must be whole.
+    #[arg(long, value_name = "URL")]
+    pub prefix: Option<String>,
+    /// Those with this tag (`Surrogate-Key`, `Cache-Tag`).
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// All.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `carrick pace`
+#[derive(Debug, Clone, Args)]
+pub struct PaceArgs {
+    /// A class.
+    #[arg(value_name = "NAME")]
+    pub class: Option<String>,
+    /// What it is to be from now on.
+    #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub changes: Vec<(String, String)>,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = parts.ok_or("write key=value, such as ceiling=20MB")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// `carrick status`
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Of what.
+    #[command(subcommand)]
+    pub page: StatusPage,
+}
+
+/// What `carrick status` shows.
+#[derive(Debug, Clone, Subcommand)]
+pub enum StatusPage {
+    /// Pairs of networks as splitters know them: both legs, whether connections are split and why, and what that gains.
+    Legs(LegsArgs),
+}
+
+/// `carrick status legs`
+#[derive(Debug, Clone, Args)]
+pub struct LegsArgs {
+    /// Print JSON, as admin gives it.
+    #[arg(long)]
+    pub json: bool,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// `carrick top`
+#[derive(Debug, Clone, Args)]
+pub struct TopArgs {
+    /// Time between two looks: seconds, or with a unit, such as 500ms; at least 100ms.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// Print so many reports as plain text, and end.
+    #[arg(short = 'n', long = "reports", value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub reports: Option<u64>,
+    /// Print one report as plain text, and end: as -n 1.
+    #[arg(long, conflicts_with = "reports")]
+    pub once: bool,
+    /// Which tunnels come first.
+    #[arg(short, long, value_name = "KEY", default_value = "rate")]
+    pub sort: Sort,
+    /// Where to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+/// Which tunnels come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Those with the most bytes per second, both ways together.
+    Rate,
+    /// Likewise, from the client.
+    Up,
+    /// Likewise, to the client.
+    Down,
+    /// Those with the most bytes since they began.
+    Bytes,
+    /// The oldest.
+    Age,
+    /// By the client's address.
+    Client,
+}
+
+/// The shortest time between two looks.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// The longest.
+const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    let time = match seconds {
+        Some(Ok(time)) => time,
+        Some(Err(_)) | None => values::time(text)?,
+    };
+    if (INTERVAL_MIN..=INTERVAL_MAX).contains(&time) {
+        Ok(time)
+    } else {
+        Err("it can be 100ms to 1h".to_owned())
+    }
+}
+
+/// `carrick check`
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// The configuration file, in TOML; without it: the built-in configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Fail for warnings, too.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `carrick generate`
+#[derive(Debug, Clone, Subcommand)]
+pub enum Generate {
+    /// Write the man pages, one for each command, into a directory that exists.
+    Man {
+        /// Where to.
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print the tables of all configuration keys, in Markdown.
+    Configuration,
+}
+
+/// Shells that there are completions for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+#[cfg(test)]
+mod tests;

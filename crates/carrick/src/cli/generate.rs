@@ -1,0 +1,49 @@
+//! `carrick generate`: man pages, shell completions, the reference of the configuration; for packages and for the documentation.
+use crate::cli::args::{Cli, FAILED, FINE, Generate, Shell};
+use crate::config::keys;
+use clap::CommandFactory;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Writes what is asked for.
+pub fn run(what: &Generate) -> ExitCode {
+    let done = match what {
+        Generate::Man { directory } => man(directory),
+        Generate::Completions { shell } => completions(*shell),
+        Generate::Configuration => io::stdout().lock().write_all(keys::markdown().as_bytes()),
+    };
+    match done {
+        Ok(()) => ExitCode::from(FINE),
+        // Where nobody reads, nothing is lost.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(FINE),
+        Err(error) => {
+            let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// `carrick.1`, `carrick-run.1` and so on; hidden commands have none.
+fn man(directory: &Path) -> io::Result<()> {
+    clap_mangen::generate_to(Cli::command(), directory).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{} cannot be written to: {error}", directory.display()),
+        )
+    })
+}
+
+fn completions(shell: Shell) -> io::Result<()> {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Elvish => clap_complete::Shell::Elvish,
+        Shell::Fish => clap_complete::Shell::Fish,
+        Shell::Powershell => clap_complete::Shell::PowerShell,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+    };
+    // Written to memory first: the generator panics when a pipe closes.
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "carrick", &mut text);
+    io::stdout().lock().write_all(&text)
+}

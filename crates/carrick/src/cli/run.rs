@@ -1,0 +1,88 @@
+//! `carrick run`: reports what is wrong with the configuration or the system, and how the run ended.
+use super::check::report;
+use crate::cli::args::{FAILED, FINE, RunArgs, WRONG};
+use crate::run::{RunError, run as run_program};
+use std::io::Write;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Runs the proxy until a signal ends it.
+#[must_use]
+pub fn run(arguments: &RunArgs) -> ExitCode {
+    start_messages();
+    match run_program(arguments.config.clone()) {
+        Ok(()) => ExitCode::from(FINE),
+        Err(RunError::Configuration(rejected)) => {
+            report(&rejected.problems);
+            ExitCode::from(WRONG)
+        }
+        Err(error @ RunError::System(_)) => {
+            let _ = writeln!(anstream::stderr().lock(), "carrick: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The environment variable that chooses which messages are shown.
+const VARIABLE: &str = "CARRICK_LOG";
+
+/// Messages of the program go to standard error.
+fn start_messages() {
+    let wanted = std::env::var(VARIABLE).unwrap_or_default();
+    let (filter, trouble) = match filter(&wanted) {
+        Ok(filter) => (filter, None),
+        Err(why) => (EnvFilter::new(LEVEL), Some(why)),
+    };
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .with_target(false)
+        .init();
+    if let Some(why) = trouble {
+        tracing::warn!(
+            "{VARIABLE} is not taken up: {why}; write error, warn, info, debug, trace or off, or a list such as carrick=debug,info"
+        );
+    }
+}
+
+/// What is shown unless somebody says otherwise.
+const LEVEL: &str = "info";
+
+/// What a list of levels, and of parts of the program with levels, shows.
+fn filter(wanted: &str) -> Result<EnvFilter, String> {
+    if wanted.is_empty() {
+        return Ok(EnvFilter::new(LEVEL));
+    }
+    // A word alone that is no level would be taken for a part of the program, and nothing else be shown.
+    let mut words = wanted.split(',').filter(|part| !part.contains('='));
+    let wrong = words.find(|word| word.trim().parse::<LevelFilter>().is_err());
+    if let Some(word) = wrong {
+        return Err(format!("{word:?} is no level"));
+    }
+    EnvFilter::try_new(wanted).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn a_wrong_level_does_not_silence_the_log() {
+        for right in [
+            "",
+            "info",
+            "DEBUG",
+            "off",
+            "carrick=debug,info",
+            "info,carrick_splice=trace",
+        ] {
+            assert!(filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["debgu", "carrick", "info,carick", "carrick=loud"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

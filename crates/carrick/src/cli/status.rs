@@ -1,0 +1,104 @@
+//! `carrick status legs`: what a running splitter has learned, asked of its admin.
+use super::admin::{Failed, ask, finish, parsed};
+use crate::cli::args::{StatusArgs, StatusPage};
+use crate::config::values::show_size;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Shows a page.
+#[must_use]
+pub fn run(arguments: &StatusArgs) -> ExitCode {
+    let StatusPage::Legs(legs) = &arguments.page;
+    let json = ask(&legs.admin, "GET /legs");
+    finish(if legs.json {
+        json
+    } else {
+        json.and_then(|json| tables(&parsed(&json)?))
+    })
+}
+
+/// All pairs, and the gain for each class of sizes.
+fn tables(page: &Value) -> Result<String, Failed> {
+    let list = |of: &str| {
+        let list = page[of].as_array();
+        list.ok_or_else(|| Failed::Because(format!("admin's answer has no `{of}`")))
+    };
+    let pairs = list("pairs")?;
+    if pairs.is_empty() {
+        return Ok("No splitter has seen a connection end yet.\n".to_owned());
+    }
+    let mut text = format!(
+        "{:<21} {:<21} {:>17} {:>13} {:>15} {:<9} {:>20} {:>6}  {}\n",
+        "client", "server", "rtt ms", "loss %", "rate /s", "decision", "GoS", "conns", "reason"
+    );
+    for pair in pairs {
+        let both = |field: &str, show: fn(&Value) -> String| {
+            let [client, server] = ["client_leg", "server_leg"].map(|leg| show(&pair[leg][field]));
+            format!("{client} + {server}")
+        };
+        let _ = writeln!(
+            text,
+            "{:<21} {:<21} {:>17} {:>13} {:>15} {:<9} {:>20} {:>6}  {}",
+            word(&pair["client"]),
+            word(&pair["server"]),
+            both("rtt_ms", tenth),
+            both("loss_percent", tenth),
+            both("rate", rate),
+            word(&pair["decision"]),
+            gain(&pair["gos"]),
+            pair["connections"],
+            word(&pair["because"])
+        );
+    }
+    let gains = list("gain")?;
+    if !gains.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{:<11} {:>20} {:>7} {:>7}",
+            "size", "GoS", "split", "joined"
+        );
+    }
+    for class in gains {
+        let count = |way: &str| class[way].as_f64().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<11} {:>20} {:>7.0} {:>7.0}",
+            word(&class["size"]),
+            gain(class),
+            count("split"),
+            count("joined")
+        );
+    }
+    Ok(text)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn tenth(value: &Value) -> String {
+    value
+        .as_f64()
+        .map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}
+
+fn rate(value: &Value) -> String {
+    let size = value.as_u64().map(show_size);
+    size.map_or_else(
+        || "-".to_owned(),
+        |size| size.trim_matches('"').replace(' ', ""),
+    )
+}
+
+/// With its interval.
+fn gain(value: &Value) -> String {
+    let number = |of: &str| value[of].as_f64();
+    match (number("gos"), number("low"), number("high")) {
+        (Some(gos), Some(low), Some(high)) => format!("{gos:+.2} ({low:+.2}, {high:+.2})"),
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! `carrick top` on a terminal: looks, keys and signals come from threads of their own; one draws.
+use super::look::Look;
+use super::page::{View, help, page};
+use super::rates::Rates;
+use super::terminal::Terminal;
+use crate::cli::admin::Failed;
+use crate::cli::args::{FINE, Sort};
+use crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use nix::sys::signal::{SigSet, Signal};
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Events that wait to be seen to; who has more waits.
+const EVENTS_MAX: usize = 64;
+
+/// Admin is not kept busy for more than a quarter of the time, whatever the interval.
+const REST_PER_WORK: u32 = 3;
+
+/// What happens.
+enum Event {
+    Looked(Box<Result<Look, Failed>>),
+    Key(KeyEvent),
+    Resized,
+    Signal(Signal),
+    /// A thread can tell nothing any more.
+    Lost(io::Error),
+}
+
+/// How it ends.
+enum End {
+    Asked,
+    Signal(Signal),
+    Lost(io::Error),
+}
+
+/// What `carrick top` is to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    /// Of admin.
+    pub address: SocketAddr,
+    /// Between two looks.
+    pub interval: Duration,
+    /// Which tunnels come first, at the beginning.
+    pub sort: Sort,
+    /// Whether characters beyond ASCII can be shown.
+    pub is_utf8: bool,
+    /// What the times of looks are counted from.
+    pub since: Instant,
+}
+
+/// Shows what is seen until somebody ends it. `first` was seen already.
+///
+/// # Errors
+/// The terminal cannot be had, or a thread.
+pub fn run(order: &Order, first: Look) -> Result<ExitCode, Failed> {
+    let refused = |error: io::Error| {
+        Failed::Because(format!(
+            "cannot take the terminal: {error}; `carrick top -n 1` needs none"
+        ))
+    };
+    // Before there are other threads: they are to leave signals to the one that waits for them.
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGTSTP,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
+    signals
+        .thread_block()
+        .map_err(|error| refused(error.into()))?;
+    let terminal = Terminal::take().map_err(refused)?;
+    let (events, happening) = sync_channel(EVENTS_MAX);
+    let is_paused = Arc::new(AtomicBool::new(false));
+    start("signals", &events, move |events| {
+        wait_for_signals(signals, events)
+    })
+    .map_err(refused)?;
+    start("keys", &events, wait_for_keys).map_err(refused)?;
+    let (asked, paused) = (*order, Arc::clone(&is_paused));
+    start("looks", &events, move |events| {
+        look(&asked, &paused, events)
+    })
+    .map_err(refused)?;
+    let mut screen = Screen {
+        order,
+        sort: order.sort,
+        last: Some(first),
+        rates: None,
+        trouble: None,
+        shows_help: false,
+        is_paused,
+    };
+    let end = screen.run(&terminal, &happening);
+    drop(terminal);
+    match end {
+        End::Asked => Ok(ExitCode::from(FINE)),
+        End::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
+        End::Lost(error) => Err(Failed::Because(format!("cannot go on: {error}"))),
+    }
+}
+
+/// Starts a thread; that it panics is told, too.
+fn start(
+    name: &str,
+    events: &SyncSender<Event>,
+    work: impl FnOnce(&SyncSender<Event>) + Send + 'static,
+) -> io::Result<()> {
+    struct Telling(SyncSender<Event>);
+    impl Drop for Telling {
+        fn drop(&mut self) {
+            // If nobody listens any more, nobody misses it.
+            let _ = self
+                .0
+                .send(Event::Lost(io::Error::other("a thread has ended")));
+        }
+    }
+    let telling = Telling(events.clone());
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(move || work(&telling.0)).map(drop)
+}
+
+fn wait_for_signals(signals: SigSet, events: &SyncSender<Event>) {
+    while let Ok(signal) = signals.wait() {
+        if events.send(Event::Signal(signal)).is_err() {
+            return;
+        }
+    }
+}
+
+fn wait_for_keys(events: &SyncSender<Event>) {
+    loop {
+        let event = match event::read() {
+            Ok(event::Event::Key(key)) if key.kind != KeyEventKind::Release => Event::Key(key),
+            Ok(event::Event::Resize(..)) => Event::Resized,
+            Ok(_) => continue,
+            Err(error) => Event::Lost(error),
+        };
+        let is_lost = matches!(event, Event::Lost(_));
+        if events.send(event).is_err() || is_lost {
+            return;
+        }
+    }
+}
+
+fn look(order: &Order, is_paused: &AtomicBool, events: &SyncSender<Event>) {
+    let mut worked = Duration::ZERO;
+    loop {
+        std::thread::sleep(order.interval.max(worked * REST_PER_WORK));
+        if is_paused.load(Relaxed) {
+            continue;
+        }
+        let begun = Instant::now();
+        let looked = Look::ask(order.address, order.since);
+        worked = begun.elapsed();
+        if events.send(Event::Looked(Box::new(looked))).is_err() {
+            return;
+        }
+    }
+}
+
+/// What is on the screen.
+struct Screen<'o> {
+    order: &'o Order,
+    sort: Sort,
+    last: Option<Look>,
+    rates: Option<Rates>,
+    trouble: Option<String>,
+    shows_help: bool,
+    is_paused: Arc<AtomicBool>,
+}
+
+impl Screen<'_> {
+    fn run(&mut self, terminal: &Terminal, happening: &Receiver<Event>) -> End {
+        loop {
+            if let Err(error) = self.draw(terminal) {
+                return End::Lost(error);
+            }
+            let Ok(event) = happening.recv() else {
+                return End::Lost(io::Error::other("nothing happens any more"));
+            };
+            match event {
+                Event::Looked(look) => self.looked(*look),
+                Event::Key(key) => match self.key(key) {
+                    Done::Nothing => {}
+                    Done::End => return End::Asked,
+                    Done::Anew => {
+                        if let Err(error) = terminal.enter() {
+                            return End::Lost(error);
+                        }
+                    }
+                    Done::Suspend => suspend(terminal),
+                },
+                Event::Resized => {}
+                Event::Signal(Signal::SIGTSTP) => suspend(terminal),
+                // Somebody else has had the terminal meanwhile.
+                Event::Signal(Signal::SIGCONT) => {
+                    if let Err(error) = terminal.enter() {
+                        return End::Lost(error);
+                    }
+                }
+                Event::Signal(signal) => return End::Signal(signal),
+                Event::Lost(error) => return End::Lost(error),
+            }
+        }
+    }
+
+    fn draw(&self, terminal: &Terminal) -> io::Result<()> {
+        let room = terminal.room();
+        let is_utf8 = self.order.is_utf8;
+        let page = if self.shows_help {
+            help(room, is_utf8)
+        } else {
+            page(&self.view(), room)
+        };
+        terminal.draw(&page, room)
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            address: self.order.address,
+            rates: self.rates.as_ref(),
+            trouble: self.trouble.as_deref(),
+            is_paused: self.is_paused.load(Relaxed),
+            sort: self.sort,
+            interval: self.order.interval,
+            is_utf8: self.order.is_utf8,
+            has_keys: true,
+        }
+    }
+
+    /// What was known is shown until there is something new.
+    fn looked(&mut self, looked: Result<Look, Failed>) {
+        match looked {
+            Ok(look) => {
+                self.rates = self
+                    .last
+                    .as_ref()
+                    .and_then(|last| Rates::between(last, &look));
+                self.last = Some(look);
+                self.trouble = None;
+            }
+            Err(Failed::Because(why)) => self.trouble = Some(why),
+            // It was found right at the start, and is not read again.
+            Err(Failed::Configuration) => {}
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Done {
+        let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if with_control => return Done::End,
+            KeyCode::Char('z') if with_control => return Done::Suspend,
+            KeyCode::Char('l') if with_control => return Done::Anew,
+            _ => {}
+        }
+        if std::mem::take(&mut self.shows_help) {
+            return Done::Nothing;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Done::End,
+            KeyCode::Char('h' | '?') => self.shows_help = true,
+            KeyCode::Char('p' | ' ') => {
+                self.is_paused.fetch_xor(true, Relaxed);
+            }
+            KeyCode::Char('s') => self.sort = next(self.sort),
+            KeyCode::Char('r') => self.sort = Sort::Rate,
+            KeyCode::Char('u') => self.sort = Sort::Up,
+            KeyCode::Char('d') => self.sort = Sort::Down,
+            KeyCode::Char('b') => self.sort = Sort::Bytes,
+            KeyCode::Char('a') => self.sort = Sort::Age,
+            KeyCode::Char('c') => self.sort = Sort::Client,
+            _ => {}
+        }
+        Done::Nothing
+    }
+}
+
+/// What a key asks for that is not on the screen.
+#[derive(Debug, PartialEq, Eq)]
+enum Done {
+    Nothing,
+    End,
+    Anew,
+    Suspend,
+}
+
+fn next(sort: Sort) -> Sort {
+    match sort {
+        Sort::Rate => Sort::Up,
+        Sort::Up => Sort::Down,
+        Sort::Down => Sort::Bytes,
+        Sort::Bytes => Sort::Age,
+        Sort::Age => Sort::Client,
+        Sort::Client => Sort::Rate,
+    }
+}
+
+/// Gives the terminal back, and stops. Whoever lets it go on sends SIGCONT, with which it is taken again.
+fn suspend(terminal: &Terminal) {
+    terminal.leave();
+    // One can always stop oneself.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+}
+
+#[cfg(test)]
+mod tests;

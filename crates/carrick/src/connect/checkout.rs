@@ -1,0 +1,330 @@
+//! A connection for one request: an idle one, or a new one to a server that has not been tried yet.
+use super::dial::{Terms, dial};
+use crate::config::plan::{ProxyVersion, ServerAddress};
+use crate::connect::tcp_profile::ServerLegs;
+use crate::context::client::Client;
+use crate::context::destination::NextHop;
+use crate::context::original;
+use crate::context::request_log::RequestLog;
+use crate::net::shortage::Shortage;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::checkout::Checkout;
+use crate::upstream::group::Active;
+use crate::upstream::idle::{is_quiet, is_silent};
+use crate::upstream::reuse::{AtRest, Disarmed};
+use crate::upstream::state::ServerState;
+use crate::upstream::{Counted, Unreachable, Upstream};
+use carrick_logic::access::Access;
+use carrick_logic::proxy_protocol::{self, Endpoints};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// What a checkout is to satisfy.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// What is hashed to choose a server.
+    pub key: Option<&'a [u8]>,
+    /// Whether an idle connection will do.
+    pub reuse: bool,
+    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them: for connections that are nobody
+    /// else's later.
+    pub segment_bytes: Option<u32>,
+}
+
+/// Gets a connection. Servers that cannot be reached are added to `tried`, and another one is asked, `attempts` at most.
+///
+/// # Errors
+/// The last reason. Nothing of the request has been sent.
+pub async fn checkout(
+    client: &Client,
+    place: &NextHop,
+    wanted: Wanted<'_>,
+    tried: &mut Vec<usize>,
+    trace: &mut RequestLog,
+) -> Result<Checkout, Unreachable> {
+    match place {
+        NextHop::Origin {
+            server,
+            key,
+            parent,
+        } => {
+            let access = (!parent).then_some(&client.listener.access);
+            let idle = if wanted.reuse {
+                client.worker.origins.take(key)
+            } else {
+                None
+            };
+            let idle = idle.filter(|upstream| {
+                // Another listener may have opened it, by other rules.
+                access.is_none_or(|access| access.check_address(upstream.address.ip()).is_ok())
+            });
+            let upstream = match idle {
+                Some(upstream) => reused(client, upstream),
+                None => match take_kept(client, server, access, trace) {
+                    Some(upstream) => upstream,
+                    None => timed_dial(client, server, access, &wanted, trace).await?,
+                },
+            };
+            trace.took(&upstream);
+            Ok(Checkout::alone(upstream))
+        }
+        NextHop::Group { group, index } => {
+            trace.upstream = Some(*index);
+            let attempts = client.live.plan().limits.attempts as usize;
+            let mut last = Unreachable::NoServer;
+            loop {
+                let Some(server) = group.pick(wanted.key, tried, Instant::now()) else {
+                    return Err(last);
+                };
+                let Some(state) = group.state.servers.get(server) else {
+                    return Err(last);
+                };
+                let idle = match (wanted.reuse, client.source()) {
+                    (true, None) => group.take_idle(server),
+                    // Those with a client's address are that client's alone.
+                    (true, Some(_)) => client.worker.origins.take(&own_key(client, state)),
+                    (false, _) => None,
+                };
+                let upstream = match idle {
+                    Some(upstream) => Ok(reused(client, upstream)),
+                    None => timed_dial(client, &state.address, None, &wanted, trace).await,
+                };
+                match upstream {
+                    Ok(upstream) => {
+                        trace.took(&upstream);
+                        let preamble = if upstream.reused {
+                            Vec::new()
+                        } else {
+                            preamble(client, group.state.plan.send_proxy_protocol)
+                        };
+                        return Ok(Checkout {
+                            upstream,
+                            server: Some(server),
+                            preamble,
+                            splice: None,
+                            expects_long: false,
+                            active: Some(Active::on(state)),
+                        });
+                    }
+                    Err(unreachable) => {
+                        // Another server can be reached from the same ports, but without the descriptor or the memory none can.
+                        if let Unreachable::Shortage(Shortage::Descriptors | Shortage::Memory) =
+                            unreachable
+                        {
+                            return Err(unreachable);
+                        }
+                        // Our own shortage says nothing about the server.
+                        if !unreachable.is_ours() {
+                            group.failed(server, Instant::now());
+                        }
+                        tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
+                        tried.push(server);
+                        if tried.len() >= attempts {
+                            return Err(unreachable);
+                        }
+                        client.worker.metrics.retries.add(1);
+                        last = unreachable;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Checkout {
+    /// A connection to a server that belongs to no group.
+    #[must_use]
+    pub fn alone(upstream: Upstream) -> Self {
+        Self {
+            upstream,
+            server: None,
+            preamble: Vec::new(),
+            splice: None,
+            expects_long: false,
+            active: None,
+        }
+    }
+
+    /// Nothing is asked of the server for now: it does not count as in use.
+    pub fn rest(&mut self) {
+        self.active = None;
+    }
+
+    /// Something is asked of the server again.
+    pub fn resume(&mut self, place: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+            self.active = group.state.servers.get(server).map(Active::on);
+        }
+    }
+
+    /// Whether nothing has come since the last response, neither data nor an end. One system call.
+    pub fn is_silent(&self) -> bool {
+        is_silent(&self.upstream.stream)
+    }
+
+    /// Counts bytes that went to and came from the server.
+    pub fn count(&self, metrics: &WorkerMetrics, sent_bytes: u64, received_bytes: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        metrics.upstream_bytes_sent.add(sent_bytes);
+        metrics.upstream_bytes_received.add(received_bytes);
+        if let Some(active) = &self.active {
+            active.server().bytes_sent.fetch_add(sent_bytes, Relaxed);
+            active
+                .server()
+                .bytes_received
+                .fetch_add(received_bytes, Relaxed);
+        }
+    }
+
+    /// Keeps the connection for another request after a response that the process has passed on, to an end that its head told.
+    pub fn give_back(mut self, client: &Client, place: &NextHop) {
+        // First the kernel gives it back, with nothing on its way that this process does not know of.
+        let splice = self.splice.take();
+        let disarmed = splice.map_or(Disarmed::Done, |mut splice| splice.disarm().into());
+        if self.at_rest(disarmed).may_be_reused() {
+            self.put_back(client, place);
+        }
+    }
+
+    /// What is known of the connection after such a response.
+    pub fn at_rest(&self, disarmed: Disarmed) -> AtRest {
+        let stream = &self.upstream.stream;
+        AtRest {
+            disarmed,
+            is_over: true,
+            is_exact: true,
+            has_server_ended: false,
+            unacknowledged_bytes: carrick_splice::tcp::unacknowledged_bytes(stream),
+            is_quiet: is_quiet(stream),
+        }
+    }
+
+    /// Puts the connection, which [may be reused](AtRest), to those that are idle, if there is room.
+    pub fn put_back(self, client: &Client, place: &NextHop) {
+        if client.worker.admission.upstreams_waited_for() > 0 {
+            // Its descriptor is for somebody who waits.
+            return;
+        }
+        let now = Instant::now();
+        match (place, self.server) {
+            (NextHop::Group { group, .. }, Some(server)) => {
+                let own = client.source().and(group.state.servers.get(server));
+                match own {
+                    Some(state) if group.state.plan.keepalive > 0 => {
+                        let key = own_key(client, state);
+                        client.worker.origins.put(&key, self.upstream, now);
+                    }
+                    Some(_) => {}
+                    None => group.put_idle(server, self.upstream, now),
+                }
+            }
+            (NextHop::Origin { key, .. }, _) => client.worker.origins.put(key, self.upstream, now),
+            (NextHop::Group { .. }, None) => {}
+        }
+    }
+
+    /// Notes that the server answered.
+    pub fn answered(&self, place: &NextHop) {
+        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+            group.succeeded(server);
+        }
+    }
+
+    /// Notes that the server did not answer; a connection that had been idle proves nothing.
+    pub fn failed(&self, place: &NextHop) {
+        if self.upstream.reused {
+            return;
+        }
+        if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
+            group.failed(server, Instant::now());
+        }
+    }
+}
+
+/// The key of idle connections to a server that have the client's address.
+fn own_key(client: &Client, server: &ServerState) -> Box<[u8]> {
+    original::idle_key(client, &format!("server {}", server.address))
+}
+
+fn reused(client: &Client, upstream: Upstream) -> Upstream {
+    client.worker.metrics.upstream_connections_reused.add(1);
+    upstream
+}
+
+/// The connection that stood before the client's did, if it leads there; and if that is (still) allowed.
+fn take_kept(
+    client: &Client,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    trace: &mut RequestLog,
+) -> Option<Upstream> {
+    let kept = client.kept.take()?;
+    let address = client.original?;
+    let is_allowed = access.is_none_or(|access| access.check_address(address.ip()).is_ok());
+    if *server != ServerAddress::Ip(address) || !is_allowed {
+        return None;
+    }
+    trace.connect = Some(kept.connecting);
+    let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
+    let unread_bytes = client.live.plan().limits.unread;
+    let mut upstream = Upstream::new(stream, address, unread_bytes);
+    upstream.counted = Some(Counted::on(&client.worker.metrics));
+    upstream.place = Some(client.worker.admission.have_upstream());
+    Some(upstream)
+}
+
+async fn timed_dial(
+    client: &Client,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    wanted: &Wanted<'_>,
+    trace: &mut RequestLog,
+) -> Result<Upstream, Unreachable> {
+    let begun = Instant::now();
+    let limit: Duration = client.live.plan().timeouts.connect;
+    let terms = Terms {
+        source: client.source(),
+        source_port: client.source_port(),
+        segment_bytes: wanted.segment_bytes,
+        itself: itself(client, access),
+        legs: ServerLegs::of(client),
+    };
+    // Boxed: most requests find a connection that is open already.
+    let result = Box::pin(dial(&client.worker, server, access, terms, limit)).await;
+    if matches!(result, Err(Unreachable::TimedOut)) {
+        client
+            .worker
+            .metrics
+            .limits
+            .reached(crate::telemetry::metrics::Limit::ConnectTimeout);
+    }
+    // What failed opened no connection: then there is nothing whose opening took a time.
+    if result.is_ok() {
+        trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
+    }
+    result
+}
+
+/// The address that the client has connected to: a server there would be carrick again, without end. An intercepted client has connected to
+/// its server; and where a client names its destination itself, it only asks for so many turns as it names.
+fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
+    if client.original.is_some() || access.is_some() {
+        return None;
+    }
+    // It fails for nothing but a connection that is gone.
+    let own = client.stream.local_addr().ok()?;
+    Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
+}
+
+fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let (Some(version), Ok(destination)) = (version, client.stream.local_addr()) {
+        let endpoints = Endpoints {
+            source: client.who(),
+            destination,
+        };
+        proxy_protocol::write(&mut bytes, &endpoints, version == ProxyVersion::V1);
+    }
+    bytes
+}

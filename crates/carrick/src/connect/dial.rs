@@ -1,0 +1,337 @@
+//! Connecting: several addresses of a name raced as RFC 8305 has it ("happy eyeballs").
+use crate::config::plan::ServerAddress;
+use crate::connect::tcp_profile::ServerLegs;
+use crate::context::worker::Worker;
+use crate::net::admission::UpstreamPlace;
+use crate::net::shortage::Shortage;
+use crate::resolver::ResolveError;
+use crate::telemetry::metrics::Limit;
+use crate::upstream::{Counted, Unreachable, Upstream};
+use carrick_logic::access::Access;
+use carrick_logic::eyeballs;
+use carrick_splice::tcp::limit_segments;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use socket2::SockRef;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+
+/// What a new connection is to be like.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    /// The address that the server sees, of whatever machine it is; an address of the other family cannot be reached from it.
+    pub source: Option<IpAddr>,
+    /// The port that goes with it, if it can be had; else, as without, one of the kernel's choice.
+    pub source_port: Option<u16>,
+    /// The longest segments that the server may send, in bytes as TCP's option MSS counts them.
+    pub segment_bytes: Option<u32>,
+    /// An address that must not be connected to: carrick's own.
+    pub itself: Option<SocketAddr>,
+    /// How its TCP is to be.
+    pub legs: Option<ServerLegs>,
+}
+
+/// [`Terms`], and what holds for every connection of carrick's.
+#[derive(Debug, Clone)]
+struct AllTerms {
+    of_one: Terms,
+    /// See [`Plan::own_mark`](crate::config::plan::Plan::own_mark).
+    mark: Option<u32>,
+    /// `limits.unsent`
+    unsent: u32,
+    /// `limits.unread`
+    unread: u32,
+}
+
+/// Connects to a server by address or name, within `limit`, resolution included.
+///
+/// # Errors
+/// See [`Unreachable`]. `access`, where given, is asked for each address before it is tried.
+pub async fn dial(
+    worker: &Worker,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    terms: Terms,
+    limit: Duration,
+) -> Result<Upstream, Unreachable> {
+    let mut upstream = try_dial(worker, server, access, terms, limit).await?;
+    upstream.counted = Some(Counted::on(&worker.metrics));
+    Ok(upstream)
+}
+
+/// As [`dial`]; the connection is not counted as open yet.
+///
+/// # Errors
+/// As of [`dial`].
+pub async fn try_dial(
+    worker: &Worker,
+    server: &ServerAddress,
+    access: Option<&Access>,
+    terms: Terms,
+    limit: Duration,
+) -> Result<Upstream, Unreachable> {
+    let live = worker.live();
+    let plan = live.plan();
+    let terms = AllTerms {
+        of_one: terms,
+        mark: plan.own_mark(),
+        unsent: plan.limits.unsent,
+        unread: plan.limits.unread,
+    };
+    drop(live);
+    let stage = Cell::new(Stage::Resolving);
+    let connecting = async {
+        let addresses = match server {
+            ServerAddress::Ip(address) => {
+                check(access, *address, &terms)?;
+                None
+            }
+            ServerAddress::Name { host, .. } => Some(worker.resolver.resolve(host).await?),
+        };
+        stage.set(Stage::Waiting);
+        let place = descriptor(worker).await;
+        stage.set(Stage::Connecting);
+        let mut upstream = match server {
+            ServerAddress::Ip(address) => connect(*address, &terms)
+                .await
+                .map_err(|error| refused(*address, error)),
+            ServerAddress::Name { port, .. } => {
+                race(
+                    addresses.as_deref().unwrap_or_default(),
+                    *port,
+                    access,
+                    &terms,
+                )
+                .await
+            }
+        }?;
+        upstream.place = Some(place);
+        Ok(upstream)
+    };
+    let result = match tokio::time::timeout(limit, connecting).await {
+        Ok(result) => result,
+        Err(_) => Err(match stage.get() {
+            Stage::Resolving => ResolveError::Timeout.into(),
+            Stage::Waiting => Unreachable::Shortage(Shortage::Descriptors),
+            Stage::Connecting => Unreachable::TimedOut,
+        }),
+    };
+    match &result {
+        Ok(_) => {}
+        Err(Unreachable::Shortage(shortage)) => {
+            worker.metrics.limits.reached(Limit::from(*shortage));
+            worker.metrics.upstream_connections_failed.add(1);
+        }
+        Err(_) => worker.metrics.upstream_connections_failed.add(1),
+    }
+    result
+}
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+enum Stage {
+    Resolving,
+    Waiting,
+    Connecting,
+}
+
+/// A descriptor for a connection to a server. Where there is none, idle connections are closed, of this worker at once, of others when
+/// they look after their house, and no more are kept: so many clients are let in that there is one for each.
+async fn descriptor(worker: &Worker) -> UpstreamPlace {
+    match worker.admission.take_upstream() {
+        Some(place) => place,
+        None => {
+            let make_room = || worker.close_idle_upstreams(1);
+            worker.admission.upstream(make_room).await
+        }
+    }
+}
+
+fn check(
+    access: Option<&Access>,
+    address: SocketAddr,
+    terms: &AllTerms,
+) -> Result<(), Unreachable> {
+    let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
+    if terms.of_one.itself == Some(canonical) {
+        return Err(Unreachable::Itself(address));
+    }
+    access
+        .map_or(Ok(()), |access| access.check_address(address.ip()))
+        .map_err(Unreachable::from)
+}
+
+/// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
+async fn race(
+    addresses: &[IpAddr],
+    port: u16,
+    access: Option<&Access>,
+    terms: &AllTerms,
+) -> Result<Upstream, Unreachable> {
+    let mut last = Unreachable::NoServer;
+    let mut waiting = Vec::with_capacity(eyeballs::ATTEMPTS_MAX);
+    for address in eyeballs::order(addresses) {
+        let address = SocketAddr::new(address, port);
+        match check(access, address, terms) {
+            Ok(()) => waiting.push(address),
+            Err(refused) => last = refused,
+        }
+    }
+    if let [only] = waiting.as_slice() {
+        return connect(*only, terms)
+            .await
+            .map_err(|error| refused(*only, error));
+    }
+    let mut waiting = waiting.into_iter();
+    let mut attempts = JoinSet::new();
+    loop {
+        let more = match waiting.next() {
+            Some(address) => {
+                let terms = terms.clone();
+                attempts.spawn_local(async move { (address, connect(address, &terms).await) });
+                waiting.len() > 0
+            }
+            None if attempts.is_empty() => return Err(last),
+            None => false,
+        };
+        let ended = if more {
+            tokio::time::timeout(eyeballs::ATTEMPT_DELAY, attempts.join_next()).await
+        } else {
+            Ok(attempts.join_next().await)
+        };
+        match ended {
+            Ok(Some(Ok((_, Ok(upstream))))) => return Ok(upstream),
+            Ok(Some(Ok((address, Err(error))))) => last = refused(address, error),
+            Ok(Some(Err(_)) | None) | Err(_) => {}
+        }
+    }
+}
+
+fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
+    match Shortage::of(&error) {
+        Some(shortage) => Unreachable::Shortage(shortage),
+        None => Unreachable::Connect { address, error },
+    }
+}
+
+async fn connect(address: SocketAddr, terms: &AllTerms) -> io::Result<Upstream> {
+    if let Some(port) = terms.of_one.source_port {
+        match connect_from(address, terms, port).await {
+            // An earlier connection to this server has it still; or it is for privileged ones, and this carrick is none.
+            Err(error) if cannot_be_had(&error) => {}
+            connected => return connected,
+        }
+    }
+    connect_from(address, terms, 0).await
+}
+
+fn cannot_be_had(port_error: &io::Error) -> bool {
+    matches!(
+        port_error.kind(),
+        io::ErrorKind::AddrInUse
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::PermissionDenied
+    )
+}
+
+/// Connects; `port` is that of the source, where it has one of its own; 0: whichever is free.
+async fn connect_from(address: SocketAddr, terms: &AllTerms, port: u16) -> io::Result<Upstream> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_nodelay(true)?;
+    // As of clients (`accept::listen`).
+    SockRef::from(&socket).set_out_of_band_inline(true)?;
+    if let Some(mark) = terms.mark {
+        // Without it, it would be intercepted like those of other programs of this machine.
+        SockRef::from(&socket).set_mark(mark)?;
+    }
+    if terms.unsent > 0 {
+        carrick_splice::tcp::limit_unsent(&socket, terms.unsent)?;
+    }
+    let Terms {
+        source,
+        segment_bytes,
+        legs,
+        ..
+    } = &terms.of_one;
+    if let Some(source) = source {
+        take_address(&socket, address, SocketAddr::new(*source, port))?;
+    }
+    if let Some(legs) = legs {
+        legs.connecting(&socket, address);
+    }
+    let stream = match segment_bytes {
+        Some(bytes) => connect_for(socket, address, *bytes).await?,
+        None => socket.connect(address).await?,
+    };
+    if let Some(legs) = legs {
+        legs.connected(&stream, address);
+    }
+    Ok(Upstream::new(stream, address, terms.unread))
+}
+
+/// Connects, and tells the server that segments may be so long at most. What this host may send is not limited by that, unless the
+/// server is so near that its answer is there before the first call of `connect(2)` has returned.
+async fn connect_for(socket: TcpSocket, address: SocketAddr, bytes: u32) -> io::Result<TcpStream> {
+    let same = socket.as_fd().try_clone_to_owned()?;
+    // Without a limit it is a connection all the same.
+    let _ = limit_segments(&same, bytes);
+    let mut connecting = pin!(socket.connect(address));
+    let first = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
+    let _ = limit_segments(&same, 0);
+    drop(same);
+    match first {
+        Poll::Ready(result) => result,
+        Poll::Pending => connecting.await,
+    }
+}
+
+/// Gives a socket the address of another machine (ip(7), `IP_TRANSPARENT`). Without a port, that is left to the kernel until it connects:
+/// so the ports of one client's connections need only differ for each server.
+fn take_address(socket: &TcpSocket, server: SocketAddr, own: SocketAddr) -> io::Result<()> {
+    let source = own.ip();
+    let failed = |call: &str, error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("keep_client_address: cannot connect as {source}: {call}: {error}"),
+        )
+    };
+    let kernel = SockRef::from(socket);
+    match (source, server) {
+        (IpAddr::V4(_), SocketAddr::V4(_)) => kernel
+            .set_ip_transparent_v4(true)
+            .map_err(|error| failed("setsockopt IP_TRANSPARENT", error))?,
+        (IpAddr::V6(_), SocketAddr::V6(_)) => kernel
+            .set_ip_transparent_v6(true)
+            .map_err(|error| failed("setsockopt IPV6_TRANSPARENT", error))?,
+        _ => {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "keep_client_address: the client's address, {source}, is of another family"
+                ),
+            ));
+        }
+    }
+    if own.port() == 0 {
+        setsockopt(socket, IpBindAddressNoPort, &true)
+            .map_err(|error| failed("setsockopt IP_BIND_ADDRESS_NO_PORT", error.into()))?;
+    } else {
+        // Its connections to other servers may have the same.
+        socket
+            .set_reuseaddr(true)
+            .map_err(|error| failed("setsockopt SO_REUSEADDR", error))?;
+    }
+    socket.bind(own).map_err(|error| failed("bind", error))
+}

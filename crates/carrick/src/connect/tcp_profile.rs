@@ -1,0 +1,148 @@
+//! Legs: the TCP of clients' connections, and of those to servers, as leg profiles say.
+use crate::config::plan::{LegPlan, LegRules, ListenerPlan};
+use crate::context::client::Client;
+use carrick_splice::legs::{Facts, LegService, LegSide, Moment, Profile, facts};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Segments of an initial window that nobody has made another (RFC 6928).
+const SEGMENTS_AT_FIRST: u32 = 10;
+
+/// Gives a listening socket the profile that all of its clients have, if there is one: what the handshake needs, they inherit.
+pub fn listening(service: &LegService, listener: &ListenerPlan, socket: &impl AsFd) {
+    let legs = listener.legs.as_ref();
+    if let Some(leg) = legs.and_then(|legs| legs.of_all_clients.as_ref()) {
+        set(service, socket, leg, Moment::Listening);
+    }
+}
+
+/// Gives the client's connection its profile. Nothing may have been sent on it.
+pub fn accepted(client: &Client) {
+    let Some(LegRules { rules, .. }) = &client.listener.legs else {
+        return;
+    };
+    // By where its packets go, whatever a PROXY header says.
+    let Ok(peer) = client.stream.peer_addr() else {
+        return;
+    };
+    let wanted = rules.wants(LegSide::Client, peer.ip());
+    let Ok(facts) = facts(&*client.stream, LegSide::Client, wanted) else {
+        return;
+    };
+    if let Some(leg) = rules.choose(&facts) {
+        let service = &client.worker.legs;
+        set(service, &*client.stream, leg, Moment::Connected);
+    }
+}
+
+/// Takes the initial window of its profile from a client's connection that is to be joined to the server's: to the server, whose window
+/// counts then, the client's leg is one of many. Nothing may have been sent on it.
+pub fn as_end_to_end(client: &Client) {
+    if client.listener.legs.is_none() {
+        return;
+    }
+    let Ok(segment_bytes) = carrick_splice::tcp::segment_bytes(&*client.stream) else {
+        return;
+    };
+    let profile = Profile {
+        initial_window_bytes: Some(SEGMENTS_AT_FIRST * segment_bytes),
+        ..Profile::default()
+    };
+    let service = &client.worker.legs;
+    for refused in service
+        .set(&*client.stream, &profile, Moment::Connected)
+        .refused
+    {
+        tracing::debug!("a client's initial window stays: {refused}");
+    }
+}
+
+/// The profiles for connections to servers.
+#[derive(Debug, Clone)]
+pub struct ServerLegs {
+    service: LegService,
+    chosen: Chosen,
+}
+
+/// What says which profile a connection has.
+#[derive(Debug, Clone)]
+enum Chosen {
+    /// The rules of the listener for which it is opened.
+    By(Arc<ListenerPlan>),
+    /// It is this one.
+    Is(Arc<LegPlan>),
+}
+
+impl ServerLegs {
+    /// Those for what is done for a client; `None`: its listener has none.
+    pub fn of(client: &Client) -> Option<Self> {
+        client.listener.legs.as_ref().map(|_| Self {
+            service: client.worker.legs.clone(),
+            chosen: Chosen::By(Arc::clone(&client.listener)),
+        })
+    }
+
+    /// This profile, for whatever is connected to.
+    pub fn always(service: &LegService, leg: &Arc<LegPlan>) -> Self {
+        Self {
+            service: service.clone(),
+            chosen: Chosen::Is(Arc::clone(leg)),
+        }
+    }
+
+    fn rules(&self) -> Option<&LegRules> {
+        match &self.chosen {
+            Chosen::By(listener) => listener.legs.as_ref(),
+            Chosen::Is(_) => None,
+        }
+    }
+
+    /// Before the handshake: what is known without it decides, unless something else could.
+    pub fn connecting(&self, socket: &impl AsFd, server: SocketAddr) {
+        if let Chosen::Is(leg) = &self.chosen {
+            return set(&self.service, socket, leg, Moment::Connecting);
+        }
+        let Some(LegRules { rules, .. }) = self.rules() else {
+            return;
+        };
+        let peer = server.ip();
+        let wanted = rules.wants(LegSide::Server, peer);
+        if wanted.rtt || wanted.interface {
+            return;
+        }
+        let facts = Facts {
+            side: LegSide::Server,
+            peer,
+            interface: None,
+            rtt: None,
+        };
+        if let Some(leg) = rules.choose(&facts) {
+            set(&self.service, socket, leg, Moment::Connecting);
+        }
+    }
+
+    /// After it.
+    pub fn connected(&self, socket: &impl AsFd, server: SocketAddr) {
+        if let Chosen::Is(leg) = &self.chosen {
+            return set(&self.service, socket, leg, Moment::Connected);
+        }
+        let Some(LegRules { rules, .. }) = self.rules() else {
+            return;
+        };
+        let wanted = rules.wants(LegSide::Server, server.ip());
+        let Ok(facts) = facts(socket, LegSide::Server, wanted) else {
+            return;
+        };
+        if let Some(leg) = rules.choose(&facts) {
+            set(&self.service, socket, leg, Moment::Connected);
+        }
+    }
+}
+
+/// What is refused was told at the start; here it is for whoever looks closely.
+fn set(service: &LegService, socket: &impl AsFd, leg: &LegPlan, moment: Moment) {
+    for refused in service.set(socket, &leg.profile, moment).refused {
+        tracing::debug!("leg profile \"{}\": {refused}", leg.name);
+    }
+}

@@ -1,0 +1,184 @@
+//! A client, as those see it who serve it.
+use super::kernel_forward::Binding;
+use super::live::WorkerLive;
+use super::pace::KeptPace;
+use super::worker::Worker;
+use crate::config::plan::{ListenerPlan, Mode};
+use crate::net::admission::Admitted;
+use crate::net::deadline::Timer;
+use crate::net::unread::Unread;
+use crate::syn_defer::Kept;
+use carrick_splice::tcp::UnreadLimit;
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// A client's connection with what belongs to it.
+pub struct Client {
+    /// The worker that serves it.
+    pub worker: Rc<Worker>,
+    /// The configuration in force when its present request began.
+    pub live: Rc<WorkerLive>,
+    /// The listener that it came in by.
+    pub listener: Arc<ListenerPlan>,
+    /// The connection.
+    pub stream: Rc<TcpStream>,
+    /// The address of whoever sends requests: of the connection, or of the PROXY header.
+    pub address: SocketAddr,
+    /// The client of the present request, if a trusted proxy has named it; see [`who`](Client::who).
+    pub stated: Option<SocketAddr>,
+    /// Its place among those that are let in.
+    pub admitted: Option<Rc<Admitted>>,
+    /// Where it wanted to go, if it was intercepted.
+    pub original: Option<SocketAddr>,
+    /// The connection's timer.
+    pub timer: Timer,
+    /// The server's connection whose responses the kernel forwards to it.
+    pub binding: Binding,
+    /// What it has of the class by which it is paced; see [`paced`](Client::paced).
+    pub kept_pace: KeptPace,
+    /// Whether the kernel may keep the end of an answer back, for the next one to go with it; see [`push_held`](Client::push_held).
+    pub holds: Cell<bool>,
+    /// Whether the connection is to end with the present request: its listener is no longer configured.
+    pub is_last: bool,
+    /// Whether there is no connection: something is fetched for the store, in the client's name.
+    pub is_errand: bool,
+    /// The server's connection that stood before the client's did.
+    pub kept: Cell<Option<Kept>>,
+    /// What of the client may wait to be read; see [`limit_unread`](Client::limit_unread).
+    pub unread: Cell<Unread>,
+}
+
+impl Client {
+    /// For what is fetched while this client is served, or has gone.
+    #[must_use]
+    pub fn errand(&self) -> Self {
+        let (worker, live) = (Rc::clone(&self.worker), Rc::clone(&self.live));
+        let listener = Arc::clone(&self.listener);
+        Self {
+            stated: self.stated,
+            ..Self::without_connection(worker, live, listener, (self.address, self.original))
+        }
+    }
+
+    /// For one who has no connection yet: its SYN is held.
+    #[must_use]
+    pub fn waiting(
+        worker: &Rc<Worker>,
+        live: Rc<WorkerLive>,
+        listener: Arc<ListenerPlan>,
+        [address, server]: [SocketAddr; 2],
+    ) -> Self {
+        Self::without_connection(Rc::clone(worker), live, listener, (address, Some(server)))
+    }
+
+    fn without_connection(
+        worker: Rc<Worker>,
+        live: Rc<WorkerLive>,
+        listener: Arc<ListenerPlan>,
+        (address, original): (SocketAddr, Option<SocketAddr>),
+    ) -> Self {
+        let stream = worker.nobody();
+        Self {
+            original,
+            is_last: true,
+            is_errand: true,
+            ..Self::new(worker, live, listener, (stream, address))
+        }
+    }
+
+    /// For a connection that was accepted.
+    #[must_use]
+    pub fn new(
+        worker: Rc<Worker>,
+        live: Rc<WorkerLive>,
+        listener: Arc<ListenerPlan>,
+        (stream, address): (Rc<TcpStream>, SocketAddr),
+    ) -> Self {
+        let unread = Unread::new(live.plan().limits.unread);
+        Self {
+            worker,
+            live,
+            listener,
+            stream,
+            address,
+            stated: None,
+            admitted: None,
+            original: None,
+            timer: Timer::default(),
+            binding: Binding::default(),
+            kept_pace: KeptPace::default(),
+            holds: Cell::new(false),
+            is_last: false,
+            is_errand: false,
+            kept: Cell::default(),
+            unread: Cell::new(unread),
+        }
+    }
+
+    /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
+    pub fn limit_unread(&self) -> UnreadLimit {
+        let mut unread = self.unread.get();
+        let limit = unread.begin(&self.stream);
+        self.unread.set(unread);
+        limit
+    }
+
+    /// What the kernel has kept back of answers goes out now. To be called before whatever may have to be waited for.
+    pub fn push_held(&self) {
+        if self.holds.replace(false) {
+            // To set it, though it is set, pushes (tcp_sock_set_nodelay()). If it fails, the connection is broken, which is seen soon.
+            let _ = carrick_splice::tcp::set_nodelay(&self.stream);
+        }
+    }
+
+    /// Whom the present request is from, as far as that is known: for access, limits, balancing, pacing and the log.
+    #[must_use]
+    pub fn who(&self) -> SocketAddr {
+        self.stated.unwrap_or(self.address)
+    }
+
+    /// Whether the sender is a proxy that is believed what it says of clients.
+    #[must_use]
+    pub fn is_trusted_proxy(&self) -> bool {
+        self.listener.trusted.contain(self.address.ip())
+    }
+
+    /// The address that connections to servers are to have; `None`: this machine's.
+    #[must_use]
+    pub fn source(&self) -> Option<IpAddr> {
+        let interception = self.listener.interception.as_ref();
+        interception
+            .filter(|interception| interception.keeps_client)
+            .map(|_| self.address.ip())
+    }
+
+    /// The port that goes with it, for connections that stand for the client's own: so a server sees the same two ends as without carrick, and
+    /// none of the client's connections that go there end to end can be mistaken for one of these. Where connections are tracked, a client's
+    /// that is here as well would be mistaken for it: then `None`, too.
+    #[must_use]
+    pub fn source_port(&self) -> Option<u16> {
+        let is_alone = match self.listener.mode {
+            Mode::Split(_) | Mode::Tunnel(_) => !self.worker.tracking.is_on(),
+            Mode::Link(_) => true,
+            _ => false,
+        };
+        self.source()
+            .filter(|_| is_alone)
+            .map(|_| self.address.port())
+    }
+}
+
+/// What follows a request.
+pub enum Next {
+    /// Another request may come.
+    Request,
+    /// The connection is closed at once.
+    Close,
+    /// The connection is closed so that what was just sent arrives.
+    CloseGently,
+    /// The connection is reset, so that the client notices that the response is not whole.
+    Reset,
+}

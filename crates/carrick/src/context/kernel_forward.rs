@@ -1,0 +1,116 @@
+//! A client whose responses the kernel forwards, and the server's connection that it has for this.
+use super::destination::NextHop;
+use super::request_log::RequestLog;
+use crate::telemetry::forwarded::Named;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::http1::{Method, ResponseBody};
+use carrick_splice::ResponseSplice;
+use carrick_splice::tcp::UnreadWindow;
+use std::cell::Cell;
+
+/// After so many refusals in a row a client is left to the process: each costs some system calls.
+pub const REFUSALS_MAX: u32 = 3;
+
+/// A server's connection that belongs to one client for a while.
+pub struct Bound {
+    /// Under whose name requests are told that the kernel forwards. In this order: it goes before the splice.
+    pub(crate) named: Option<Named>,
+    pub(crate) checkout: Checkout,
+    pub(crate) splice: Box<ResponseSplice>,
+    pub(crate) place: NextHop,
+    /// The response under way.
+    pub(crate) pending: Option<Pending>,
+    /// The latest request's head as the client has written it: for the log, and to ask somebody else.
+    pub(crate) request: Vec<u8>,
+    pub(crate) past: Past,
+    /// What of the server may wait to be read, once a client has not taken at once what the process passes on.
+    pub(crate) unread: Option<UnreadWindow>,
+}
+
+/// What a client's connection has to do with servers' connections.
+#[derive(Default)]
+pub struct Binding {
+    /// The one that it is bound to.
+    pub bound: Option<Box<Bound>>,
+    /// Whether a request of it was answered: clients that have only one are not worth being bound.
+    pub is_persistent: bool,
+    /// How often the engine has refused it since it took it last.
+    pub(crate) refusals: Cell<u32>,
+    /// Whether it has sent a request before it had the response to the one before.
+    pub has_pipelined: bool,
+    /// Whether a server has said that a request of it went in a circle: without the mark of a process, it would go round once more.
+    pub(crate) is_in_circle: Cell<bool>,
+}
+
+/// What says that a request has come back (RFC 5842 section 7.2).
+const LOOP_DETECTED: u16 = 508;
+
+impl Binding {
+    /// The engine has refused it, and another server's connection: it may have ended just then, or be unlike this one.
+    pub fn refused(&self) {
+        self.refusals.set(self.refusals.get() + 1);
+    }
+
+    /// Whether it is not worth trying again.
+    pub fn is_hopeless(&self) -> bool {
+        self.refusals.get() >= REFUSALS_MAX || self.is_in_circle.get()
+    }
+
+    /// A server has answered a request of it so.
+    pub fn note_status(&self, status: u16) {
+        if status == LOOP_DETECTED {
+            self.is_in_circle.set(true);
+        }
+    }
+
+    /// Whether the kernel may have the client's next response.
+    pub fn is_worth_it(&self) -> bool {
+        self.is_persistent && !self.is_hopeless()
+    }
+
+    /// It has taken it, or the configuration has changed: what was refused may be taken now.
+    pub fn start_afresh(&self) {
+        self.refusals.set(0);
+        self.is_in_circle.set(false);
+    }
+}
+
+/// A request whose response the kernel forwards.
+pub struct Pending {
+    pub(crate) trace: RequestLog,
+    pub(crate) method: Method,
+    /// Whether the connection was exactly at rest when the request was sent: what comes is its response.
+    pub(crate) is_trusted: bool,
+    /// Whether the kernel has forwarded the request, and tells of it.
+    pub(crate) is_judged: bool,
+    /// The response's head, as soon as it is known.
+    pub(crate) known: Option<Known>,
+    /// Bytes of the response that went through the process.
+    pub(crate) relayed_bytes: u64,
+}
+
+/// What a response's head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Those of all heads, interim ones included.
+    pub head_bytes: u64,
+    /// Its status.
+    pub status: u16,
+    /// What follows it.
+    pub body: ResponseBody,
+    /// Whether the connection goes on.
+    pub keep_alive: bool,
+    /// Another head follows (1xx), of which nothing is known.
+    pub is_interim: bool,
+}
+
+/// What is known of the responses so far on a server's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Past {
+    /// Whether each is known to be whole by its length: then the next bytes are the next response's head.
+    pub is_exact: bool,
+    /// The length of the latest one was known, so that its end is certain.
+    pub(crate) had_length: bool,
+    /// Whether the latest one said that its connection ends.
+    pub is_closing: bool,
+}

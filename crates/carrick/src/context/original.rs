@@ -1,0 +1,66 @@
+//! Original destinations: where a client that was intercepted wanted to go.
+use crate::config::plan::ServerAddress;
+use crate::context::client::Client;
+use crate::context::destination::NextHop;
+use carrick_logic::access::Denied;
+use std::net::SocketAddr;
+
+/// The port of URLs that name none.
+const HTTP_PORT: u16 = 80;
+
+/// Where the client wanted to go: the connection's own address on this side (`tproxy` changes nothing of a packet). `None` if
+/// that is the listener itself, as its port tells: it is never one of those that are intercepted.
+pub fn destination(client: &Client) -> Option<SocketAddr> {
+    // It fails for nothing but a connection that is gone.
+    let local = client.stream.local_addr().ok()?;
+    (local.port() != client.listener.address.port())
+        .then(|| SocketAddr::new(local.ip().to_canonical(), local.port()))
+}
+
+/// Whether the client is one of these servers: a cache that asks for what it does not have. Sent to itself, its request would come back
+/// without end. Of servers with names nothing is known here.
+pub fn is_one_of<'s>(
+    client: &Client,
+    servers: impl IntoIterator<Item = &'s ServerAddress>,
+) -> bool {
+    let is_client = |server: &ServerAddress| matches!(server, ServerAddress::Ip(server) if server.ip().to_canonical() == client.address.ip());
+    client.original.is_some() && servers.into_iter().any(is_client)
+}
+
+/// The original destination as a place to connect to. `name` is what the client calls it, if it says.
+///
+/// # Errors
+/// The name, or what it stands for, is on the listener's deny list. The address is checked when it is used.
+pub fn place(
+    client: &Client,
+    destination: SocketAddr,
+    name: Option<&[u8]>,
+) -> Result<NextHop, Denied> {
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        let access = &client.listener.access;
+        access.check_name(name, destination.port(), false)?;
+    }
+    let server = ServerAddress::Ip(destination);
+    Ok(NextHop::Origin {
+        key: idle_key(client, &server.to_string()),
+        server,
+        parent: false,
+    })
+}
+
+/// The key of idle connections: those with a client's address are for that client alone.
+pub fn idle_key(client: &Client, key: &str) -> Box<[u8]> {
+    match client.source() {
+        Some(source) => format!("from {source} {key}").into_bytes().into(),
+        None => key.as_bytes().into(),
+    }
+}
+
+/// The host of a request that names none.
+pub fn host(destination: SocketAddr) -> String {
+    match (destination.port(), destination) {
+        (HTTP_PORT, SocketAddr::V4(address)) => address.ip().to_string(),
+        (HTTP_PORT, SocketAddr::V6(address)) => format!("[{}]", address.ip()),
+        (_, other) => other.to_string(),
+    }
+}

@@ -1,0 +1,146 @@
+//! What is told of the cache; zeros, if there is none.
+use super::writer::Writer;
+use crate::cache::peers::Said;
+use crate::cache::shared::Did;
+use crate::telemetry::declarations as declared;
+use crate::telemetry::metrics::{Ahead, CacheResult};
+use std::fmt;
+
+impl Writer<'_, '_> {
+    pub(super) fn cache(&mut self) -> fmt::Result {
+        let state = self.state;
+        let requests = CacheResult::ALL.map(|result| {
+            let sum = state.sum(|worker| worker.cache.requests(result).get());
+            ([("result", result.name())], sum)
+        });
+        self.counters(&declared::CACHE_REQUESTS, requests)?;
+        self.counter(&declared::CACHE_WAITED, |worker| &worker.cache.waited)?;
+        self.counter(&declared::CACHE_BYTES_SAVED, |worker| {
+            &worker.cache.bytes_saved
+        })?;
+        let stored = state.sum(|worker| worker.cache.stored.get());
+        let not_stored = state.sum(|worker| worker.cache.not_stored.get());
+        self.counters(
+            &declared::CACHE_ANSWERS,
+            [
+                ([("result", "stored")], stored),
+                ([("result", "not_stored")], not_stored),
+            ],
+        )?;
+        self.counter(&declared::CACHE_INVALIDATED, |worker| {
+            &worker.cache.invalidated
+        })?;
+        self.counter(&declared::CACHE_REFRESHES, |worker| &worker.cache.refreshes)?;
+        self.counter(&declared::CACHE_GIVEN_UP, |worker| {
+            &worker.cache.fills_given_up
+        })?;
+        self.counter(&declared::CACHE_PAGES, |worker| &worker.cache.pages)?;
+        let ahead = Ahead::ALL.map(|what| {
+            let sum = state.sum(|worker| worker.cache.ahead(what).get());
+            ([("result", what.name())], sum)
+        });
+        self.counters(&declared::CACHE_AHEAD, ahead)?;
+        self.histogram(&declared::CACHE_FIND_SECONDS, |worker| {
+            &worker.cache.find_seconds
+        })?;
+        self.histogram(&declared::CACHE_FIRST_BYTE_SECONDS, |worker| {
+            &worker.cache.first_byte_seconds
+        })?;
+        let cache = state.cache.as_ref();
+        let stats = cache.map(|cache| cache.store.stats()).unwrap_or_default();
+        self.gauge(&declared::CACHE_OBJECTS, stats.objects)?;
+        self.gauges(
+            &declared::CACHE_BYTES,
+            [
+                ([("kind", "stored")], stats.bytes),
+                ([("kind", "held_by_readers")], stats.bytes_held_by_readers),
+            ],
+        )?;
+        self.gauge(&declared::CACHE_FILLS, stats.fills)?;
+        self.counters(
+            &declared::CACHE_EVICTIONS,
+            [
+                ([("queue", "small")], stats.evicted_small),
+                ([("queue", "main")], stats.evicted_main),
+            ],
+        )?;
+        self.cache_disk()?;
+        self.siblings()?;
+        self.shared()
+    }
+
+    fn cache_disk(&mut self) -> fmt::Result {
+        let disk = (self.state.cache.as_ref()).and_then(|cache| cache.store.disk());
+        let stats = disk.map(|disk| disk.stats()).unwrap_or_default();
+        self.gauge(&declared::CACHE_DISK_OBJECTS, stats.objects)?;
+        self.gauges(
+            &declared::CACHE_DISK_BYTES,
+            [
+                ([("kind", "stored")], stats.bytes),
+                ([("kind", "waiting")], stats.write_queue_bytes),
+            ],
+        )?;
+        self.gauge(&declared::CACHE_DISK_INDEXED, u64::from(stats.is_indexed))?;
+        self.histogram(&declared::CACHE_DISK_SECONDS, |worker| {
+            &worker.cache.disk_seconds
+        })?;
+        for (metric, count) in [
+            (&declared::CACHE_DISK_LOADS, stats.loads),
+            (&declared::CACHE_DISK_LOADS_AT_ONCE, stats.loads_at_once),
+            (&declared::CACHE_DISK_WRITES, stats.writes),
+            (&declared::CACHE_DISK_WRITTEN, stats.written_bytes),
+            (&declared::CACHE_DISK_REFUSED, stats.refused),
+        ] {
+            self.total(metric, count)?;
+        }
+        self.counters(
+            &declared::CACHE_DISK_EVICTIONS,
+            [
+                ([("queue", "small")], stats.evicted_small),
+                ([("queue", "main")], stats.evicted_main),
+            ],
+        )?;
+        self.counters(
+            &declared::CACHE_DISK_ERRORS,
+            [
+                ([("kind", "read")], stats.read_errors),
+                ([("kind", "write")], stats.write_errors),
+                ([("kind", "damaged")], stats.damaged),
+            ],
+        )
+    }
+
+    fn shared(&mut self) -> fmt::Result {
+        let cache = self.state.cache.as_ref();
+        let shared = cache.and_then(|cache| cache.shared.load_full());
+        let state = shared.as_ref().map(|shared| shared.state());
+        let count = |did: Did| {
+            let counted = state.map_or(0, |state| state.counted(did));
+            ([("result", did.name())], counted)
+        };
+        let requests = [Did::Hit, Did::Miss, Did::Garbage, Did::Failed];
+        self.counters(&declared::SHARED_REQUESTS, requests.map(count))?;
+        let writes = [Did::Written, Did::Dropped, Did::NotWritten];
+        self.counters(&declared::SHARED_WRITES, writes.map(count))?;
+        let is_up = state.is_some_and(|state| !state.is_left_out());
+        self.gauge(&declared::SHARED_UP, u64::from(is_up))
+    }
+
+    fn siblings(&mut self) -> fmt::Result {
+        let cache = self.state.cache.as_ref();
+        let siblings = cache.and_then(|cache| cache.siblings.load_full());
+        let others = || siblings.iter().flat_map(|siblings| siblings.others());
+        let answers = others().flat_map(|sibling| {
+            Said::ALL.map(|said| {
+                let labels = [("sibling", &*sibling.label), ("result", said.name())];
+                (labels, sibling.answers(said))
+            })
+        });
+        self.counters(&declared::SIBLING_ANSWERS, answers)?;
+        let up = others().map(|sibling| {
+            let labels = [("sibling", &*sibling.label)];
+            (labels, u64::from(!sibling.is_left_out()))
+        });
+        self.gauges(&declared::SIBLING_UP, up)
+    }
+}

@@ -1,0 +1,216 @@
+//! What is asked of the origin for a request that the cache cannot answer by itself.
+use super::parts::Completion;
+use crate::cache::Cache;
+use crate::cache::flights::Lead;
+use crate::cache::memory::{Key, Object};
+use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
+use crate::config::plan::RouteCache;
+use crate::context::client::Client;
+use crate::context::destination::NextHop;
+use crate::http::prefetch::Fetching;
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::{
+    CONDITION_FIELDS, CacheStatus, Conditions, NotFilled, Realm, Request, Stored, UnixTime,
+    write_conditions, write_range_conditions,
+};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A request on its way to the origin, as the cache sees it.
+pub struct Asking {
+    /// All that is stored.
+    pub(super) cache: Arc<Cache>,
+    /// How the route wants it.
+    pub(super) route: Arc<RouteCache>,
+    /// What is asked for.
+    pub(super) key: Box<[u8]>,
+    /// Why the answer may not be stored, whatever it says.
+    pub(super) not_filled: Option<NotFilled>,
+    /// What is stored, and is to be validated.
+    pub(super) stored: Option<Arc<Object>>,
+    /// What is stored in parts, and what of it is asked for.
+    pub(super) completion: Option<Completion>,
+    /// The conditions that were sent.
+    pub(super) conditions: Conditions,
+    /// When it was asked for.
+    pub(super) asked_at: UnixTime,
+    /// Which purges it comes after.
+    pub(super) asked: Moment,
+    /// The address that the answer comes from, if rules for addresses are about it.
+    pub(super) origin: Option<IpAddr>,
+    /// What `Cache-Status` will say.
+    pub(super) status: CacheStatus<'static>,
+    /// Whether a cache nearer to the origin had the answer for a while.
+    pub(super) is_aged: bool,
+    /// Whether the answer says what the cache did.
+    pub(super) says_status: bool,
+    /// Others wait for the answer.
+    pub(super) lead: Option<Lead>,
+    /// Whatever the answer is, the store has nothing to do with it.
+    pub(super) is_bypassed: bool,
+    /// Nobody waits for it: it is for the store alone.
+    pub(super) is_errand: bool,
+    /// It is an object that a page embeds, fetched ahead.
+    pub(super) ahead: Option<Fetching>,
+    /// Another cache is asked, for what it has stored.
+    pub(super) wants_only_stored: bool,
+    /// One was asked already.
+    pub(super) is_sibling_asked: bool,
+    /// What is stored may be written to the second level, too.
+    pub(super) ticket: Option<Ticket>,
+}
+
+/// Fields of the client's that do not go to the origin when something stored is validated: the whole is asked for.
+const OMITTED: [&[u8]; 4] = [
+    CONDITION_FIELDS[0],
+    CONDITION_FIELDS[1],
+    b"range",
+    b"if-range",
+];
+
+/// The fields to leave out of the request in `scratch`, and the lines to add to it.
+pub fn request_lines(
+    asking: Option<&mut Asking>,
+    scratch: &Scratch,
+    lines: &mut Vec<u8>,
+) -> &'static [&'static [u8]] {
+    let Some(asking) = asking else {
+        return &[];
+    };
+    if asking.wants_only_stored {
+        lines.extend_from_slice(b"Cache-Control: only-if-cached\r\n");
+    }
+    if let Some(Completion { object, missing }) = &asking.completion
+        && write_range_conditions(lines, &stored_of(object), missing)
+    {
+        return &OMITTED;
+    }
+    let Some(stored) = &asking.stored else {
+        return &[];
+    };
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    asking.conditions = write_conditions(lines, &request, &[stored_of(stored)]);
+    match stored.meta().part() {
+        // Of what is stored in parts the client's range is enough.
+        Some(_) => &CONDITION_FIELDS,
+        None => &OMITTED,
+    }
+}
+
+/// A stored object as the policy sees it.
+pub(super) fn stored_of(object: &Object) -> Stored<'_> {
+    Stored {
+        meta: object.meta(),
+        fields: object.fields(),
+    }
+}
+
+impl Asking {
+    /// How the route wants it.
+    pub fn route(&self) -> &Arc<RouteCache> {
+        &self.route
+    }
+
+    /// What `Cache-Status` says.
+    pub fn status(&self) -> CacheStatus<'static> {
+        self.status
+    }
+
+    /// The name of what is asked for, as the store has it.
+    pub(super) fn store_key(&self) -> Key<'_> {
+        self.cache.store.key(&self.key)
+    }
+
+    /// Whether the answer says what the cache did.
+    pub fn says_status(&self) -> bool {
+        self.says_status
+    }
+
+    /// Whether a cache nearer to the origin had the answer for a while.
+    pub fn is_aged(&self) -> bool {
+        self.is_aged
+    }
+
+    /// Whether nobody waits for the answer.
+    pub fn is_errand(&self) -> bool {
+        self.is_errand
+    }
+
+    /// The answer comes from there. Who fetched what another cache has is not known.
+    pub fn comes_from(&mut self, place: &NextHop, address: IpAddr) {
+        let is_origin = matches!(place, NextHop::Origin { parent: false, .. });
+        self.origin = (is_origin && !self.wants_only_stored).then_some(address);
+    }
+
+    /// That it is fetched ahead, if it is.
+    pub fn ahead(&mut self) -> Option<&mut Fetching> {
+        self.ahead.as_mut()
+    }
+
+    /// The same, for who fetches the rest.
+    pub fn take_ahead(&mut self) -> Option<Fetching> {
+        self.ahead.take()
+    }
+
+    /// It is fetched ahead.
+    pub fn fetch_ahead(&mut self, fetching: Fetching) {
+        self.ahead = Some(fetching);
+    }
+
+    /// What is fetched ahead can be sent from now on: who asks for it next is counted.
+    pub fn note_ahead(&self) {
+        if self.ahead.is_some() {
+            let hash = self.store_key().hash();
+            self.cache.ahead.note(hash, self.asked_at);
+        }
+    }
+
+    /// The right to write to the second level, once.
+    pub fn take_ticket(&mut self) -> Option<Ticket> {
+        self.ticket.take()
+    }
+
+    /// Those who wait for the answer go on.
+    pub fn release(&mut self) {
+        self.lead = None;
+    }
+
+    /// The stored response does not count: it is asked for as if there were none.
+    pub fn forget_stored(&mut self) {
+        self.stored = None;
+        self.completion = None;
+        self.conditions = NO_CONDITIONS;
+    }
+
+    /// The value of `Cache-Status` for a response that is passed on, if it is wanted.
+    pub fn status_value(&self) -> Option<String> {
+        self.says_status.then(|| status_value(&self.status))
+    }
+}
+
+/// Nothing was sent along.
+pub(super) const NO_CONDITIONS: Conditions = Conditions {
+    any: false,
+    with_clients_tags: false,
+};
+
+/// The value of `Cache-Status`.
+pub(super) fn status_value(status: &CacheStatus<'_>) -> String {
+    let mut value = Vec::with_capacity(64);
+    status.write(&mut value, NAME);
+    // It is ASCII.
+    String::from_utf8(value).unwrap_or_default()
+}
+
+/// Who answers requests for this place.
+pub(super) fn realm<'a>(client: &Client, place: &'a NextHop) -> Realm<'a> {
+    match (place, client.original) {
+        (NextHop::Group { group, .. }, _) => Realm::Upstream(&group.state.plan.name),
+        (NextHop::Origin { .. }, Some(original)) => Realm::Original(original),
+        (NextHop::Origin { .. }, None) => Realm::Listener(client.listener.address),
+    }
+}
+
+/// This cache's name in `Cache-Status`.
+const NAME: &[u8] = b"carrick";

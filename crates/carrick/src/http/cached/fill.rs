@@ -1,0 +1,137 @@
+//! An answer's body on its way into the store. It goes there at the speed of the origin; clients read along at theirs, and need not stay.
+use super::parts::Keep;
+use crate::cache::memory::{Filling, Object};
+use crate::cache::shared::Ticket;
+use crate::context::client::Client;
+use crate::context::destination::NextHop;
+use crate::http::prefetch::Fetching;
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::Ahead;
+use crate::upstream::checkout::Checkout;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+/// What is being filled, and from where.
+pub struct Fill {
+    /// The store's end.
+    pub filling: Filling,
+    /// What is filled.
+    pub object: Arc<Object>,
+    /// What becomes of it when it has come, or has broken off.
+    pub keep: Box<Keep>,
+    /// The origin's end.
+    pub checkout: Checkout,
+    /// Where that leads.
+    pub place: NextHop,
+    /// The length of the body.
+    pub length: u64,
+    /// Whether the connection can be used again behind the body.
+    pub is_kept: bool,
+    /// The right to write it to the second level.
+    pub ticket: Option<Ticket>,
+    /// It is fetched ahead: it is worth fetching although nobody reads.
+    pub ahead: Option<Fetching>,
+}
+
+impl Fill {
+    /// Takes what is in `scratch` already; the rest comes by itself.
+    pub fn begin(mut self, client: &Client, scratch: &Scratch) {
+        let head_bytes = scratch.response_head.head_bytes;
+        let here = scratch.response.get(head_bytes..).unwrap_or_default();
+        let bytes = here
+            .len()
+            .min(usize::try_from(self.length).unwrap_or(usize::MAX));
+        // Nobody has asked for what is behind the body.
+        self.is_kept &= bytes == here.len();
+        if self
+            .filling
+            .append(here.get(..bytes).unwrap_or_default())
+            .is_err()
+        {
+            return;
+        }
+        let left_bytes = self.length - bytes as u64;
+        if left_bytes == 0 && !self.keep.is_part() {
+            self.end(client);
+            return;
+        }
+        let mut errand = client.errand();
+        tokio::task::spawn_local(async move {
+            if self.run(&mut errand, left_bytes).await {
+                let (keep, object) = self.end(&errand);
+                keep.end(&object).await;
+            } else {
+                self.checkout.failed(&self.place);
+                let received_bytes = self.filling.written_bytes();
+                (self.checkout).count(&errand.worker.metrics, 0, received_bytes);
+                self.keep.cut(self.filling, &self.object).await;
+            }
+        });
+    }
+
+    /// Whether the body came whole.
+    async fn run(&mut self, errand: &mut Client, mut left_bytes: u64) -> bool {
+        let idle = errand.live.plan().timeouts.idle;
+        let mut buffer = Vec::new();
+        while left_bytes > 0 {
+            let stream = &self.checkout.upstream.stream;
+            let received = {
+                let receiving = pin!(self.filling.receive(stream, &mut buffer));
+                errand.timer.within(idle, receiving).await
+            };
+            let count = match received {
+                Ok(Ok(count)) if count > 0 => count,
+                _ => return false,
+            };
+            left_bytes -= count as u64;
+            let room = poll_fn(|cx| self.filling.poll_room(cx));
+            if errand.timer.within(idle, room).await.is_err() {
+                return false;
+            }
+            let is_wanted = self.ahead.is_some() || self.object.body().is_read();
+            if !is_wanted && self.is_too_far(errand, left_bytes) {
+                errand.worker.metrics.cache.fills_given_up.add(1);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether so much is missing that it is not worth fetching for nobody.
+    fn is_too_far(&self, errand: &Client, left_bytes: u64) -> bool {
+        let Some(plan) = errand.live.plan().cache.as_ref() else {
+            return true;
+        };
+        let have = self.length - left_bytes;
+        left_bytes > 0 && plan.quick_abort.bytes_to_fetch(have, Some(self.length)) == 0
+    }
+
+    fn end(self, client: &Client) -> (Box<Keep>, Arc<Object>) {
+        let Self {
+            filling,
+            object,
+            keep,
+            mut checkout,
+            place,
+            length,
+            is_kept,
+            ticket,
+            ahead,
+        } = self;
+        if filling.finish() {
+            if let Some(ticket) = ticket {
+                ticket.keep(&object, client.worker.clock.now());
+            }
+            if let Some(ahead) = ahead {
+                ahead.ends(Ahead::Stored);
+            }
+        }
+        checkout.count(&client.worker.metrics, 0, length);
+        if is_kept {
+            checkout.upstream.expect_like(length);
+            checkout.give_back(client, &place);
+        }
+        (keep, object)
+    }
+}

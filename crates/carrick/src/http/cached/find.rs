@@ -1,0 +1,447 @@
+//! Looking for a stored answer to a request, and waiting for one that somebody else is getting.
+use super::ask::{Asking, NO_CONDITIONS, realm};
+use super::parts::{Completion, answers};
+use super::refresh;
+use super::send::{Source, send};
+use crate::cache::Cache;
+use crate::cache::flights::{Flight, Follow};
+use crate::cache::memory;
+use crate::cache::memory::Object;
+use crate::config::plan::RouteCache;
+use crate::context::client::Client;
+use crate::context::destination::{Destination, NextHop};
+use crate::context::request_log::{CLIENT_CLOSED_REQUEST, RequestLog};
+use crate::http::cached::shared::SecondLevel;
+use crate::http::response_body::Passed;
+use crate::net::io::poll_reset;
+use crate::net::scratch::Scratch;
+use crate::reply::Reply;
+use crate::telemetry::metrics::{Ahead, CacheResult};
+use carrick_logic::cache::{
+    CacheStatus, Fields, Forward, Found, Lookup, Miss, NotFilled, Request, Reuse, UnixTime,
+    look_up, may_fill, target_uri, write_key,
+};
+use carrick_logic::http1::{BodyLength, Method};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// So long a request waits for another one's answer at most. Then it asks, too.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How a request ended whose client has gone.
+const CLIENT_RESET: &str = "client_reset";
+
+/// What the cache has done with a request.
+pub enum Begun {
+    /// Nothing: it is none of its business.
+    PassBy,
+    /// The origin has to be asked.
+    Ask(Box<Asking>),
+    /// It was answered from the store.
+    Answered {
+        /// How far the answer came.
+        passed: Passed,
+        /// Whether the client was told that its connection stays open.
+        keep_alive: bool,
+    },
+    /// carrick answers itself.
+    Reply(Reply),
+}
+
+/// A request for which the cache is asked.
+pub(super) struct Wanted {
+    pub(super) cache: Arc<Cache>,
+    route: Arc<RouteCache>,
+    pub(super) key: Box<[u8]>,
+    pub(super) not_filled: Option<NotFilled>,
+    says_status: bool,
+}
+
+/// Answers the request in `scratch` from the store, if it can be, or says what the origin is to be asked.
+pub async fn begin(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut RequestLog,
+) -> Begun {
+    let (Some(cache), Some(route)) = (client.worker.cache.clone(), destination.cache.clone())
+    else {
+        return Begun::PassBy;
+    };
+    if scratch.request_head.wants_upgrade {
+        return Begun::PassBy;
+    }
+    let named = name(client, scratch, destination, &route);
+    let is_bypassed = named.is_none();
+    let (key, not_filled) = named.unwrap_or_default();
+    let plan = client.live.plan().cache.as_ref();
+    let wanted = Wanted {
+        cache,
+        route,
+        key,
+        not_filled,
+        says_status: plan.is_some_and(|plan| plan.status),
+    };
+    if is_bypassed {
+        trace.cache = Some(CacheResult::Bypass);
+        let status = CacheStatus {
+            forward: Some(Forward::Bypass),
+            ..CacheStatus::default()
+        };
+        let mut asking = wanted.ask(None, status, client.worker.clock.now());
+        asking.is_bypassed = true;
+        return Begun::Ask(Box::new(asking));
+    }
+    let (mut waits, mut asks_disk, mut is_from_disk) = (true, true, false);
+    let mut level = SecondLevel::default();
+    loop {
+        let now = client.worker.clock.now();
+        let begun = Instant::now();
+        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        let took = begun.elapsed();
+        client.worker.metrics.cache.find_seconds.observe(took);
+        if stored.is_none() || reuse(lookup).is_none() {
+            client.push_held();
+        }
+        if stored.is_none() && asks_disk {
+            asks_disk = false;
+            is_from_disk = wanted.bring(client, scratch).await;
+            if is_from_disk {
+                continue;
+            }
+        }
+        let mut status = CacheStatus::of(lookup);
+        status.collapsed = !waits;
+        level.tell(&mut status);
+        if let Some((object, reuse)) = stored.as_ref().zip(reuse(lookup)) {
+            if matches!(lookup, Lookup::StaleWhileRevalidate(_))
+                && let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key)
+            {
+                let stored = Some(Arc::clone(object));
+                let mut asking = wanted.ask(stored, status, now);
+                (asking.lead, asking.is_errand) = (Some(lead), true);
+                refresh::begin(client, scratch, destination, asking);
+            }
+            wanted.note_use(client, now);
+            let source = Source {
+                route: &wanted.route,
+                object,
+                reuse,
+                status,
+                is_aged: false,
+                says_status: wanted.says_status,
+                now,
+                pace: destination.pace,
+            };
+            trace.cache = Some(match level.result(source.result()) {
+                CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
+                result => result,
+            });
+            let (passed, keep_alive) = send(client, scratch, &source, trace).await;
+            return Begun::Answered { passed, keep_alive };
+        }
+        if lookup == Lookup::GatewayTimeout {
+            trace.cache = Some(CacheResult::Refused);
+            return Begun::Reply(Reply::new(
+                504,
+                "only_if_cached",
+                "Nothing that may be sent is stored, and the request wants nothing else (only-if-cached).",
+            ));
+        }
+        let mut lead = None;
+        if waits && wanted.may_wait(scratch, now) {
+            match wanted.cache.flights.board(&wanted.key) {
+                Flight::Lead(mine) => lead = Some(mine),
+                Flight::Follow(follow) => {
+                    waits = false;
+                    if wait(client, follow).await.is_err() {
+                        let passed = Passed::ClientGone(CLIENT_RESET);
+                        (trace.ended, trace.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
+                        return Begun::Answered {
+                            passed,
+                            keep_alive: false,
+                        };
+                    }
+                    asks_disk = true;
+                    continue;
+                }
+            }
+        }
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            continue;
+        }
+        // Others are not for caches to answer.
+        if is_answerable(scratch.request_head.method) {
+            trace.cache = Some(CacheResult::Miss);
+        }
+        let completion = stored
+            .as_ref()
+            .filter(|_| lookup == Lookup::Miss(Miss::Part) && wanted.not_filled.is_none())
+            .and_then(|object| {
+                let store = &wanted.cache.store;
+                Completion::of(store, scratch, object, now, &wanted.route.policy)
+            });
+        let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
+        let mut asking = wanted.ask(stored, status, now);
+        asking.completion = completion;
+        (asking.lead, asking.ticket) = (lead, level.ticket);
+        return Begun::Ask(Box::new(asking));
+    }
+}
+
+/// What the origin is to be asked for the request in `scratch`, of which nobody has asked for the answer yet.
+///
+/// # Errors
+/// Says why it is not to be asked.
+pub async fn begin_ahead(
+    client: &mut Client,
+    scratch: &Scratch,
+    destination: &Destination,
+) -> Result<Box<Asking>, Ahead> {
+    let cache = client.worker.cache.clone().ok_or(Ahead::Denied)?;
+    let route = destination.cache.clone().ok_or(Ahead::Denied)?;
+    let (key, not_filled) = name(client, scratch, destination, &route).ok_or(Ahead::Denied)?;
+    let wanted = Wanted {
+        cache,
+        route,
+        key,
+        not_filled,
+        says_status: false,
+    };
+    let (mut asks_disk, mut level) = (true, SecondLevel::default());
+    loop {
+        let now = client.worker.clock.now();
+        // With what was not stored lately there is nothing to wait for, and so nothing to fetch.
+        if !wanted.may_wait(scratch, now) {
+            return Err(Ahead::NotStored);
+        }
+        let (stored, lookup) = wanted.find(client, scratch, destination, now);
+        if reuse(lookup).is_some() {
+            return Err(Ahead::Fresh);
+        }
+        if stored.is_none() && asks_disk {
+            asks_disk = false;
+            if wanted.bring(client, scratch).await {
+                continue;
+            }
+        }
+        let Flight::Lead(lead) = wanted.cache.flights.board(&wanted.key) else {
+            return Err(Ahead::InFlight);
+        };
+        let status = CacheStatus::of(lookup);
+        if level
+            .asks(client, scratch, &wanted, stored.as_ref(), status)
+            .await
+        {
+            return Err(Ahead::Fresh);
+        }
+        let stored = stored.filter(|_| matches!(lookup, Lookup::Revalidate(_)));
+        let mut asking = wanted.ask(stored, status, now);
+        (asking.lead, asking.ticket) = (Some(lead), level.ticket);
+        asking.is_errand = true;
+        return Ok(Box::new(asking));
+    }
+}
+
+/// Whether the address that an object came from is one that the client may not have anything from.
+fn is_denied(client: &Client, destination: &Destination, object: &Object) -> bool {
+    let NextHop::Origin { parent: false, .. } = destination.place else {
+        return false;
+    };
+    let access = &client.listener.access;
+    (object.origin()).is_some_and(|address| access.check_address(address).is_err())
+}
+
+/// How what is stored is sent, if it is.
+fn reuse(lookup: Lookup) -> Option<Reuse> {
+    match lookup {
+        Lookup::Fresh(reuse) | Lookup::Stale(reuse) | Lookup::StaleWhileRevalidate(reuse) => {
+            Some(reuse)
+        }
+        Lookup::Revalidate(_) | Lookup::Miss(_) | Lookup::GatewayTimeout => None,
+    }
+}
+
+/// Whether a cache can answer requests with this method at all. What answers to others do to it is another matter.
+fn is_answerable(method: Method) -> bool {
+    matches!(method, Method::Get | Method::Head)
+}
+
+/// The name under which the answer to the request in `scratch` is stored, and whether it may not be; `None`: the cache is not for it.
+fn name(
+    client: &Client,
+    scratch: &Scratch,
+    destination: &Destination,
+    route: &RouteCache,
+) -> Option<(Box<[u8]>, Option<NotFilled>)> {
+    let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
+    // Whoever changes something changes it for all, however he has come.
+    if is_answerable(head.method) && route.is_bypassed(bytes, head) {
+        return None;
+    }
+    let uri = target_uri(head, bytes).ok()?;
+    let fields = Fields::of_request(head, bytes);
+    let mut key = Vec::with_capacity(128);
+    write_key(
+        &mut key,
+        realm(client, &destination.place),
+        &uri,
+        fields,
+        &route.key,
+    );
+    let not_filled = may_fill(&uri, fields, &route.key).err();
+    Some((key.into(), not_filled))
+}
+
+impl Wanted {
+    /// What is stored for the request in `scratch`, and what is to be done with it.
+    fn find(
+        &self,
+        client: &Client,
+        scratch: &Scratch,
+        destination: &Destination,
+        now: UnixTime,
+    ) -> (Option<Arc<Object>>, Lookup) {
+        let request = Request::of_head(&scratch.request_head, &scratch.request);
+        let found = if is_answerable(request.method) {
+            let store = &self.cache.store;
+            store.find(store.key(&self.key), request.fields)
+        } else {
+            memory::Found::Nothing
+        };
+        let (object, known) = match &found {
+            memory::Found::Nothing => (None, Found::Nothing),
+            memory::Found::OtherVariant => (None, Found::OtherVariant),
+            // By rules that came later. The origin is asked, and that is refused.
+            memory::Found::Object(object) if is_denied(client, destination, object) => {
+                (None, Found::Nothing)
+            }
+            memory::Found::Object(object) if !self.cache.store.stands(object, now) => {
+                (None, Found::Nothing)
+            }
+            memory::Found::Object(object) => {
+                let is_enough = answers(&request, object, now, &self.route.policy);
+                let known = if is_enough {
+                    Found::Stored
+                } else {
+                    Found::PartOnly
+                };
+                (Some(Arc::clone(object)), known(object.meta()))
+            }
+        };
+        (object, look_up(&request, known, now, &self.route.policy))
+    }
+
+    /// Brings what is on the disk into memory; `false`: there is nothing.
+    async fn bring(&self, client: &mut Client, scratch: &Scratch) -> bool {
+        let (head, store) = (&scratch.request_head, &self.cache.store);
+        if !is_answerable(head.method) || store.disk().is_none() {
+            return false;
+        }
+        let fields = Fields::of_request(head, &scratch.request);
+        let begun = Instant::now();
+        let bringing = pin!(store.bring(store.key(&self.key), fields));
+        let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
+        match client.timer.within(limit, bringing).await {
+            Ok(is_there) => {
+                if is_there {
+                    client
+                        .worker
+                        .metrics
+                        .cache
+                        .disk_seconds
+                        .observe(begun.elapsed());
+                }
+                is_there
+            }
+            // The disk is too slow: the origin is asked.
+            Err(_) => false,
+        }
+    }
+
+    /// A client gets what is stored, which may have been fetched ahead.
+    fn note_use(&self, client: &Client, now: UnixTime) {
+        let hash = self.cache.store.key(&self.key).hash();
+        if self.cache.ahead.has(hash, now) {
+            self.cache.ahead.forget(hash);
+            client.worker.metrics.cache.ahead(Ahead::Used).add(1);
+        }
+    }
+
+    /// Whether the request in `scratch` is like those that others send, so that one answer may do for all.
+    fn may_wait(&self, scratch: &Scratch, now: UnixTime) -> bool {
+        let head = &scratch.request_head;
+        if head.method != Method::Get || head.body != BodyLength::None || self.not_filled.is_some()
+        {
+            return false;
+        }
+        let request = Request::of_head(head, &scratch.request);
+        let is_usual = request.range.is_none()
+            && !request.has_if_none_match
+            && request.if_modified_since.is_none()
+            && !request.has_origin_condition
+            && !request.has_authorization
+            && !request.directives.no_store;
+        let hash = self.cache.store.key(&self.key).hash();
+        is_usual && !self.cache.passes.has(hash, now)
+    }
+
+    /// What the origin is to be asked.
+    fn ask(
+        &self,
+        stored: Option<Arc<Object>>,
+        status: CacheStatus<'static>,
+        now: UnixTime,
+    ) -> Asking {
+        Asking {
+            cache: Arc::clone(&self.cache),
+            route: Arc::clone(&self.route),
+            key: self.key.clone(),
+            not_filled: self.not_filled,
+            stored,
+            completion: None,
+            conditions: NO_CONDITIONS,
+            asked_at: now,
+            asked: self.cache.purges.now(),
+            origin: None,
+            status,
+            is_aged: false,
+            says_status: self.says_status,
+            lead: None,
+            is_errand: false,
+            ahead: None,
+            is_bypassed: false,
+            wants_only_stored: false,
+            is_sibling_asked: false,
+            ticket: None,
+        }
+    }
+}
+
+/// The client has gone.
+struct Gone;
+
+/// Waits for somebody else's answer, with an eye on the client.
+async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
+    client.worker.metrics.cache.waited.add(1);
+    let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
+    let mut over = pin!(follow.over());
+    let (stream, mut watches) = (&client.stream, true);
+    let ended = poll_fn(|cx| {
+        if over.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if watches && poll_reset(stream, &mut watches, cx) {
+            return Poll::Ready(Err(Gone));
+        }
+        Poll::Pending
+    });
+    // Whether it was over or took too long: both are seen in the store.
+    client.timer.within(limit, ended).await.unwrap_or(Ok(()))
+}

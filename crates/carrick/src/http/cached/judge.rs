@@ -1,0 +1,365 @@
+//! What an origin's answer does to the store, and what becomes of it.
+use super::ask::{Asking, realm, stored_of};
+use super::parts::{Keep, answers};
+use super::tee::Tee;
+use crate::cache::memory::{Filling, Object, Purge};
+use crate::cache::purge::Chosen;
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::http::cached::shared;
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::{
+    Freshened, HeadEffect, NotStored, Request, Response, Reuse, Storing, Times, UnixTime, Uri,
+    Validated, Variant, after_validation, decide_storing, freshen, head_effect, invalidated,
+    invalidates, target_uri, write_key, write_stored_fields,
+};
+use carrick_logic::http1::{Method, ResponseBody};
+use std::sync::Arc;
+
+/// What is done with the answer whose head is in `scratch`.
+pub enum Verdict {
+    /// It is passed on, as if there were no cache.
+    PassOn,
+    /// It is passed on, and what passes is kept: its length is not known.
+    Keep(Box<Tee>),
+    /// It goes into the store, and the client reads it from there.
+    Fill(Filling, Arc<Object>, Box<Keep>),
+    /// It is not wanted any further: the client gets what is stored.
+    Use(Arc<Object>, Reuse),
+    /// It is about nothing that anybody has: the origin is asked again, without conditions.
+    AskAgain,
+}
+
+/// An answer, and the request that it answers.
+pub(super) struct Exchange<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) uri: Uri<'a>,
+    pub(super) response: Response<'a>,
+    pub(super) times: Times,
+}
+
+/// Judges the answer whose head is in `scratch`, and does to the store what follows from it.
+pub fn judge(
+    client: &Client,
+    scratch: &Scratch,
+    destination: &Destination,
+    asking: &mut Asking,
+) -> Verdict {
+    if asking.is_bypassed {
+        return Verdict::PassOn;
+    }
+    let now = client.worker.clock.now();
+    let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
+    // Without one there would be no key.
+    let Ok(uri) = target_uri(head, bytes) else {
+        return Verdict::PassOn;
+    };
+    let route = Arc::clone(&asking.route);
+    let exchange = Exchange {
+        request: Request::of_head(head, bytes),
+        uri,
+        response: Response::of_head(
+            &scratch.response_head,
+            &scratch.response,
+            now,
+            &route.policy,
+        ),
+        times: Times {
+            request: asking.asked_at,
+            response: now,
+        },
+    };
+    asking.is_aged = exchange.response.age_s.is_some();
+    if !matches!(head.method, Method::Get | Method::Head) {
+        let status = exchange.response.status;
+        let begun = asking.cache.purges.now();
+        let mut purges = 0;
+        if invalidates(head.method, head.method_text.of(bytes), status) {
+            purges = invalidate(client, destination, &exchange, asking);
+        }
+        if head.method == Method::Post && begun == asking.asked {
+            // What this answer has purged was there before it.
+            asking.asked = begun.after(purges);
+            return keep_answer_to_post(client, scratch, &exchange, asking);
+        }
+        return Verdict::PassOn;
+    }
+    if asking.completion.is_some() && matches!(exchange.response.status, 304 | 412 | 416) {
+        // Whatever it means, it is no answer to what the client has asked.
+        return Verdict::AskAgain;
+    }
+    let Some(stored) = asking.stored.clone() else {
+        return replace(client, scratch, &exchange, asking);
+    };
+    let meaning = after_validation(
+        &exchange.request,
+        &[stored_of(&stored)],
+        asking.conditions,
+        &exchange.response,
+        now,
+        &route.policy,
+    );
+    match meaning {
+        Validated::Freshen(_) => refreshed(&exchange, asking, &stored),
+        Validated::PassOn => Verdict::PassOn,
+        Validated::Stale(reuse) => {
+            asking.status.forward_status = Some(exchange.response.status);
+            Verdict::Use(stored, reuse)
+        }
+        Validated::AskAgain => Verdict::AskAgain,
+        Validated::Replace => replace(client, scratch, &exchange, asking),
+    }
+}
+
+/// The answer to POST may say that it is what GET would get (RFC 9110 section 9.3.3). Where others have purged something meanwhile it is not
+/// stored: which of both was first cannot be known.
+fn keep_answer_to_post(
+    client: &Client,
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Verdict {
+    if asking.cache.purges.now() != asking.asked {
+        return Verdict::PassOn;
+    }
+    match try_store(scratch, exchange, asking) {
+        Ok(verdict) => {
+            asking.status.stored = true;
+            client.worker.metrics.cache.stored.add(1);
+            verdict
+        }
+        Err(_) => Verdict::PassOn,
+    }
+}
+
+/// Not a word on what is stored, but an answer of its own.
+fn replace(
+    client: &Client,
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Verdict {
+    if exchange.request.method == Method::Head {
+        note_head(exchange, asking);
+        return Verdict::PassOn;
+    }
+    store(client, scratch, exchange, asking)
+}
+
+/// A 304: what is stored is as good as new.
+fn refreshed(exchange: &Exchange<'_>, asking: &mut Asking, stored: &Arc<Object>) -> Verdict {
+    asking.status.forward_status = Some(304);
+    let object = match exchange.freshen(asking, stored) {
+        Ok(object) => {
+            if let Some(ticket) = asking.ticket.take() {
+                ticket.keep(&object, exchange.times.response);
+            }
+            object
+        }
+        // Its client gets it nevertheless: the origin has just said that it is right.
+        Err(why) => {
+            asking.status.detail = Some(why);
+            Arc::clone(stored)
+        }
+    };
+    if !answers(
+        &exchange.request,
+        &object,
+        exchange.times.response,
+        &asking.route.policy,
+    ) {
+        return Verdict::AskAgain;
+    }
+    let reuse = reuse_of(&object, exchange.times.response);
+    Verdict::Use(object, reuse)
+}
+
+/// The answer to HEAD may say that what is stored is right, or that it is not.
+fn note_head(exchange: &Exchange<'_>, asking: &mut Asking) {
+    let store = Arc::clone(&asking.cache.store);
+    for object in store.variants(store.key(&asking.key)) {
+        if !object.variant().matches(exchange.request.fields) {
+            continue;
+        }
+        let total_bytes = object.total_bytes();
+        match head_effect(&stored_of(&object), total_bytes, &exchange.response) {
+            // What cannot be brought up to date is taken out.
+            HeadEffect::Freshen => drop(exchange.freshen(asking, &object)),
+            HeadEffect::Outdated => {
+                if store
+                    .replace(&object, object.meta().outdated(), object.head())
+                    .is_err()
+                {
+                    store.remove(&object);
+                }
+            }
+            HeadEffect::Nothing => {}
+        }
+    }
+}
+
+/// An unsafe method has changed what these are copies of (RFC 9111 section 4.4). Returns how many purges that took.
+fn invalidate(
+    client: &Client,
+    destination: &Destination,
+    exchange: &Exchange<'_>,
+    asking: &Asking,
+) -> usize {
+    let mut key = Vec::with_capacity(128);
+    let mut purges = 0;
+    for path in invalidated(&exchange.uri, exchange.response.fields) {
+        let uri = Uri {
+            path_and_query: &path,
+            ..exchange.uri
+        };
+        key.clear();
+        write_key(
+            &mut key,
+            realm(client, &destination.place),
+            &uri,
+            exchange.request.fields,
+            &asking.route.key,
+        );
+        let chosen = Chosen::key(&key);
+        let (removed, _) = asking.cache.purge(&chosen, Purge::Remove);
+        shared::forget(client, &asking.cache, &key);
+        client.worker.metrics.cache.invalidated.add(removed);
+        purges += 1;
+    }
+    purges
+}
+
+/// A whole answer: it is stored, if it may be.
+fn store(
+    client: &Client,
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Verdict {
+    match try_store(scratch, exchange, asking) {
+        Ok(verdict) => {
+            asking.status.stored = true;
+            client.worker.metrics.cache.stored.add(1);
+            verdict
+        }
+        Err(why) => {
+            client.worker.metrics.cache.not_stored.add(1);
+            let completion = asking.completion.take().map(|completion| completion.object);
+            if completion.is_some() && exchange.response.status == 206 {
+                return Verdict::AskAgain;
+            }
+            asking.status.detail = Some(why);
+            // What is stored is not what the origin has now.
+            if let Some(stored) = (asking.stored.take())
+                .or(completion)
+                .filter(|_| exchange.response.status < 400)
+            {
+                asking.cache.store.remove(&stored);
+            }
+            // What is about one request only says nothing about others.
+            if !matches!(exchange.response.status, 206 | 304 | 412 | 416) {
+                let hash = asking.store_key().hash();
+                asking.cache.passes.note(hash, exchange.times.response);
+            }
+            Verdict::PassOn
+        }
+    }
+}
+
+/// Why it is not, in a word.
+fn try_store(
+    scratch: &Scratch,
+    exchange: &Exchange<'_>,
+    asking: &mut Asking,
+) -> Result<Verdict, &'static str> {
+    let Exchange {
+        request,
+        uri,
+        response,
+        times,
+    } = exchange;
+    if let Some(why) = asking.not_filled {
+        return Err(why.label());
+    }
+    let meta = match decide_storing(request, uri, response, *times, &asking.route.policy) {
+        Storing::Yes(meta) => meta,
+        Storing::No(why) => return Err(why.label()),
+    };
+    let variant = Variant::of(response.fields, request.fields)
+        .ok_or_else(|| NotStored::VaryEverything.label())?;
+    let mut head = Vec::with_capacity(scratch.response_head.head_bytes);
+    write_stored_fields(&mut head, response);
+    if !response.fields.has(b"date") {
+        // RFC 9110 section 6.6.1: who stores a response without one adds when it came.
+        head.extend_from_slice(b"Date: ");
+        times.response.write_http_date(&mut head);
+        head.extend_from_slice(b"\r\n");
+    }
+    let length = match scratch.response_head.body {
+        // Its client gets it from the server, as the request that it has sent has it.
+        _ if request.method == Method::Post => None,
+        ResponseBody::Bytes(length) => Some(length),
+        ResponseBody::None => Some(0),
+        ResponseBody::Chunked | ResponseBody::UntilClose | ResponseBody::Tunnel => None,
+    };
+    if meta.status == 206 {
+        return exchange.store_part(asking, length, (&variant, meta, head));
+    }
+    let cache = &asking.cache;
+    let key = cache.store.key(&asking.key);
+    let filling = cache.store.fill(length).map_err(|why| why.label())?;
+    let verdict = if let Some(length) = length {
+        let object = (cache.store)
+            .put_from(asking.origin, key, (&variant, meta, &head), filling.body())
+            .map_err(|why| why.label())?;
+        cache.catch_up(asking.asked, &object);
+        let keep = Keep::whole(asking, length);
+        Verdict::Fill(filling, object, Box::new(keep))
+    } else {
+        let tee = Tee::new(
+            Arc::clone(cache),
+            (asking.key.clone(), asking.asked, asking.origin),
+            (variant, meta, head),
+            filling,
+            (asking.lead.take(), asking.ticket.take()),
+        );
+        Verdict::Keep(Box::new(tee))
+    };
+    cache.passes.forget(key.hash());
+    Ok(verdict)
+}
+
+impl Exchange<'_> {
+    /// Brings the fields of what is stored up to date; the object that has them, or why it is not stored any more.
+    fn freshen(&self, asking: &Asking, stored: &Arc<Object>) -> Result<Arc<Object>, &'static str> {
+        let store = &asking.cache.store;
+        let mut head = Vec::with_capacity(stored.head().len() + 128);
+        let freshened = freshen(
+            &mut head,
+            &self.request,
+            &self.uri,
+            &stored_of(stored),
+            &self.response,
+            self.times,
+            &asking.route.policy,
+        );
+        match freshened {
+            Freshened::Updated(meta) => store
+                .freshen(stored, meta, &head, asking.origin)
+                .map_err(|why| why.label()),
+            Freshened::Unchanged => Ok(Arc::clone(stored)),
+            Freshened::Remove(why) => {
+                store.remove(stored);
+                Err(why.label())
+            }
+        }
+    }
+}
+
+/// What is stored, as it is sent at this moment.
+pub fn reuse_of(object: &Object, now: UnixTime) -> Reuse {
+    Reuse {
+        age_s: object.meta().age_s(now),
+        ttl_s: object.meta().ttl_s(now),
+    }
+}

@@ -1,0 +1,35 @@
+//! Requests that the cache answers, and answers that it keeps: between the decision where a request goes and the relay.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `ask` | what is sent to the origin in a request's place, and what is known when its answer comes |
+//! | `fill` | the body of an answer on its way into the store, by itself: clients read along |
+//! | `find` | looking for a stored answer; waiting for somebody else's |
+//! | `judge` | what an origin's answer does to the store, and what the client gets |
+//! | `parts` | answers that have a part of what there is, and those that broke off |
+//! | `refresh` | validation in the background |
+//! | `second_level` | what is asked of the store that several processes share |
+//! | `sibling` | which requests another cache is asked for first, and what its answers mean |
+//! | `send` | sending what is stored, also while it is still coming |
+//! | `tee` | keeping a body whose length nobody knows while it is passed on |
+//!
+//! What may be stored and when it may be sent is decided by [`carrick_logic::cache`]; it is kept by [`crate::cache`].
+mod ask;
+mod fill;
+mod find;
+mod judge;
+mod parts;
+pub mod peer;
+mod refresh;
+mod send;
+pub mod shared;
+mod tee;
+
+pub use ask::{Asking, request_lines};
+pub use fill::Fill;
+pub use find::{Begun, begin, begin_ahead};
+pub use judge::{Verdict, judge, reuse_of};
+pub use parts::Keep;
+pub use peer::meaning;
+pub use send::{Source, send, stale};
+pub use tee::Tee;

@@ -1,0 +1,341 @@
+//! Answers that have a part of what there is, and those that broke off: what is asked for besides, and how parts are put together (RFC 9111
+//! sections 3.3 and 3.4).
+use super::ask::{Asking, stored_of};
+use super::judge::{Exchange, Verdict};
+use crate::cache::Cache;
+use crate::cache::flights::Lead;
+use crate::cache::memory::{Body, Filling, NotTaken, Object, PIECES_MAX, Part, Store};
+use crate::cache::purges::Moment;
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::{
+    ContentRange, Fields, Freshened, Meta, NotStored, Policy, Request, Stored, UnixTime, Variant,
+    freshen, has_all, is_same_version, may_combine, missing, truncated,
+};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How often parts are put together anew when somebody else has changed what they are added to.
+const TRIES_MAX: usize = 4;
+
+/// So much of two parts is compared at once.
+const COMPARED_BYTES: usize = 64 << 10;
+
+/// Whether what is stored has all that an answer to `request` needs.
+pub(super) fn answers(
+    request: &Request<'_>,
+    object: &Object,
+    now: UnixTime,
+    policy: &Policy,
+) -> bool {
+    object.meta().part().is_none()
+        || has_all(request, &stored_of(object), &object.extents(), now, policy)
+}
+
+/// What is stored in parts, and what of it is asked for in the place of what the client asks for.
+pub struct Completion {
+    pub(super) object: Arc<Object>,
+    pub(super) missing: Range<u64>,
+}
+
+impl Completion {
+    /// For the request in `scratch`; `None`: it is passed on as it is.
+    pub(super) fn of(
+        store: &Store,
+        scratch: &Scratch,
+        object: &Arc<Object>,
+        now: UnixTime,
+        policy: &Policy,
+    ) -> Option<Self> {
+        let request = Request::of_head(&scratch.request_head, &scratch.request);
+        let held = object.extents();
+        let missing = missing(&request, &stored_of(object), &held, now, policy)?;
+        let held_bytes: u64 = held
+            .held()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let missing_bytes = match missing.end {
+            u64::MAX => 0,
+            end => end - missing.start,
+        };
+        // What would be refused then is not worth a request of its own.
+        let has_room = object.body().pieces().len() < PIECES_MAX
+            && store.takes(held_bytes.saturating_add(missing_bytes));
+        has_room.then(|| Self {
+            object: Arc::clone(object),
+            missing,
+        })
+    }
+}
+
+impl Exchange<'_> {
+    /// A 206: it is added to what is there of the same version, or stored in its place.
+    pub(super) fn store_part(
+        &self,
+        asking: &mut Asking,
+        length: Option<u64>,
+        (variant, meta, head): (&Variant, Meta, Vec<u8>),
+    ) -> Result<Verdict, &'static str> {
+        let refused = NotStored::Part.label();
+        let part = meta.part().ok_or(refused)?;
+        if length != Some(part.bytes()) {
+            return Err(refused);
+        }
+        let cache = Arc::clone(&asking.cache);
+        let store = &cache.store;
+        let key = store.key(&asking.key);
+        let held = match &asking.completion {
+            Some(completion) => Some(Arc::clone(&completion.object)),
+            None => stored_like(&cache, &asking.key, variant),
+        };
+        let held = held.filter(|held| may_combine(&stored_of(held), &self.response, &meta));
+        let (meta, head) = match &held {
+            Some(held) if held.extents().has(&(part.start..part.end)) => {
+                // All of it is there already, and has just been validated.
+                let (meta, head) = self.joined_head(held, &asking.route.policy)?;
+                let _ = store.freshen(held, meta, &head, asking.origin);
+                return Err(refused);
+            }
+            Some(held) => self.joined_head(held, &asking.route.policy)?,
+            None => (meta, head),
+        };
+        let total_bytes = part
+            .total_bytes
+            .or(held.as_ref().and_then(|held| held.total_bytes()));
+        let filling = store.fill(length).map_err(NotTaken::label)?;
+        let addition = Part {
+            key,
+            variant,
+            meta,
+            head: &head,
+            origin: asking.origin,
+            start: part.start,
+            total_bytes,
+            body: filling.body(),
+        };
+        let object = store
+            .assemble(held.as_ref(), &addition)
+            .map_err(NotTaken::label)?;
+        let now = self.times.response;
+        if !answers(&self.request, &object, now, &asking.route.policy) {
+            return Err(refused);
+        }
+        let keep = Keep {
+            cache: Arc::clone(&cache),
+            asked: asking.asked,
+            start: part.start,
+            total_bytes,
+            is_part: true,
+            lead: None,
+        };
+        Ok(Verdict::Fill(filling, object, Box::new(keep)))
+    }
+
+    /// The fields of what is stored, with those of the new part (section 3.4).
+    fn joined_head(&self, held: &Object, policy: &Policy) -> Result<(Meta, Vec<u8>), &'static str> {
+        let mut head = Vec::with_capacity(held.head().len() + 64);
+        let freshened = freshen(
+            &mut head,
+            &self.request,
+            &self.uri,
+            &stored_of(held),
+            &self.response,
+            self.times,
+            policy,
+        );
+        match freshened {
+            Freshened::Updated(meta) => Ok((meta, head)),
+            Freshened::Unchanged => Err(NotStored::Authorization.label()),
+            Freshened::Remove(why) => Err(why.label()),
+        }
+    }
+}
+
+/// What becomes of a body on its way into the store when it has come, or has broken off.
+pub struct Keep {
+    cache: Arc<Cache>,
+    /// Which purges it comes after.
+    asked: Moment,
+    /// The offset of its first byte.
+    start: u64,
+    /// How long the whole is.
+    total_bytes: Option<u64>,
+    is_part: bool,
+    /// Others wait for what is put together.
+    lead: Option<Lead>,
+}
+
+/// Keeps the beginning of an answer of unknown length that broke off, if it can be told from other versions.
+pub(super) async fn keep_beginning(cache: Arc<Cache>, asked: Moment, part: Part<'_>) {
+    let received_bytes = part.body.have().bytes;
+    if truncated(&part.meta, received_bytes, None).is_some() {
+        let keep = Keep {
+            cache,
+            asked,
+            start: 0,
+            total_bytes: None,
+            is_part: true,
+            lead: None,
+        };
+        keep.grow(part).await;
+    }
+}
+
+impl Keep {
+    /// Of a whole answer, which can be found already.
+    pub(super) fn whole(asking: &Asking, length: u64) -> Self {
+        Self {
+            cache: Arc::clone(&asking.cache),
+            asked: asking.asked,
+            start: 0,
+            total_bytes: Some(length),
+            is_part: false,
+            lead: None,
+        }
+    }
+
+    /// Whether it is stored only when it has come.
+    pub fn is_part(&self) -> bool {
+        self.is_part
+    }
+
+    /// Who waits for a part's answer waits for its end, as it cannot be found before.
+    pub fn take_lead(&mut self, asking: &mut Asking) {
+        if self.is_part {
+            self.lead = asking.lead.take();
+        }
+    }
+
+    /// The body of `object`, or of its newest part, has come.
+    pub async fn end(self, object: &Object) {
+        let mut pieces = object.body().pieces().iter();
+        let newest = pieces.find(|piece| self.is_part && piece.start == self.start);
+        if let Some(piece) = newest {
+            self.grow(self.part(object, &piece.body)).await;
+        }
+    }
+
+    /// It broke off: what has come is kept if it can be told from other versions.
+    pub async fn cut(self, filling: Filling, object: &Object) {
+        let received_bytes = filling.written_bytes();
+        let announced_bytes = self.total_bytes.filter(|_| !self.is_part);
+        // Of a part only its beginning is a part, too.
+        let meta = match object.meta().part() {
+            Some(part) if self.is_part => Meta {
+                part: Some(Box::new(ContentRange {
+                    start: self.start,
+                    end: self.start.saturating_add(received_bytes),
+                    ..part
+                })),
+                ..object.meta().clone()
+            },
+            _ => Meta {
+                status: 200,
+                part: None,
+                ..object.meta().clone()
+            },
+        };
+        if truncated(&meta, received_bytes, announced_bytes).is_some() {
+            self.grow(self.part(object, &filling.cut())).await;
+        }
+    }
+
+    fn part<'a>(&self, like: &'a Object, body: &'a Arc<Body>) -> Part<'a> {
+        Part {
+            key: like.key(),
+            variant: like.variant(),
+            meta: like.meta().clone(),
+            head: like.head(),
+            origin: like.origin(),
+            start: self.start,
+            total_bytes: self.total_bytes,
+            body,
+        }
+    }
+
+    /// Stores a part, together with what is stored of the same version.
+    async fn grow(&self, mut part: Part<'_>) {
+        let store = &self.cache.store;
+        for _ in 0..TRIES_MAX {
+            let current = stored_like(&self.cache, part.key.bytes(), part.variant);
+            let held = current.as_ref().filter(|held| is_of(held, &part));
+            if let Some(other) = &current
+                && (held.is_none() && other.meta().date > part.meta.date
+                    || held.is_some() && other.meta().part().is_none())
+            {
+                // There is something newer, or all of it.
+                return;
+            }
+            if let Some(held) = held
+                && !agree(held.body(), part.body, part.start).await
+            {
+                // What has the same strong validator is not the same: neither can be trusted.
+                store.remove(held);
+                return;
+            }
+            let known = held.and_then(|held| held.total_bytes());
+            part.total_bytes = part.total_bytes.or(known);
+            let Ok(assembled) = store.assemble(held, &part) else {
+                return;
+            };
+            match store.put_parts(held, &assembled) {
+                Ok(()) => return self.cache.catch_up(self.asked, &assembled),
+                Err(NotTaken::Gone) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Whether a part is one of what is stored.
+fn is_of(held: &Object, part: &Part<'_>) -> bool {
+    let new = Stored {
+        meta: &part.meta,
+        fields: Fields::of_text(part.head),
+    };
+    let same_length = match (held.total_bytes(), part.total_bytes) {
+        (Some(held), Some(new)) => held == new,
+        _ => true,
+    };
+    same_length && is_same_version(&stored_of(held), &new)
+}
+
+/// What is stored for the same requests.
+fn stored_like(cache: &Cache, key: &[u8], variant: &Variant) -> Option<Arc<Object>> {
+    let variants = cache.store.variants(cache.store.key(key));
+    variants
+        .into_iter()
+        .find(|object| object.variant() == variant)
+}
+
+/// Whether the bytes that `held` and `body`, the first of which is at `start`, have both are the same.
+async fn agree(held: &Body, body: &Body, start: u64) -> bool {
+    let new = start..start.saturating_add(body.have().bytes);
+    let mut buffers = [Vec::new(), Vec::new()];
+    for piece in held.pieces() {
+        let mut at = piece.range.start.max(new.start);
+        let end = piece.range.end.min(new.end);
+        while at < end {
+            let bytes =
+                usize::try_from(end - at).map_or(COMPARED_BYTES, |left| left.min(COMPARED_BYTES));
+            for buffer in &mut buffers {
+                buffer.resize(bytes, 0);
+            }
+            let [one, other] = &mut buffers;
+            let read = |body: &Body, buffer: &mut [u8], from| -> io::Result<bool> {
+                Ok(body.read_at(buffer, from)? == buffer.len())
+            };
+            if !matches!(read(held, one, at), Ok(true))
+                || !matches!(read(body, other, at - start), Ok(true))
+                || one != other
+            {
+                return false;
+            }
+            at += bytes as u64;
+            // It may be much, and others are to get their turn.
+            tokio::task::yield_now().await;
+        }
+    }
+    true
+}

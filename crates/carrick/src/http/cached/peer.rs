@@ -1,0 +1,80 @@
+//! Which requests a sibling is asked for, and what its answers mean.
+use super::ask::Asking;
+use crate::cache::peers::{Said, Sibling, Siblings};
+use crate::net::scratch::Scratch;
+use carrick_logic::cache::{Forward, Request};
+use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Asking {
+    /// The siblings, and the one of them that is asked for the request in `scratch`. Nobody is asked about what a client
+    /// wants from the origin, what would not be stored, and what was asked for with credentials.
+    pub fn sibling(
+        &self,
+        scratch: &Scratch,
+        now: Instant,
+    ) -> Option<(Arc<Siblings>, Arc<Sibling>)> {
+        let siblings = self.cache.siblings.load_full()?;
+        let is_wanted = matches!(
+            self.status.forward,
+            Some(Forward::UriMiss | Forward::VaryMiss | Forward::Partial | Forward::Stale)
+        );
+        // Nobody but the origin can say that it may be sent.
+        let stored = self.stored.as_ref();
+        let is_wanted = is_wanted && !stored.is_some_and(|stored| stored.meta().always_validate);
+        let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
+        if !is_wanted
+            || self.is_sibling_asked
+            || self.is_bypassed
+            || self.not_filled.is_some()
+            || passes()
+        {
+            return None;
+        }
+        if !is_for_others(&scratch.request_head, &scratch.request) {
+            return None;
+        }
+        let owner = Arc::clone(siblings.owner(&self.key, now)?);
+        Some((siblings, owner))
+    }
+
+    /// What is asked next is asked of a sibling, for what it has stored; or of the origin.
+    pub fn wants_only_stored(&mut self, word: bool) {
+        self.wants_only_stored = word;
+        self.is_sibling_asked = true;
+        self.status.detail = word.then_some("sibling");
+    }
+
+    /// The sibling was asked in vain: the origin is asked now.
+    pub fn ask_origin(&mut self, why: Said) {
+        self.wants_only_stored = false;
+        self.status.detail = Some(match why {
+            Said::Hit | Said::Miss => "sibling-miss",
+            Said::Refused => "sibling-refused",
+            Said::Failed => "sibling-failed",
+        });
+    }
+}
+
+/// Whether this is a request that another cache could answer, and may see.
+fn is_for_others(head: &RequestHead, bytes: &[u8]) -> bool {
+    let request = Request::of_head(head, bytes);
+    matches!(head.method, Method::Get | Method::Head)
+        && head.body == BodyLength::None
+        && !head.host.is_empty()
+        && !request.has_origin_condition
+        && !request.has_authorization
+        && !request.directives.no_store
+        && !request.directives.only_if_cached
+}
+
+/// What a sibling's answer means. One whose end nobody can know is no hit: a part of it would pass for the whole.
+pub fn meaning(head: &ResponseHead) -> Said {
+    let is_delimited = !matches!(head.body, ResponseBody::UntilClose | ResponseBody::Tunnel);
+    match head.status {
+        504 => Said::Miss,
+        200..=399 | 404 | 410 if is_delimited => Said::Hit,
+        _ => Said::Refused,
+    }
+}

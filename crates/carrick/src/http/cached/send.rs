@@ -1,0 +1,480 @@
+//! Sending what is stored: whole, in ranges, or as 304; also while it is still coming.
+use super::ask::{Asking, status_value, stored_of};
+use crate::cache::memory::{Body, Object, Reader};
+use crate::config::plan::RouteCache;
+use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
+use crate::http::head::has_tunnel_bytes;
+use crate::http::prefetch::Page;
+use crate::http::request_body::Pace;
+use crate::http::response_body::Passed;
+use crate::net::scratch::Scratch;
+use crate::reply;
+use crate::reply::{Asked, Reply};
+use crate::telemetry::metrics::{CacheResult, Limit};
+use carrick_logic::cache::{
+    Answer, CacheStatus, ContentRange, Multipart, Request, Reuse, UnixTime, multipart, plan_answer,
+    stale_on_error, write_answer_fields,
+};
+use carrick_logic::http1::{Method, Version, reason_phrase};
+use carrick_splice::{PaceHandle, RateMin, Throttle};
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::net::TcpStream;
+
+/// A stored answer, as it is to be sent.
+pub struct Source<'a> {
+    /// How the route wants it.
+    pub route: &'a Arc<RouteCache>,
+    /// What is sent.
+    pub object: &'a Arc<Object>,
+    /// How old it is.
+    pub reuse: Reuse,
+    /// How it came to be sent.
+    pub status: CacheStatus<'static>,
+    /// Whether a cache nearer to the origin had it for a while, if the origin was asked.
+    pub is_aged: bool,
+    /// Whether the answer says so.
+    pub says_status: bool,
+    /// The present time.
+    pub now: UnixTime,
+    /// By which class it is paced, if it has to come from the origin yet.
+    pub pace: Option<usize>,
+}
+
+impl Source<'_> {
+    /// The value of `Age`. What the origin has just made or validated has none.
+    fn age_s(&self) -> Option<u32> {
+        let is_new = matches!(self.result(), CacheResult::Miss | CacheResult::Revalidated);
+        (!is_new || self.is_aged).then_some(self.reuse.age_s)
+    }
+
+    /// How it came to be sent.
+    #[must_use]
+    pub fn result(&self) -> CacheResult {
+        match self.status.forward_status {
+            Some(304) => CacheResult::Revalidated,
+            Some(_) => CacheResult::Stale,
+            None if self.status.forward.is_some() => CacheResult::Miss,
+            None if self.reuse.ttl_s <= 0 => CacheResult::Stale,
+            None if self.status.collapsed => CacheResult::Collapsed,
+            None => CacheResult::Hit,
+        }
+    }
+}
+
+/// A part of what is sent behind the head.
+enum Part {
+    Text(Vec<u8>),
+    Stored(Range<u64>),
+}
+
+/// Sends the answer to the request in `scratch`; how far it came, and whether the client was told that its connection stays open.
+pub async fn send(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    source: &Source<'_>,
+    trace: &mut RequestLog,
+) -> (Passed, bool) {
+    let object = source.object;
+    let reader = object.body().reader();
+    let is_whole = object.body().is_whole() && !object.body().is_file();
+    if !is_whole {
+        client.push_held();
+    }
+    let total_bytes = object.total_bytes();
+    if total_bytes.is_none() && object.meta().part().is_none() {
+        return broken_off(client, scratch, trace).await;
+    }
+    let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    let answer = plan_answer(
+        &request,
+        &stored_of(object),
+        known_bytes,
+        source.now,
+        &source.route.policy,
+    );
+    let keep_alive = scratch.request_head.keep_alive
+        && !client.is_last
+        && !client.worker.is_draining()
+        && !has_tunnel_bytes(scratch);
+    let is_head = scratch.request_head.method == Method::Head;
+    scratch.out.clear();
+    let (status, parts) = write_head(
+        &mut scratch.out,
+        source,
+        answer,
+        total_bytes,
+        (scratch.request_head.version, keep_alive),
+        &client.listener.via,
+    );
+    trace.status = status;
+    let parts = if is_head { Vec::new() } else { parts };
+    let page = match parts.first() {
+        Some(Part::Stored(_)) if status == 200 => {
+            Page::of_stored(client, scratch, object, source.route, source.now)
+        }
+        _ => None,
+    };
+    let is_at_hand = source.status.forward_status.is_none()
+        && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
+    let first_byte = is_at_hand.then_some(trace.begun);
+    // What is stored already is the process' own work; what is being fetched keeps to the pace of what is spliced.
+    let is_fetched = matches!(source.result(), CacheResult::Miss | CacheResult::Collapsed);
+    let pace = if is_fetched {
+        let [_, to_client] = client.paced(source.pace);
+        to_client
+    } else {
+        PaceHandle::default()
+    };
+    let throttle = Throttle::new(pace, client.worker.splicer.pacer());
+    let sending = Sending {
+        reader,
+        first_byte,
+        throttle,
+        more: is_whole && has_next(scratch),
+    };
+    let before = trace.sent;
+    let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
+    let pacer = &client.worker.pacer;
+    if is_fetched {
+        pacer.splices();
+    } else {
+        pacer.served(trace.sent - before, is_at_hand);
+    }
+    if let (Some(page), Passed::ClientGone(_)) = (page, passed) {
+        page.abort();
+    }
+    if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
+        trace.ended = how;
+        let limits = &client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
+    }
+    (passed, keep_alive)
+}
+
+/// What was found has broken off since then: not even its length is known any more.
+async fn broken_off(
+    client: &mut Client,
+    scratch: &Scratch,
+    trace: &mut RequestLog,
+) -> (Passed, bool) {
+    let reply = Reply::new(
+        502,
+        "no_response",
+        "The upstream closed the connection before its response was whole.",
+    );
+    let asked = Asked {
+        method: scratch.request_head.method,
+        version: scratch.request_head.version,
+        keep_alive: false,
+    };
+    let passed = match reply::send(client, &reply, asked, trace).await {
+        true => Passed::Whole,
+        false => Passed::ClientGone("client_reset"),
+    };
+    (passed, false)
+}
+
+/// Whether what is stored may be sent, since the origin cannot be asked (RFC 5861 section 4).
+pub fn stale(client: &Client, scratch: &Scratch, asking: &Asking) -> Option<(Arc<Object>, Reuse)> {
+    let object = asking.stored.as_ref()?;
+    let request = Request::of_head(&scratch.request_head, &scratch.request);
+    let now = client.worker.clock.now();
+    let reuse = stale_on_error(&request, object.meta(), now, &asking.route.policy)?;
+    Some((Arc::clone(object), reuse))
+}
+
+/// Writes the head of an answer; its status, and what follows the head.
+fn write_head(
+    out: &mut Vec<u8>,
+    source: &Source<'_>,
+    answer: Answer,
+    total_bytes: Option<u64>,
+    (version, keep_alive): (Version, bool),
+    via: &str,
+) -> (u16, Vec<Part>) {
+    let stored = stored_of(source.object);
+    let status = match &answer {
+        Answer::NotModified => 304,
+        Answer::Whole if source.object.meta().part().is_some() => 200,
+        Answer::Whole => source.object.meta().status,
+        Answer::Range(_) | Answer::Ranges(_) => 206,
+        Answer::Unsatisfiable => 416,
+    };
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        // Writing to a Vec does not fail.
+        let _ = io::Write::write_fmt(out, text);
+    };
+    put(format_args!(
+        "HTTP/1.1 {status} {}\r\n",
+        reason_phrase(status)
+    ));
+    write_answer_fields(out, &stored, &answer, source.age_s());
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        let _ = io::Write::write_fmt(out, text);
+    };
+    let parts = match answer {
+        Answer::NotModified => Vec::new(),
+        // RFC 9110 section 8.6: it has none.
+        Answer::Whole if status == 204 => Vec::new(),
+        Answer::Whole => {
+            let total_bytes = total_bytes.unwrap_or_default();
+            put(format_args!("Content-Length: {total_bytes}\r\n"));
+            vec![Part::Stored(0..total_bytes)]
+        }
+        Answer::Range(range) => {
+            put(format_args!(
+                "Content-Length: {}\r\n",
+                range.end.saturating_sub(range.start)
+            ));
+            out.extend_from_slice(b"Content-Range: ");
+            let part = ContentRange {
+                start: range.start,
+                end: range.end,
+                total_bytes,
+            };
+            part.write(out);
+            out.extend_from_slice(b"\r\n");
+            vec![Part::Stored(range)]
+        }
+        Answer::Ranges(ranges) => {
+            let total_bytes = total_bytes.unwrap_or_default();
+            let content_type = stored.fields.first(b"content-type");
+            let laid_out = multipart(ranges, total_bytes, content_type, boundary());
+            put(format_args!("Content-Length: {}\r\n", laid_out.body_bytes));
+            for part in [b"Content-Type: ", laid_out.content_type.as_slice(), b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+            parts_of(laid_out)
+        }
+        Answer::Unsatisfiable => {
+            put(format_args!(
+                "Content-Length: 0\r\nContent-Range: bytes */{}\r\n",
+                total_bytes.unwrap_or_default()
+            ));
+            Vec::new()
+        }
+    };
+    // RFC 9110 section 7.8: whoever sends `Upgrade` says that it is for the next hop. Only a 426 is stored with it.
+    let has_upgrade = status == 426 && stored.fields.has(b"upgrade");
+    let options: &[u8] = match (keep_alive, version, has_upgrade) {
+        (false, _, false) => b"Connection: close\r\n",
+        (false, _, true) => b"Connection: close, Upgrade\r\n",
+        (true, Version::Http10, false) => b"Connection: keep-alive\r\n",
+        (true, Version::Http10, true) => b"Connection: keep-alive, Upgrade\r\n",
+        (true, Version::Http11, false) => b"",
+        (true, Version::Http11, true) => b"Connection: Upgrade\r\n",
+    };
+    out.extend_from_slice(options);
+    let said = source.says_status.then(|| status_value(&source.status));
+    for (name, value) in [
+        (b"Via: 1.1 ".as_slice(), Some(via.as_bytes())),
+        (b"Cache-Status: ", said.as_deref().map(str::as_bytes)),
+    ] {
+        for part in [name, value.unwrap_or_default(), b"\r\n"] {
+            if value.is_some_and(|value| !value.is_empty()) {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    (status, parts)
+}
+
+/// Nobody can guess it, and put it into a body.
+fn boundary() -> u128 {
+    let mut bytes = [0; 16];
+    // Where there is none, the kernel is older than what carrick runs on.
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+fn parts_of(laid_out: Multipart) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(2 * laid_out.parts.len() + 1);
+    for part in laid_out.parts {
+        parts.push(Part::Text(part.head));
+        parts.push(Part::Stored(part.range));
+    }
+    parts.push(Part::Text(laid_out.end));
+    parts
+}
+
+/// So much is given to the kernel with one call at most, so that others get their turn.
+const BURST_BYTES_MAX: u64 = 1 << 20;
+
+/// The least that is worth a call, where many read the same body.
+const BURST_BYTES_MIN: u64 = 64 << 10;
+
+/// What all who read one body are given in a round, if that is more than the least for each: of those who have asked at the same time, none
+/// is to be done long before the others.
+const ROUND_BYTES: u64 = 16 << 20;
+
+/// How much of a body with so many readers is given to the kernel with one call.
+fn burst_bytes(readers: usize) -> u64 {
+    let share = ROUND_BYTES / u64::try_from(readers.max(1)).unwrap_or(u64::MAX);
+    share.clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
+}
+
+/// How a body ends of which the disk does not have what it had.
+const DISK_FAILED: &str = "cache_disk";
+/// Where the bytes come from.
+struct Sending {
+    reader: Reader,
+    /// When the request began, until the first byte of its answer is sent, if that is to be counted.
+    first_byte: Option<Instant>,
+    throttle: Throttle,
+    /// Whether the next answer may follow at once: then both go in the same segments.
+    more: bool,
+}
+
+/// Whether the head of another request has come already (a pipeline).
+fn has_next(scratch: &Scratch) -> bool {
+    let behind = scratch.request.get(scratch.request_head.head_bytes..);
+    scratch.request_head.keep_alive
+        && behind.is_some_and(|behind| memchr::memmem::find(behind, b"\r\n\r\n").is_some())
+}
+
+impl Sending {
+    /// Some bytes were sent.
+    fn count(&mut self, client: &Client) {
+        if let Some(begun) = self.first_byte.take() {
+            let metrics = &client.worker.metrics.cache;
+            metrics.first_byte_seconds.observe(begun.elapsed());
+        }
+    }
+}
+
+/// Sends the head in `out`, and the parts.
+async fn send_parts(
+    client: &mut Client,
+    out: &mut Vec<u8>,
+    mut sending: Sending,
+    parts: Vec<Part>,
+    trace: &mut RequestLog,
+) -> Passed {
+    let live = Rc::clone(&client.live);
+    let (limits, timeouts) = (&live.plan().limits, &live.plan().timeouts);
+    let mut pace = Pace::new((limits.rate_min > 0).then_some(RateMin {
+        bytes_per_second: limits.rate_min,
+        grace: timeouts.head,
+    }));
+    for part in parts {
+        let range = match part {
+            Part::Text(text) => {
+                trace.sent += text.len() as u64;
+                out.extend_from_slice(&text);
+                continue;
+            }
+            Part::Stored(range) => range,
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let more = poll_fn(|cx| sending.reader.poll_more(cx, at));
+            let end = match client.timer.within(timeouts.idle, more).await {
+                Ok(have) if have.bytes > at => have.bytes.min(range.end),
+                Ok(_) => return Passed::UpstreamBroke("upstream_closed"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+            };
+            let begun = Instant::now();
+            let body = sending.reader.body();
+            let burst_bytes = burst_bytes(body.readers());
+            let bytes = (end - at)
+                .min(burst_bytes)
+                .min(sending.throttle.piece_bytes());
+            if let Some(fetched) = body.fetch(at, bytes) {
+                match client.timer.within(timeouts.idle, fetched).await {
+                    Ok(Ok(true)) => {}
+                    Ok(_) => {
+                        body.spoil();
+                        return Passed::UpstreamBroke(DISK_FAILED);
+                    }
+                    Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+                }
+            }
+            // What waits for its pace is not slow.
+            let held = sending.throttle.pass(&client.stream, bytes).await;
+            let begun = begun + held;
+            let sent = {
+                let burst = send_burst(&client.stream, out, body, (at, bytes), sending.more);
+                client.timer.within(timeouts.idle, pin!(burst)).await
+            };
+            match sent {
+                Ok(Ok(())) => sending.count(client),
+                // The file has become shorter than it was.
+                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    sending.reader.body().spoil();
+                    return Passed::UpstreamBroke(DISK_FAILED);
+                }
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            }
+            out.clear();
+            at += bytes;
+            trace.sent += bytes;
+            if burst_bytes < BURST_BYTES_MAX && at < range.end {
+                tokio::task::yield_now().await;
+            }
+            if !pace.holds(
+                usize::try_from(bytes).unwrap_or(usize::MAX),
+                begun.elapsed(),
+            ) {
+                return Passed::ClientGone(TOO_SLOW);
+            }
+        }
+    }
+    if out.is_empty() {
+        client.holds.set(sending.more);
+        return Passed::Whole;
+    }
+    let sent = {
+        let body = sending.reader.body();
+        let burst = send_burst(&client.stream, out, body, (0, 0), sending.more);
+        client.timer.within(timeouts.idle, pin!(burst)).await
+    };
+    match sent {
+        Ok(Ok(())) => {
+            sending.count(client);
+            client.holds.set(sending.more);
+            Passed::Whole
+        }
+        Ok(Err(_)) => Passed::ClientGone("client_reset"),
+        Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
+    }
+}
+
+/// Sends `out`, and so many stored bytes from `at` on.
+async fn send_burst(
+    stream: &TcpStream,
+    mut out: &[u8],
+    body: &Body,
+    (mut at, mut bytes): (u64, u64),
+    more: bool,
+) -> io::Result<()> {
+    while !out.is_empty() || bytes > 0 {
+        match body.send(stream, at, bytes, out, more) {
+            Ok(sent) => {
+                let of_out = sent.min(out.len());
+                out = out.get(of_out..).unwrap_or_default();
+                at += (sent - of_out) as u64;
+                bytes -= (sent - of_out) as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|cx| stream.poll_write_ready(cx)).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

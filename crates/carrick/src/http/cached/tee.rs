@@ -1,0 +1,130 @@
+//! Keeping a body whose length nobody knows, while it is passed on. Nobody else gets it before it is whole; one that becomes too large is let
+//! go of, which its client does not notice.
+use super::parts::keep_beginning;
+use crate::cache::Cache;
+use crate::cache::flights::Lead;
+use crate::cache::memory::{Filling, Part};
+use crate::cache::purges::Moment;
+use crate::cache::shared::Ticket;
+use carrick_logic::cache::{Meta, Variant};
+use carrick_logic::http1::{Chunked, Piece};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What has been kept so far, and what is to be stored with it.
+pub struct Tee {
+    cache: Arc<Cache>,
+    key: Box<[u8]>,
+    asked: Moment,
+    origin: Option<IpAddr>,
+    variant: Variant,
+    meta: Meta,
+    head: Vec<u8>,
+    filling: Option<Filling>,
+    /// Others wait for the whole.
+    lead: Option<Lead>,
+    ticket: Option<Ticket>,
+    chunked: Chunked,
+}
+
+impl Tee {
+    pub(super) fn new(
+        cache: Arc<Cache>,
+        (key, asked, origin): (Box<[u8]>, Moment, Option<IpAddr>),
+        (variant, meta, head): (Variant, Meta, Vec<u8>),
+        filling: Filling,
+        (lead, ticket): (Option<Lead>, Option<Ticket>),
+    ) -> Self {
+        Self {
+            cache,
+            key,
+            asked,
+            origin,
+            variant,
+            meta,
+            head,
+            filling: Some(filling),
+            lead,
+            ticket,
+            // For a client of HTTP/1.0 the framing is not tidied.
+            chunked: Chunked::lenient(),
+        }
+    }
+
+    /// Keeps bytes of the body.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        let Some(filling) = &mut self.filling else {
+            return;
+        };
+        if filling.append(bytes).is_err() {
+            self.let_go();
+        }
+    }
+
+    /// Keeps the content of a piece of a chunked body, which was found to be right.
+    pub fn keep_chunks(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.filling.is_some() {
+            let used = match self.chunked.next(bytes) {
+                Ok(Piece::Framing(count) | Piece::End(count)) => count,
+                Ok(Piece::Data(count)) => {
+                    self.keep(bytes.get(..count).unwrap_or_default());
+                    count
+                }
+                // It was understood by somebody else: what is not understood here is not kept.
+                Ok(Piece::NeedMore) | Err(_) => return self.let_go(),
+            };
+            bytes = bytes.get(used..).unwrap_or_default();
+        }
+    }
+
+    /// Whether it is still of use to go on.
+    pub fn is_kept(&self) -> bool {
+        self.filling.is_some()
+    }
+
+    /// The body is whole: from now on others find it.
+    pub fn end(mut self) {
+        let Some(mut filling) = self.filling.take() else {
+            return;
+        };
+        filling.announce_end();
+        let store = &self.cache.store;
+        let key = store.key(&self.key);
+        let response = (&self.variant, self.meta, self.head.as_slice());
+        let stored = store.put_from(self.origin, key, response, filling.body());
+        // If there is no room, nothing has happened.
+        if filling.finish()
+            && let Ok(object) = stored
+        {
+            self.cache.catch_up(self.asked, &object);
+            if let Some(ticket) = self.ticket {
+                ticket.keep(&object, object.meta().response_time);
+            }
+        }
+        self.lead = None;
+    }
+
+    /// The body broke off, or its client has gone.
+    pub async fn cut(mut self) {
+        let Some(filling) = self.filling.take() else {
+            return;
+        };
+        let part = Part {
+            key: self.cache.store.key(&self.key),
+            variant: &self.variant,
+            meta: self.meta,
+            head: &self.head,
+            origin: self.origin,
+            start: 0,
+            total_bytes: None,
+            body: &filling.cut(),
+        };
+        keep_beginning(Arc::clone(&self.cache), self.asked, part).await;
+    }
+
+    /// It is not kept, and nobody needs to wait for it.
+    fn let_go(&mut self) {
+        self.filling = None;
+        self.lead = None;
+    }
+}

@@ -1,0 +1,324 @@
+//! Where a request goes: to a server of an upstream, to the origin that it names, to a parent proxy; or why it is refused.
+use crate::config::plan::{
+    ForwardPlan, HashOn, Mode, ParentPlan, Responses, RouteCache, RoutePlan, ServerAddress,
+};
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::context::destination::NextHop;
+use crate::context::destination::client_key;
+use crate::context::original;
+use crate::net::scratch::Scratch;
+use crate::reply::Reply;
+use crate::upstream::group::Group;
+use carrick_logic::access::{Denied, Literal, parse_ip_literal};
+use carrick_logic::credentials;
+use carrick_logic::http1::{Method, RequestHead, Target, TargetForm};
+use carrick_logic::route::pick_request;
+use carrick_splice::Choice;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What happens with a request.
+pub enum Decision {
+    /// It is passed on, and the response comes back.
+    Relay(Destination),
+    /// `CONNECT`: a tunnel to the destination.
+    Tunnel(Destination),
+    /// carrick answers itself.
+    Reply(Reply),
+}
+
+/// Decides about the request in `scratch`; the user's name, if one authenticated.
+pub async fn decide(client: &Client, scratch: &Scratch, user: &mut Option<String>) -> Decision {
+    let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
+    if head.max_forwards(bytes) == Some(0) {
+        return Decision::Reply(last_hop(head.method));
+    }
+    if let Mode::Forward(plan) = &client.listener.mode
+        && let Some(reply) = authenticate(client, plan, bytes, head, user).await
+    {
+        return Decision::Reply(reply);
+    }
+    decide_for(client, scratch)
+}
+
+/// The same for a client that is known to be one that may ask.
+pub fn decide_for(client: &Client, scratch: &Scratch) -> Decision {
+    let (bytes, head) = (scratch.request.as_slice(), &scratch.request_head);
+    match &client.listener.mode {
+        Mode::Switch(routes) => switch(client, routes, bytes, head),
+        Mode::Forward(plan) => forward(client, plan, bytes, head),
+        Mode::Tunnel(_) | Mode::Split(_) | Mode::Link(_) => Decision::Reply(Reply::new(
+            500,
+            "internal",
+            "a tunnel listener does not speak HTTP",
+        )),
+    }
+}
+
+/// RFC 9110 section 7.6.2: a request that may not be forwarded any further is answered here.
+fn last_hop(method: Method) -> Reply {
+    let (status, detail) = match method {
+        Method::Options => (200, "This is as far as Max-Forwards lets the request go."),
+        _ => (405, "This proxy does not reflect requests."),
+    };
+    let mut reply = Reply::new(status, "max_forwards", detail);
+    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply
+}
+
+fn switch(client: &Client, routes: &[RoutePlan], bytes: &[u8], head: &RequestHead) -> Decision {
+    if head.method == Method::Connect {
+        return Decision::Reply(no_connect());
+    }
+    let route = pick_request(routes.iter().map(|route| &route.conditions), bytes, head)
+        .and_then(|index| routes.get(index));
+    let Some(route) = route else {
+        return Decision::Reply(Reply::new(
+            404,
+            "no_route",
+            "No route of this server matches the request.",
+        ));
+    };
+    let Some(index) = route.upstream else {
+        return to_original(client, How::of(route), bytes, head);
+    };
+    let Some(group) = client.live.groups.get(index) else {
+        return Decision::Reply(Reply::new(
+            503,
+            "no_upstream",
+            "The route's upstream does not exist.",
+        ));
+    };
+    if original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+        return to_original(client, How::of(route), bytes, head);
+    }
+    Decision::Relay(Destination {
+        place: NextHop::Group {
+            group: Rc::clone(group),
+            index,
+        },
+        engine: route.engine,
+        responses: route.responses,
+        cache: route.cache.clone(),
+        pace: route.pace,
+        form: TargetForm::Origin,
+    })
+}
+
+/// How what goes to an original destination is treated.
+struct How<'p> {
+    engine: Choice,
+    responses: Responses,
+    cache: &'p Option<Arc<RouteCache>>,
+    pace: Option<usize>,
+}
+
+impl<'p> How<'p> {
+    fn of(route: &'p RoutePlan) -> Self {
+        Self {
+            engine: route.engine,
+            responses: route.responses,
+            cache: &route.cache,
+            pace: route.pace,
+        }
+    }
+}
+
+fn no_connect() -> Reply {
+    let mut reply = Reply::new(
+        405,
+        "connect_to_switch",
+        "CONNECT is for forward proxies; this is not one.",
+    );
+    reply.field = Some(("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"));
+    reply
+}
+
+/// Where the client's connection wanted to go; whatever the request calls it.
+fn to_original(client: &Client, how: How<'_>, bytes: &[u8], head: &RequestHead) -> Decision {
+    let Some(destination) = client.original else {
+        return Decision::Reply(Reply::new(
+            500,
+            "internal",
+            "this connection was not intercepted",
+        ));
+    };
+    match original::place(client, destination, Some(head.host.of(bytes))) {
+        Ok(place) => Decision::Relay(Destination {
+            place,
+            engine: how.engine,
+            responses: how.responses,
+            cache: how.cache.clone(),
+            pace: how.pace,
+            form: TargetForm::Origin,
+        }),
+        Err(denied) => Decision::Reply(refused(denied)),
+    }
+}
+
+/// What is hashed to choose a server, if the upstream's balancer hashes.
+pub fn hash_key<'b>(
+    client: &Client,
+    group: &Group,
+    bytes: &'b [u8],
+    head: &RequestHead,
+    address: &'b mut [u8; 16],
+) -> Option<&'b [u8]> {
+    let plan = &group.state.plan;
+    if plan.balance != carrick_logic::balance::Method::Hash {
+        return None;
+    }
+    Some(match &plan.hash_on {
+        HashOn::Path => head.path.of(bytes),
+        HashOn::Host => head.host.of(bytes),
+        HashOn::Client => client_key(client.who(), address),
+        HashOn::Header(name) => head.field(bytes, name).unwrap_or_default(),
+        HashOn::Cookie(name) => head.cookie(bytes, name).unwrap_or_default(),
+    })
+}
+
+async fn authenticate(
+    client: &Client,
+    plan: &ForwardPlan,
+    bytes: &[u8],
+    head: &RequestHead,
+    user: &mut Option<String>,
+) -> Option<Reply> {
+    let users = plan.users.as_ref()?;
+    let given = head
+        .field(bytes, "proxy-authorization")
+        .and_then(credentials::read_basic);
+    client.push_held();
+    if let Some(given) = given
+        && Box::pin(users.verify(&given)).await
+    {
+        *user = Some(given.user);
+        return None;
+    }
+    let mut reply = Reply::new(
+        407,
+        "authentication",
+        "This proxy asks for a user name and password (Basic).",
+    );
+    reply.field = Some((
+        "Proxy-Authenticate",
+        "Basic realm=\"carrick\", charset=\"UTF-8\"",
+    ));
+    Some(reply)
+}
+
+fn forward(client: &Client, plan: &ForwardPlan, bytes: &[u8], head: &RequestHead) -> Decision {
+    let connect = head.method == Method::Connect;
+    if client.original.is_some() {
+        if connect {
+            return Decision::Reply(no_connect());
+        }
+        let host = head.host.of(bytes);
+        // A parent wants a whole URL, for which a host is needed.
+        let parent = parent_for(plan, host)
+            .filter(|parent| !host.is_empty() && !original::is_one_of(client, [&parent.proxy]));
+        return match parent {
+            Some(parent) => match client.listener.access.check_name(host, 0, false) {
+                Ok(()) => Decision::Relay(through(client, parent, plan)),
+                Err(denied) => Decision::Reply(refused(denied)),
+            },
+            None => {
+                let how = How {
+                    engine: plan.engine,
+                    responses: Responses::Read,
+                    cache: &plan.cache,
+                    pace: plan.pace,
+                };
+                to_original(client, how, bytes, head)
+            }
+        };
+    }
+    let default_port = match head.target {
+        Target::Absolute { .. } => 80,
+        Target::Authority { .. } => 443,
+        Target::Origin { .. } | Target::Asterisk => {
+            return Decision::Reply(Reply::new(
+                400,
+                "not_a_proxy_request",
+                "This is a forward proxy: it wants the whole URL in the request line (GET http://host/path) or CONNECT host:port. \
+                 Set it as the proxy of your client, for example: curl -x http://this-address http://example.org/",
+            ));
+        }
+    };
+    let host = head.host.of(bytes);
+    let port = head.port.unwrap_or(default_port);
+    let Ok(host_text) = std::str::from_utf8(host) else {
+        return Decision::Reply(Reply::new(400, "bad_host", "The host name is not ASCII."));
+    };
+    if let Err(denied) = client.listener.access.check_name(host, port, connect) {
+        return Decision::Reply(refused(denied));
+    }
+    // Through a parent, CONNECT is an ordinary request whose 2xx makes a tunnel.
+    if let Some(parent) = parent_for(plan, host) {
+        return Decision::Relay(through(client, parent, plan));
+    }
+    let server = match parse_ip_literal(host) {
+        Literal::Ip(ip) => ServerAddress::Ip(SocketAddr::new(ip, port)),
+        _ => ServerAddress::Name {
+            host: host_text.to_ascii_lowercase(),
+            port,
+        },
+    };
+    let destination = Destination {
+        place: NextHop::Origin {
+            key: server.to_string().into_bytes().into(),
+            server,
+            parent: false,
+        },
+        engine: plan.engine,
+        responses: Responses::Read,
+        cache: plan.cache.clone(),
+        pace: plan.pace,
+        form: TargetForm::Origin,
+    };
+    if connect {
+        Decision::Tunnel(destination)
+    } else {
+        Decision::Relay(destination)
+    }
+}
+
+/// The parent that a request for this host goes through, if any.
+fn parent_for<'p>(plan: &'p ForwardPlan, host: &[u8]) -> Option<&'p ParentPlan> {
+    plan.parent.as_ref().filter(|parent| {
+        parent.destinations.is_empty()
+            || parent
+                .destinations
+                .iter()
+                .any(|pattern| pattern.matches(host))
+    })
+}
+
+/// Through the parent. Its idle connections have a key of their own, since they were opened without regard to the destination rules.
+fn through(client: &Client, parent: &ParentPlan, plan: &ForwardPlan) -> Destination {
+    let server = parent.proxy.clone();
+    Destination {
+        place: NextHop::Origin {
+            key: original::idle_key(client, &format!("parent {server}")),
+            server,
+            parent: true,
+        },
+        engine: plan.engine,
+        responses: Responses::Read,
+        cache: plan.cache.clone(),
+        pace: plan.pace,
+        form: TargetForm::Absolute,
+    }
+}
+
+fn refused(denied: Denied) -> Reply {
+    let label = match denied {
+        Denied::Port => "denied_port",
+        Denied::Name => "denied_name",
+        Denied::Address => "denied_address",
+        Denied::Form => "odd_address",
+    };
+    Reply::new(403, label, denied.to_string())
+}

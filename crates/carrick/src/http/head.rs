@@ -1,0 +1,94 @@
+//! Reading a request's head: from the first byte to the empty line, within the limits on size, fields and time.
+use super::sender;
+use crate::context::client::Client;
+use crate::net::deadline::Deadline;
+use crate::net::io::read_rest;
+use crate::net::scratch::{BUFFER_BYTES, Scratch};
+use crate::telemetry::metrics::Limit;
+use carrick_logic::http1::{Method, Progress, Refusal, RequestHead};
+use std::time::Instant;
+
+/// Why there is no request.
+#[derive(Debug)]
+pub enum NoHead {
+    /// The client closed, between requests or in the middle of a head.
+    Closed {
+        /// Whether part of a head had come.
+        half_written: bool,
+        /// Whether its connection was reset.
+        is_reset: bool,
+    },
+    /// The head took longer than `[timeouts] head`.
+    TimedOut,
+    /// It must not be passed on.
+    Refused(Refusal),
+}
+
+/// Reads until `scratch.request` begins with a whole head, parsed into `scratch.request_head`.
+pub async fn read(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    begun: Instant,
+) -> Result<(), NoHead> {
+    let plan = client.live.plan();
+    // The parser was another request's before, whose head may never have become whole.
+    scratch.request_head.restart();
+    let (limits, mut deadline) = (plan.limits.head, Deadline::at(begun + plan.timeouts.head));
+    let mut may_be_empty = 2 * RequestHead::EMPTY_LINES_MAX;
+    loop {
+        let empty = RequestHead::leading_empty_lines(&scratch.request).min(may_be_empty);
+        if empty > 0 {
+            scratch.request.drain(..empty);
+            may_be_empty -= empty;
+        }
+        if !scratch.request.is_empty() {
+            match scratch.request_head.parse(&scratch.request, &limits) {
+                Ok(Progress::Complete) => return Ok(()),
+                Ok(Progress::Partial) => {}
+                Err(refusal) => return Err(NoHead::Refused(refusal)),
+            }
+        }
+        if scratch.request.len() == scratch.request.capacity() {
+            scratch
+                .request
+                .reserve(scratch.request.len().max(BUFFER_BYTES));
+        }
+        client.push_held();
+        match client
+            .timer
+            .until(
+                &mut deadline,
+                read_rest(&client.stream, &mut scratch.request),
+            )
+            .await
+        {
+            Ok(read @ (Ok(0) | Err(_))) => {
+                return Err(NoHead::Closed {
+                    half_written: !scratch.request.is_empty(),
+                    is_reset: read.is_err(),
+                });
+            }
+            Ok(Ok(_)) => {}
+            Err(_) => {
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return Err(NoHead::TimedOut);
+            }
+        }
+    }
+}
+
+/// Parses the head in `scratch.request` once more, which was read, or written, before. `false`: it is none, by the present limits.
+pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
+    let limits = client.live.plan().limits.head;
+    let head = &mut scratch.request_head;
+    matches!(
+        head.parse(&scratch.request, &limits),
+        Ok(Progress::Complete)
+    ) && sender::judge_fields(client, head, &scratch.request).is_ok()
+}
+
+/// Whether bytes came right behind a CONNECT. They are for the tunnel: where there is none, they must not be taken for a request.
+pub fn has_tunnel_bytes(scratch: &Scratch) -> bool {
+    scratch.request_head.method == Method::Connect
+        && scratch.request.len() > scratch.request_head.head_bytes
+}

@@ -1,0 +1,392 @@
+//! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
+//! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
+use super::send::{ask_kernel, is_plain, may_be_kept, refused};
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::context::kernel_forward::Known;
+use crate::context::kernel_forward::{Bound, Pending};
+use crate::context::request_log::IDLE_TIMEOUT;
+use crate::context::request_log::RequestLog;
+use crate::net::io::{read_at_most, write_all, write_both};
+use crate::net::scratch::Scratch;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::http1::ResponseBody;
+use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::{Arming, Choice, Engine, Reason, ResponseProgress, ResponseSplice};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Shorter rests are passed on by the process: about so much comes to it before the kernel can begin.
+const REST_BYTES_MIN: u64 = 128 << 10;
+
+/// With `auto`, bodies of so many bytes are long: their rest goes to the kernel. From 64 KB on a body by packet costs no more than one by `pipe`, where both connections
+/// have been together for long (docs/benchmarks.md, "What the engine `packet` costs"). But connections that are to meet first cost some
+/// system calls more, and of shorter ones most has come before the kernel can begin; from 256 KB on there is a gain anyway.
+const AUTO_BYTES_MIN: u64 = 256 << 10;
+
+/// Likewise, rests over a connection that was used before and whose server was not held back ([`hold`]). It may have been allowed megabytes by
+/// then: Linux lets a receive buffer grow to 6, later versions to 32 (`tcp_rmem`). They would come to the process, which copies them here, and by
+/// `pipe` moves them for a third. So the rest has to be much longer.
+const AUTO_UNHELD_BYTES_MIN: u64 = 64 << 20;
+
+/// So much is read at once.
+const BURST_BYTES: usize = 64 << 10;
+
+/// What came of passing on what the server's socket had.
+pub(super) enum PassedOn {
+    /// It went to the client.
+    Some,
+    /// There was nothing.
+    Nothing,
+    /// The server has ended its stream, or has broken off.
+    ServerGone { is_reset: bool },
+    /// The client takes nothing, or has broken off; in one word.
+    ClientGone(&'static str),
+}
+
+/// Asks the kernel to take the rest of the response in `scratch`, whose head for the client is in `scratch.out`, with what came with it
+/// in `scratch.response`; none of both is sent yet. If it does not, nothing has happened.
+pub fn arm(
+    client: &mut Client,
+    scratch: &Scratch,
+    checkout: &mut Checkout,
+    destination: &Destination,
+) -> bool {
+    let is_auto = destination.engine == Choice::Auto;
+    let response = &scratch.response_head;
+    let rest = Rest::of(
+        response.body,
+        scratch.response.len().checked_sub(response.head_bytes),
+        scratch.out.len(),
+    );
+    let rest = rest.filter(|rest| {
+        rest.is_for_kernel(destination.engine) && may_take_body(client, scratch, destination)
+    });
+    let Some(Rest {
+        held_bytes,
+        rest_bytes,
+        ..
+    }) = rest
+    else {
+        if is_auto {
+            part_short(client, checkout);
+        }
+        return false;
+    };
+    if is_auto && !may_arm_by_auto(client, checkout, rest_bytes) {
+        return false;
+    }
+    let [_, pace] = client.paced(destination.pace);
+    let is_armed = ask_kernel(client, checkout, |splice| {
+        splice.arm_body(held_bytes, rest_bytes, pace)
+    });
+    if is_armed && is_auto {
+        let counters = client.worker.splicer.counters();
+        counters.reason(Reason::PacketPays).add(1);
+    }
+    is_armed
+}
+
+/// Whether a long response by `auto` is one for the kernel right away. If not, the next one over the same connections may be.
+fn may_arm_by_auto(client: &mut Client, checkout: &mut Checkout, rest_bytes: u64) -> bool {
+    if let Err(reason) = client.worker.splicer.may_choose_packets() {
+        refused(client, checkout, reason);
+        part_short(client, checkout);
+        return false;
+    }
+    let is_unheld = checkout.upstream.reused && !checkout.expects_long;
+    let are_together = checkout.splice.is_some();
+    // Those that are together for another route stay so as it has them.
+    checkout.expects_long |= !are_together;
+    match ByAuto::of(
+        is_unheld,
+        rest_bytes,
+        client.binding.is_persistent,
+        are_together,
+    ) {
+        ByAuto::Arm => return true,
+        ByAuto::Introduce => {
+            let _ = ask_kernel(client, checkout, |_| Arming::NotYet);
+        }
+        ByAuto::Relay => {}
+    }
+    false
+}
+
+/// What is done about a long response by `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByAuto {
+    /// The kernel gets the rest of it.
+    Arm,
+    /// The process passes it on; the kernel hears of both connections, for the next one.
+    Introduce,
+    /// The process passes it on.
+    Relay,
+}
+
+impl ByAuto {
+    /// See [`AUTO_UNHELD_BYTES_MIN`].
+    fn of(is_unheld: bool, rest_bytes: u64, is_persistent: bool, are_together: bool) -> Self {
+        if !is_unheld || rest_bytes >= AUTO_UNHELD_BYTES_MIN {
+            Self::Arm
+        } else if is_persistent && !are_together {
+            // From the second one on: many a client asks once.
+            Self::Introduce
+        } else {
+            Self::Relay
+        }
+    }
+}
+
+/// With `auto`, connections stay together only while responses are long: others may need the server's.
+fn part_short(client: &Client, checkout: &mut Checkout) {
+    if !std::mem::take(&mut checkout.expects_long) {
+        return;
+    }
+    if let Some(mut splice) = checkout.splice.take() {
+        splice.note_fares(&client.stream, &checkout.upstream.stream);
+    }
+}
+
+/// Before the request in `scratch` is sent: lets the server send no more than the client takes, if the kernel may have the rest of the response, so
+/// that not all of it has come to the process before its head is read.
+pub fn hold(
+    client: &mut Client,
+    scratch: &Scratch,
+    checkout: &mut Checkout,
+    destination: &Destination,
+) {
+    if !may_hold(client, scratch, checkout, destination) {
+        return;
+    }
+    // A new connection has a small window by itself, and many a client asks once.
+    if !checkout.upstream.reused && checkout.splice.is_none() {
+        return;
+    }
+    // If it is not done, more of the body comes to the process.
+    let _ = ask_kernel(client, checkout, ResponseSplice::hold);
+}
+
+/// What of a response with a length the kernel could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rest {
+    /// The whole body.
+    body_bytes: u64,
+    /// Those of the response that are written but not sent, head included.
+    held_bytes: u32,
+    /// Those that were not read yet.
+    rest_bytes: u64,
+}
+
+impl Rest {
+    /// `here`: bytes of the body that were read; `out`: those of the head as it is written.
+    fn of(body: ResponseBody, here: Option<usize>, out: usize) -> Option<Self> {
+        let (ResponseBody::Bytes(body_bytes), Some(here)) = (body, here) else {
+            return None;
+        };
+        Some(Self {
+            body_bytes,
+            held_bytes: u32::try_from(out + here).ok()?,
+            rest_bytes: body_bytes.checked_sub(here as u64)?,
+        })
+    }
+
+    fn is_for_kernel(&self, engine: Choice) -> bool {
+        let is_long = engine != Choice::Auto || self.body_bytes >= AUTO_BYTES_MIN;
+        is_long && self.rest_bytes >= REST_BYTES_MIN
+    }
+}
+
+/// Whether the server may be held back for the request in `scratch`: with `auto` only after a long response over the same connections.
+pub(super) fn may_hold(
+    client: &Client,
+    scratch: &Scratch,
+    checkout: &Checkout,
+    destination: &Destination,
+) -> bool {
+    (destination.engine == Choice::Packet || checkout.expects_long)
+        && may_take_body(client, scratch, destination)
+}
+
+/// Whether the kernel may have the rest of the response to the request in `scratch`, if it is long.
+fn may_take_body(client: &Client, scratch: &Scratch, destination: &Destination) -> bool {
+    takes_bodies(destination.engine, || client.worker.splicer.has_packet_engine())
+        && !client.binding.is_hopeless()
+        // It stays with the client until that has everything, and asks again.
+        && may_be_kept(&destination.place, true)
+        && is_plain(&scratch.request_head, &scratch.request)
+}
+
+fn takes_bodies(engine: Choice, has_packet_engine: impl FnOnce() -> bool) -> bool {
+    match engine {
+        Choice::Packet => true,
+        Choice::Auto => has_packet_engine(),
+        Choice::Copy | Choice::Pipe | Choice::Socket => false,
+    }
+}
+
+/// Sends the head, and what came with it; the rest is the kernel's, or is passed on while the client's next request is waited for. `Err`: the
+/// client is gone; the connection to the server and the reason, in one word.
+pub async fn begin(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    mut checkout: Checkout,
+    destination: &Destination,
+    trace: &mut RequestLog,
+) -> Result<(), (Checkout, &'static str)> {
+    let response = &scratch.response_head;
+    let body = scratch.response.get(response.head_bytes..);
+    let body = body.unwrap_or_default();
+    let idle = client.live.plan().timeouts.idle;
+    let written = client
+        .timer
+        .within(idle, write_both(&client.stream, &scratch.out, body, &mut 0))
+        .await;
+    match written {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => return Err((checkout, "client_reset")),
+        Err(_) => return Err((checkout, IDLE_TIMEOUT)),
+    }
+    let Some(splice) = checkout.splice.take() else {
+        return Err((checkout, "internal"));
+    };
+    let known = Known {
+        head_bytes: scratch.out.len() as u64,
+        status: response.status,
+        body: response.body,
+        // The client was told what its connection does, not what the server's does.
+        keep_alive: true,
+        is_interim: false,
+    };
+    let method = scratch.request_head.method;
+    let pending = Pending {
+        known: Some(known),
+        relayed_bytes: (scratch.out.len() + body.len()) as u64,
+        ..Pending::new(trace.hand_over(), method, response.keep_alive)
+    };
+    checkout.preamble.clear();
+    let mut bound = Box::new(Bound::new(checkout, splice, destination.place.clone()));
+    bound.request.extend_from_slice(
+        scratch
+            .request
+            .get(..scratch.request_head.head_bytes)
+            .unwrap_or_default(),
+    );
+    bound.pending = Some(pending);
+    client.binding.bound = Some(bound);
+    Ok(())
+}
+
+impl Bound {
+    /// How far the response has come, by the process and by the kernel.
+    pub(super) fn progress(&self) -> ResponseProgress {
+        let progress = self.splice.progress();
+        let relayed_bytes = (self.pending.as_ref()).map_or(0, |pending| pending.relayed_bytes);
+        ResponseProgress {
+            sent_bytes: progress.sent_bytes + relayed_bytes,
+            acked_bytes: progress.acked_bytes + relayed_bytes,
+        }
+    }
+
+    /// Bytes of a response that may come to the server's socket yet, for the process to pass on.
+    pub(super) fn left_bytes(&self) -> u64 {
+        match &self.pending {
+            Some(pending) if self.splice.is_body() => {
+                pending.left_bytes(self.progress().sent_bytes)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Passes on what the server's socket has.
+    pub(super) async fn pass_on(&mut self, client: &mut Client) -> PassedOn {
+        let left_bytes = self.left_bytes();
+        let mut scratch = client.worker.scratch.take();
+        scratch.response.reserve(BURST_BYTES);
+        let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
+        let server = &self.checkout.upstream.stream;
+        let mut reading = read_at_most(server, &mut scratch.response, bytes_max.min(BURST_BYTES));
+        let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
+        drop(reading);
+        match read {
+            Poll::Pending => return PassedOn::Nothing,
+            Poll::Ready(Ok(0)) => return PassedOn::ServerGone { is_reset: false },
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => return PassedOn::ServerGone { is_reset: true },
+        }
+        let bytes = scratch.response.len() as u64;
+        if let Some(unread) = &mut self.unread {
+            unread.took(&self.checkout.upstream.stream, bytes);
+        }
+        let idle = client.live.plan().timeouts.idle;
+        let written = {
+            let mut writing = write_all(&client.stream, &scratch.response);
+            let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut writing).poll(cx))).await;
+            match at_once {
+                Poll::Ready(written) => Ok(written),
+                // It may take nothing for long, and then the kernel never gets the rest.
+                Poll::Pending => {
+                    let upstream = &mut self.checkout.upstream;
+                    self.unread
+                        .get_or_insert_with(|| UnreadWindow::new(upstream.limit_unread()));
+                    Box::pin(client.timer.within(idle, writing)).await
+                }
+            }
+        };
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return PassedOn::ClientGone("client_reset"),
+            Err(_) => return PassedOn::ClientGone(IDLE_TIMEOUT),
+        }
+        client.worker.splicer.counters().copy_bytes.add(bytes);
+        if let Some(pending) = &mut self.pending {
+            pending.relayed_bytes += bytes;
+        }
+        PassedOn::Some
+    }
+
+    /// A response is whole: if the kernel was to get the rest of it, whether it has.
+    pub(super) fn note_body(&self, client: &Client) {
+        if !self.splice.is_body() || self.pending.is_none() {
+            return;
+        }
+        if self.splice.has_begun() {
+            client.binding.start_afresh();
+        } else if self.splice.why_not_begun().is_some() || self.checkout.expects_long {
+            // The process has copied what a pipe would have moved for less.
+            client.binding.refused();
+        }
+    }
+
+    /// The engine that has moved most of the response.
+    pub(super) fn engine(&self) -> Engine {
+        let relayed_bytes = (self.pending.as_ref()).map_or(0, |pending| pending.relayed_bytes);
+        engine(self.splice.progress().sent_bytes, relayed_bytes)
+    }
+}
+
+fn engine(forwarded_bytes: u64, relayed_bytes: u64) -> Engine {
+    if forwarded_bytes >= relayed_bytes {
+        Engine::Packet
+    } else {
+        Engine::Copy
+    }
+}
+
+impl Pending {
+    /// What is left of a response with a length of which so much has come.
+    fn left_bytes(&self, sent_bytes: u64) -> u64 {
+        match self.known {
+            Some(Known {
+                head_bytes,
+                body: ResponseBody::Bytes(length),
+                ..
+            }) => (head_bytes + length).saturating_sub(sent_bytes),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

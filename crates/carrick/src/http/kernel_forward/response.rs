@@ -1,0 +1,172 @@
+//! What is known of a response that the kernel forwards: from its first packet, from counts, and from its last bytes.
+use crate::context::kernel_forward::Known;
+use crate::context::kernel_forward::Past;
+use crate::context::kernel_forward::Pending;
+use crate::context::request_log::RequestLog;
+use carrick_logic::http1::{HeadLimits, Method, Progress, ResponseBody, ResponseHead};
+use carrick_splice::ResponseProgress;
+
+/// The end of a chunked body without trailers (RFC 9112 section 7.1).
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing of it has come.
+    Nothing,
+    /// More of it is to come, or the client has not acknowledged all.
+    Partial,
+    /// The client has all that has come; whether that is all cannot be told.
+    Unknown,
+    /// The client has more than its response.
+    TooLong,
+    /// The client has all of it; `is_exact`: that is certain, and the server's connection can be used again.
+    Whole { is_exact: bool },
+}
+
+impl Past {
+    /// Of a connection that was at rest when the kernel got it.
+    pub const CLEAN: Self = Self {
+        is_exact: true,
+        had_length: true,
+        is_closing: false,
+    };
+
+    /// A response is over, or as good as; `None`: it has been noted before.
+    pub fn add(&mut self, response: Option<&Pending>, is_exact: bool) {
+        self.is_exact = is_exact;
+        self.had_length = response.map_or(self.had_length, Pending::has_length);
+        self.is_closing = response.is_some_and(Pending::ends_client);
+    }
+
+    /// Whether nothing can follow on the client's connection but the next response, once all has come that the head of the response under way
+    /// announces.
+    pub fn is_certain(&self, under_way: Option<&Pending>) -> bool {
+        under_way.map_or(self.had_length, |pending| {
+            pending.has_length() || pending.ends_client()
+        })
+    }
+}
+
+impl Pending {
+    /// Nothing of the response has come.
+    pub fn new(trace: RequestLog, method: Method, is_trusted: bool) -> Self {
+        Self {
+            trace,
+            method,
+            is_trusted,
+            is_judged: false,
+            known: None,
+            relayed_bytes: 0,
+        }
+    }
+
+    /// Looks at the kernel's notes: the response's first packet, and its last bytes. `progress` has what went through the process, too.
+    pub fn look(
+        &mut self,
+        progress: ResponseProgress,
+        limits: &HeadLimits,
+        head: impl FnOnce() -> Vec<u8>,
+        tail: impl FnOnce() -> Vec<u8>,
+    ) -> Look {
+        if progress.sent_bytes == 0 {
+            return Look::Nothing;
+        }
+        if self.known.is_none_or(|known| known.is_interim) {
+            self.known = read_head(&head(), self.method, limits);
+        }
+        if progress.acked_bytes != progress.sent_bytes {
+            return Look::Partial;
+        }
+        match self.known {
+            Some(known) => known.look(progress.sent_bytes, self.is_trusted, tail),
+            None => Look::Unknown,
+        }
+    }
+
+    /// Whether the head says how long the response is. Content may look like a last chunk.
+    pub fn has_length(&self) -> bool {
+        let known = self.final_head();
+        known.is_some_and(|known| matches!(known.body, ResponseBody::None | ResponseBody::Bytes(_)))
+    }
+
+    /// Whether the client was told that its connection ends with this response.
+    pub fn ends_client(&self) -> bool {
+        self.final_head().is_some_and(|known| !known.keep_alive)
+    }
+
+    /// The response's head, without those before it.
+    pub fn final_head(&self) -> Option<Known> {
+        self.known.filter(|known| !known.is_interim)
+    }
+}
+
+impl Known {
+    /// What so many bytes are, all of which the client has acknowledged; the last of them are `tail`.
+    fn look(&self, sent_bytes: u64, is_trusted: bool, tail: impl FnOnce() -> Vec<u8>) -> Look {
+        if self.is_interim {
+            // The head that follows was too long, or in pieces.
+            return if sent_bytes <= self.head_bytes {
+                Look::Partial
+            } else {
+                Look::Unknown
+            };
+        }
+        let total_bytes = match self.body {
+            ResponseBody::None => self.head_bytes,
+            ResponseBody::Bytes(bytes) => self.head_bytes.saturating_add(bytes),
+            ResponseBody::Chunked if sent_bytes <= self.head_bytes => return Look::Partial,
+            ResponseBody::Chunked => return look_at_tail(&tail()),
+            ResponseBody::UntilClose => return Look::Partial,
+            // Nobody asked for it.
+            ResponseBody::Tunnel => return Look::Unknown,
+        };
+        match sent_bytes {
+            sent_bytes if sent_bytes < total_bytes => Look::Partial,
+            sent_bytes if sent_bytes == total_bytes => Look::Whole {
+                is_exact: is_trusted && self.keep_alive,
+            },
+            // What was nobody's would be taken for the next response.
+            _ => Look::TooLong,
+        }
+    }
+}
+
+/// The head, and those before it; only the latter if that is not known.
+fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<Known> {
+    let mut known: Option<Known> = None;
+    let mut rest = bytes;
+    while known.is_none_or(|known| known.is_interim) {
+        let mut head = ResponseHead::new();
+        if !matches!(
+            // The client got it as it came.
+            head.parse_strictly(rest, method, limits),
+            Ok(Progress::Complete)
+        ) {
+            break;
+        }
+        rest = rest.get(head.head_bytes..).unwrap_or_default();
+        known = Some(Known {
+            head_bytes: (bytes.len() - rest.len()) as u64,
+            status: head.status,
+            body: head.body,
+            keep_alive: head.keep_alive,
+            is_interim: head.is_interim(),
+        });
+    }
+    known
+}
+
+/// With trailers the last bytes say nothing: a chunk can end with an empty line, too.
+fn look_at_tail(tail: &[u8]) -> Look {
+    if tail == LAST_CHUNK {
+        Look::Whole { is_exact: false }
+    } else if tail.is_empty() || tail.ends_with(b"\r\n\r\n") {
+        Look::Unknown
+    } else {
+        Look::Partial
+    }
+}
+
+#[cfg(test)]
+mod tests;

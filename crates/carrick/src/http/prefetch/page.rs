@@ -1,0 +1,134 @@
+//! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
+use super::fetch::{Fetching, fetch};
+use crate::config::plan::{PrefetchPlan, RouteCache};
+use crate::context::client::Client;
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::Ahead;
+use carrick_logic::cache::Fields;
+use carrick_logic::embedded::{Found, Object, page_url, write_request};
+use carrick_logic::http1::{BodyLength, Method, RequestHead};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use url::Url;
+
+/// A page whose objects are fetched.
+pub struct Page {
+    /// In whose name.
+    pub(super) client: Client,
+    route: Arc<RouteCache>,
+    pub(super) plan: PrefetchPlan,
+    /// The head of the request for it.
+    request: Vec<u8>,
+    request_head: RequestHead,
+    pub(super) url: Url,
+    waiting: RefCell<VecDeque<Object>>,
+    /// So many more objects are taken from it.
+    left_objects: Cell<usize>,
+    /// So many more bytes of their bodies.
+    left_bytes: Cell<u64>,
+    under_way: Cell<usize>,
+    is_aborted: Cell<bool>,
+}
+
+impl Page {
+    /// The page that the request in `scratch` asks for; `None`: its objects are not fetched.
+    pub(super) fn of(client: &Client, scratch: &Scratch, route: &Arc<RouteCache>) -> Option<Self> {
+        let plan = route.prefetch.as_ref()?;
+        let (head, bytes) = (&scratch.request_head, scratch.request.as_slice());
+        let is_plain = head.method == Method::Get && head.body == BodyLength::None;
+        // What a page embeds for a user who has logged in so is for him alone, too.
+        let is_personal = Fields::of_request(head, bytes).has(b"authorization");
+        if client.is_errand || !is_plain || is_personal {
+            return None;
+        }
+        Some(Self {
+            client: client.errand(),
+            route: Arc::clone(route),
+            plan: plan.clone(),
+            request: bytes.get(..head.head_bytes)?.to_vec(),
+            request_head: head.clone(),
+            url: page_url(head, bytes)?,
+            waiting: RefCell::default(),
+            left_objects: Cell::new(plan.objects),
+            left_bytes: Cell::new(plan.page_bytes_max),
+            under_way: Cell::new(0),
+            is_aborted: Cell::new(false),
+        })
+    }
+
+    /// Fetches what was found, or puts it behind what is being fetched.
+    pub(super) fn fetch(self: &Rc<Self>, found: Found) {
+        if self.is_aborted.get() {
+            return;
+        }
+        self.count(Ahead::Foreign, found.foreign);
+        let room = found.objects.len().min(self.left_objects.get());
+        self.left_objects.set(self.left_objects.get() - room);
+        self.count(Ahead::TooMany, found.objects.len() - room);
+        let objects = found.objects.into_iter().take(room);
+        self.waiting.borrow_mut().extend(objects);
+        self.go_on();
+    }
+
+    /// Whether nothing more is taken from it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_aborted.get() || self.left_objects.get() == 0
+    }
+
+    /// Its client has gone: what is not asked for yet is of no use to him.
+    pub fn abort(&self) {
+        self.is_aborted.set(true);
+        let waiting = self.waiting.take();
+        self.count(Ahead::Aborted, waiting.len());
+    }
+
+    /// Begins with as many as there may be at a time.
+    pub(super) fn go_on(self: &Rc<Self>) {
+        let worker = &self.client.worker;
+        if worker.is_draining() {
+            self.abort();
+        }
+        while self.under_way.get() < self.plan.at_once {
+            let Some(object) = self.waiting.borrow_mut().pop_front() else {
+                return;
+            };
+            if worker.fetching_ahead.get() >= self.plan.worker_at_once {
+                self.count(Ahead::TooMany, 1);
+                continue;
+            }
+            tokio::task::spawn_local(fetch(Fetching::begin(self), object));
+        }
+    }
+
+    /// One more, or one less, is under way.
+    pub(super) fn is_under_way(&self, word: bool) {
+        for count in [&self.under_way, &self.client.worker.fetching_ahead] {
+            count.set(if word {
+                count.get() + 1
+            } else {
+                count.get().saturating_sub(1)
+            });
+        }
+    }
+
+    /// Takes so many bytes of those that are left for its objects; whether there were so many.
+    pub(super) fn spend(&self, bytes: u64) -> bool {
+        let left = self.left_bytes.get().checked_sub(bytes);
+        self.left_bytes.set(left.unwrap_or(self.left_bytes.get()));
+        left.is_some()
+    }
+
+    /// Writes the request for one of its objects.
+    pub(super) fn write_request(&self, out: &mut Vec<u8>, object: &Object) {
+        let request = (&self.request_head, self.request.as_slice());
+        write_request(out, object, &self.url, request, &self.route.key.headers);
+    }
+
+    /// Counts what became of some of its objects.
+    pub(super) fn count(&self, what: Ahead, objects: usize) {
+        let metrics = &self.client.worker.metrics.cache;
+        metrics.ahead(what).add(objects as u64);
+    }
+}

@@ -1,0 +1,293 @@
+//! Passing a response on, and what becomes of the two connections after it.
+use super::{Attempt, Failure, Outcome, means};
+use crate::config::plan::{ListenerPlan, Mode};
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::context::request_log::RequestLog;
+use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
+use crate::http::cached;
+use crate::http::cached::{Asking, Tee, Verdict};
+use crate::http::head::has_tunnel_bytes;
+use crate::http::kernel_forward;
+use crate::http::prefetch::Look;
+use crate::http::request_body::Means;
+use crate::http::response_body::{Passed, Response, is_to_come};
+use crate::net::clock::Clock;
+use crate::net::deadline::Timer;
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::{Ahead, Limit};
+use crate::upstream::checkout::Checkout;
+use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
+use carrick_splice::Engine;
+use std::rc::Rc;
+use tokio::net::TcpStream;
+
+impl Attempt<'_> {
+    /// Passes the response on whose head is in `scratch`.
+    pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
+        checkout.answered(&self.destination.place);
+        let response_head = &self.scratch.response_head;
+        self.trace.status = response_head.status;
+        self.client.binding.note_status(response_head.status);
+        if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
+            let reason = "the upstream switched protocols without being asked";
+            return Outcome::Failed(Failure::BadResponse(Refusal {
+                status: 502,
+                reason,
+                label: "unasked_upgrade",
+            }));
+        }
+        let is_tunnel = response_head.body == ResponseBody::Tunnel;
+        let mut tee = None;
+        if let Some(asking) = self.asking.as_deref_mut() {
+            let address = checkout.upstream.address.ip();
+            asking.comes_from(&self.destination.place, address);
+            if let (Some(ahead), ResponseBody::Bytes(length)) =
+                (asking.ahead(), self.scratch.response_head.body)
+                && !ahead.takes(length)
+            {
+                return Outcome::Kept;
+            }
+            match judge(self.client, self.scratch, self.destination, asking) {
+                Verdict::PassOn => {}
+                Verdict::Keep(kept) => tee = Some(kept),
+                Verdict::Fill(filling, object, keep) => {
+                    let filled = (filling, object, keep);
+                    return Box::pin(self.fill(checkout, body_sent, filled)).await;
+                }
+                Verdict::Use(object, reuse) => {
+                    self.leave(checkout, body_sent);
+                    return Box::pin(self.send_stored(object, reuse)).await;
+                }
+                Verdict::AskAgain => return Outcome::AskAgain,
+            }
+            if asking.is_errand() {
+                return match tee {
+                    Some(tee) => Box::pin(self.fetch(checkout, tee)).await,
+                    None => {
+                        if let Some(ahead) = asking.take_ahead() {
+                            ahead.ends(Ahead::NotStored);
+                        }
+                        Outcome::Kept
+                    }
+                };
+            }
+            asking.release();
+        }
+        let mut look = Look::at_answer(self.client, self.scratch, self.destination);
+        let worker = Rc::clone(&self.client.worker);
+        let (head, here) = (&self.scratch.response_head, &self.scratch.response);
+        // What is here already is not spliced.
+        let pace = if is_to_come(head, here) {
+            worker.pacer.splices();
+            self.client.paced(self.destination.pace)
+        } else {
+            Default::default()
+        };
+        let mut means = means(self.client, &worker, self.destination, pace);
+        let may_keep = body_sent
+            && !self.client.is_last
+            && !worker.is_draining()
+            && !has_tunnel_bytes(self.scratch);
+        let client = &mut *self.client;
+        let keep_alive = write_head(&client.listener, &worker.clock, self.scratch, may_keep);
+        if let Some(status) = self.asking.as_deref().and_then(Asking::status_value) {
+            http1::add_field(&mut self.scratch.out, "Cache-Status", &status);
+        }
+        if keep_alive
+            && tee.is_none()
+            && look.is_none()
+            && self.scratch.response_head.body != ResponseBody::UntilClose
+            && kernel_forward::arm_body(client, self.scratch, &mut checkout, self.destination)
+        {
+            return self.leave_body(checkout, body_sent).await;
+        }
+        means.unread = checkout.upstream.limit_unread();
+        let upstream = &checkout.upstream.stream;
+        let passed = pass_response(
+            means,
+            upstream,
+            &client.stream,
+            &mut client.timer,
+            self.scratch,
+            keep_alive,
+            (self.trace, (tee.as_deref_mut(), look.as_deref_mut())),
+        )
+        .await;
+        if let Some(look) = &mut look
+            && matches!(passed, Passed::Whole | Passed::WholeAndDone)
+        {
+            look.end();
+        }
+        match (tee, &passed) {
+            (Some(tee), Passed::Whole | Passed::WholeAndDone) => tee.end(),
+            (Some(_), Passed::Refused(_)) => {}
+            (Some(tee), _) => Box::pin(tee.cut()).await,
+            (None, _) => {}
+        }
+        if let Some(asking) = self.asking.as_deref_mut() {
+            asking.release();
+        }
+        match passed {
+            Passed::Whole | Passed::WholeAndDone if is_tunnel => Outcome::Tunnel(checkout),
+            passed => self.conclude(checkout, passed, keep_alive, body_sent),
+        }
+    }
+
+    /// The kernel takes the rest of the response.
+    async fn leave_body(self, checkout: Checkout, body_sent: bool) -> Outcome {
+        let Attempt {
+            client,
+            scratch,
+            destination,
+            trace,
+            asking,
+        } = self;
+        match kernel_forward::begin_body(client, scratch, checkout, destination, trace).await {
+            Ok(()) => Outcome::Left,
+            Err((checkout, how)) => {
+                let attempt = Attempt {
+                    client,
+                    scratch,
+                    destination,
+                    trace,
+                    asking,
+                };
+                attempt.conclude(checkout, Passed::ClientGone(how), true, body_sent)
+            }
+        }
+    }
+
+    /// What becomes of the two connections after a response.
+    pub(super) fn conclude(
+        self,
+        mut checkout: Checkout,
+        passed: Passed,
+        keep_alive: bool,
+        body_sent: bool,
+    ) -> Outcome {
+        checkout.count(
+            &self.client.worker.metrics,
+            self.trace.received,
+            self.trace.sent,
+        );
+        match passed {
+            Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
+                checkout.upstream.expect_like(self.trace.sent);
+                let place = &self.destination.place;
+                let parted = if keep_alive {
+                    kernel_forward::keep(self.client, checkout, place)
+                } else {
+                    Some(checkout)
+                };
+                if let Some(checkout) = parted {
+                    checkout.give_back(self.client, place);
+                }
+            }
+            Passed::Whole | Passed::WholeAndDone => {}
+            Passed::ClientGone(how) => {
+                self.trace.ended = how;
+                self.count_limit(how);
+            }
+            Passed::UpstreamBroke(how) => {
+                self.trace.ended = how;
+                self.count_limit(how);
+                checkout.failed(&self.destination.place);
+            }
+            Passed::Refused(refusal) => {
+                checkout.failed(&self.destination.place);
+                return Outcome::Failed(Failure::BadResponse(refusal));
+            }
+        }
+        Outcome::Answered { passed, keep_alive }
+    }
+
+    fn count_limit(&self, how: &str) {
+        let limits = &self.client.worker.metrics.limits;
+        match how {
+            TOO_SLOW => limits.reached(Limit::RateMin),
+            IDLE_TIMEOUT => limits.reached(Limit::IdleTimeout),
+            _ => {}
+        }
+    }
+}
+
+/// What is done with the answer whose head is in `scratch`; what was fetched ahead is noted if it is stored.
+fn judge(
+    client: &Client,
+    scratch: &Scratch,
+    destination: &Destination,
+    asking: &mut Asking,
+) -> Verdict {
+    let verdict = cached::judge(client, scratch, destination, asking);
+    if !matches!(verdict, Verdict::PassOn | Verdict::AskAgain) {
+        asking.note_ahead();
+    }
+    verdict
+}
+
+/// Writes the response's head for the client to `scratch.out`. `may_keep`: nothing but the two heads speaks against keeping
+/// the client's connection. Returns whether it stays open.
+pub(super) fn write_head(
+    listener: &ListenerPlan,
+    clock: &Clock,
+    scratch: &mut Scratch,
+    may_keep: bool,
+) -> bool {
+    let (request, response) = (&scratch.request_head, &scratch.response_head);
+    let is_delimited = match response.body {
+        ResponseBody::None | ResponseBody::Bytes(_) => true,
+        ResponseBody::Chunked => request.version == Version::Http11,
+        ResponseBody::UntilClose => is_framed(listener, request.version),
+        ResponseBody::Tunnel => false,
+    };
+    let keep_alive = may_keep && request.keep_alive && is_delimited;
+    let how = ResponseRewrite {
+        via: &listener.via,
+        client_version: request.version,
+        keep_alive,
+        add_chunked: keep_alive && response.body == ResponseBody::UntilClose,
+        pass_upgrade: request.wants_upgrade,
+    };
+    scratch.out.clear();
+    http1::write_response(&mut scratch.out, &scratch.response, response, &how);
+    if !response.has_date() {
+        clock.with_date(|date| http1::add_field(&mut scratch.out, "Date", date));
+    }
+    keep_alive
+}
+
+/// Whether a body that the upstream ends with its connection is given frames, so that the client's connection stays. Behind a proxy
+/// clients may be far from it, and the next connection costs them a round trip; and what breaks off is not taken for whole. A switch
+/// stands beside its servers, and splices such bodies.
+fn is_framed(listener: &ListenerPlan, version: Version) -> bool {
+    let is_proxy = matches!(listener.mode, Mode::Forward(_)) || listener.interception.is_some();
+    is_proxy && version == Version::Http11
+}
+
+/// Sends the head in `scratch.out` and passes the body on.
+pub(super) async fn pass_response(
+    means: Means<'_>,
+    upstream: &TcpStream,
+    client: &TcpStream,
+    timer: &mut Timer,
+    scratch: &mut Scratch,
+    keep_alive: bool,
+    (trace, (tee, look)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut Look>)),
+) -> Passed {
+    let mut response = Response {
+        head: &scratch.response_head,
+        buffer: &mut scratch.response,
+        out: &mut scratch.out,
+        client_version: scratch.request_head.version,
+        body_bytes: 0,
+        engine: Engine::Copy,
+        is_framed: keep_alive && scratch.response_head.body == ResponseBody::UntilClose,
+        tee,
+        look,
+    };
+    let passed = response.pass(means, upstream, client, timer).await;
+    trace.sent += response.body_bytes;
+    trace.engine = Some(response.engine);
+    passed
+}

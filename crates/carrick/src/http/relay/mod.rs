@@ -1,0 +1,322 @@
+//! One request's way to an upstream and its response's way back; sent again where that is safe.
+//!
+//! Safe means (RFC 9110 section 9.2.2): not a byte of the request was sent; or its method is idempotent, it has no body,
+//! and not a byte of a response came.
+mod answer;
+pub mod peer;
+mod send;
+mod stored;
+mod wait;
+
+pub use peer::relay_for_cache;
+
+use super::cached::{self, Asking};
+use super::circle;
+use super::decide::hash_key;
+use super::request_body::Means;
+use super::response_body::Passed;
+use crate::connect::checkout::{Wanted, checkout};
+use crate::context::client::Client;
+use crate::context::destination::{Destination, NextHop};
+use crate::context::original;
+use crate::context::request_log::RequestLog;
+use crate::context::worker::Worker;
+use crate::http::kernel_forward;
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::Limit;
+use crate::upstream::Unreachable;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
+use carrick_splice::tcp::UnreadLimit;
+use carrick_splice::{PaceHandle, Policy, RateMin};
+use std::rc::Rc;
+
+/// How a request ended.
+pub enum Outcome {
+    /// The response was passed on, wholly or in part.
+    Answered {
+        /// How far it came.
+        passed: Passed,
+        /// Whether the client was told that the connection stays open.
+        keep_alive: bool,
+    },
+    /// Nothing was sent yet: the request is in `scratch.out`, and the kernel forwards what comes back over this connection.
+    Bound(Checkout),
+    /// The head was sent, and the kernel has the rest of the response, or will have: the client's connection is bound.
+    Left,
+    /// The connections are a tunnel from here on; the head was sent to the client.
+    Tunnel(Checkout),
+    /// The answer was for the store alone.
+    Kept,
+    /// The answer is of no use: it is to be asked again, without the cache's conditions.
+    AskAgain,
+    /// The client has not been sent anything of a final response.
+    Failed(Failure),
+}
+
+/// Why there is no response to pass on.
+#[derive(Debug)]
+pub enum Failure {
+    /// The client went away.
+    ClientGone(&'static str),
+    /// The client was too slow with its body, as this limit has it.
+    ClientSlow(Limit),
+    /// The request's body must not be passed on.
+    BadRequest(Refusal),
+    /// No connection.
+    Unreachable(Unreachable),
+    /// The upstream closed before its response's head was whole, or reset.
+    NoResponse(&'static str),
+    /// The upstream took too long.
+    TimedOut,
+    /// The response must not be passed on.
+    BadResponse(Refusal),
+}
+
+/// A request under way, with everything that belongs to it.
+struct Attempt<'a> {
+    client: &'a mut Client,
+    scratch: &'a mut Scratch,
+    destination: &'a Destination,
+    trace: &'a mut RequestLog,
+    /// What the cache makes of the answer.
+    asking: &'a mut Option<Box<Asking>>,
+}
+
+/// An attempt that failed before a byte of a response came, or that is to be made otherwise.
+struct Again {
+    /// Whether not a byte of the request went out.
+    nothing_sent: bool,
+    failure: Failure,
+    /// The server, unless the connection had been idle: one of those that died says nothing about its server.
+    server: Option<usize>,
+}
+
+/// Passes the request in `scratch` on, and its response back. `at_hand` is a connection to use first; `binds`: the kernel may
+/// forward the response, or those to come; `asking`: what the cache wants to know.
+pub async fn relay(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut RequestLog,
+    mut at_hand: Option<Box<Checkout>>,
+    binds: bool,
+    asking: &mut Option<Box<Asking>>,
+) -> Outcome {
+    wait_for_leave(client, destination).await;
+    write_request(client, scratch, destination, asking.as_deref_mut());
+    let replayable = is_replayable(scratch);
+    let attempts = client.live.plan().limits.attempts;
+    let mut tried = Vec::new();
+    let mut attempt = 1;
+    let mut last = None;
+    loop {
+        // The last attempt goes over a fresh connection: several idle ones may have died together.
+        let reuse = attempt < attempts.max(2);
+        let mut address = [0; 16];
+        let key = match &destination.place {
+            NextHop::Group { group, .. } => hash_key(
+                client,
+                group,
+                &scratch.request,
+                &scratch.request_head,
+                &mut address,
+            ),
+            NextHop::Origin { .. } => None,
+        };
+        let wanted = Wanted {
+            key,
+            reuse,
+            segment_bytes: None,
+        };
+        let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
+        let found = match at_hand {
+            Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
+            None => checkout(client, &destination.place, wanted, &mut tried, trace).await,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(unreachable) => {
+                // Where nobody else is left to ask, what the last one did says more.
+                return Outcome::Failed(match (last, unreachable) {
+                    (Some(failure), Unreachable::NoServer) => failure,
+                    (_, unreachable) => Failure::Unreachable(unreachable),
+                });
+            }
+        };
+        let (checkout, is_bound) = bind(client, found, destination, binds);
+        if is_bound {
+            return Outcome::Bound(checkout);
+        }
+        let has_body = scratch.request_head.body != BodyLength::None;
+        let under_way = Attempt {
+            client,
+            scratch,
+            destination,
+            trace,
+            asking,
+        };
+        let result = if has_body {
+            // Boxed: what few requests need should not make every session larger.
+            Box::pin(under_way.with_body(checkout)).await
+        } else {
+            under_way.without_body(checkout).await
+        };
+        let again = match result {
+            Ok(Outcome::AskAgain) if attempt < attempts.max(2) => {
+                if let Some(asking) = asking.as_deref_mut() {
+                    asking.forget_stored();
+                }
+                write_request(client, scratch, destination, asking.as_deref_mut());
+                attempt += 1;
+                continue;
+            }
+            Ok(outcome) => return outcome,
+            Err(again) => again,
+        };
+        let may = again.nothing_sent || replayable;
+        if !may || attempt >= attempts {
+            if may {
+                client.worker.metrics.limits.reached(Limit::Attempts);
+            }
+            return Outcome::Failed(again.failure);
+        }
+        tried.extend(again.server);
+        last = Some(again.failure);
+        attempt += 1;
+        client.worker.metrics.retries.add(1);
+    }
+}
+
+/// Where what is spliced waits for the worker, so does what is done for it before.
+async fn wait_for_leave(client: &mut Client, destination: &Destination) {
+    let Some(class) = destination.pace else {
+        return;
+    };
+    let plan = client.live.plan().pace.classes.get(class);
+    let is_held = plan.is_some_and(|class| class.policy != Policy::Immediate);
+    // A policy may have been changed since it was configured: what the client has of its class knows.
+    if is_held || client.is_paced_by(destination.pace) {
+        let [_, pace] = client.paced(destination.pace);
+        let worker = Rc::clone(&client.worker);
+        // Boxed: few wait.
+        Box::pin(worker.pacer.admit(pace)).await;
+    }
+}
+
+/// Binds the two connections, if the route allows it and the engine can. The connection goes in and out by value: what an async function has lent keeps
+/// its room in every session's future, even when it has been given away.
+fn bind(
+    client: &mut Client,
+    mut checkout: Checkout,
+    destination: &Destination,
+    binds: bool,
+) -> (Checkout, bool) {
+    let is_bound = binds && kernel_forward::bind(client, &mut checkout, destination);
+    (checkout, is_bound)
+}
+
+/// A connection that the client had already is used once more.
+fn note_use(
+    client: &Client,
+    destination: &Destination,
+    trace: &mut RequestLog,
+    checkout: Checkout,
+) -> Checkout {
+    if let NextHop::Group { index, .. } = destination.place {
+        trace.upstream = Some(index);
+    }
+    trace.took(&checkout.upstream);
+    client.worker.metrics.upstream_connections_reused.add(1);
+    checkout
+}
+
+/// Writes the request for the next hop to `scratch.out`.
+pub fn write_request(
+    client: &Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    asking: Option<&mut Asking>,
+) {
+    let mut added = Vec::new();
+    let omitted = cached::request_lines(asking, scratch, &mut added);
+    let head = &scratch.request_head;
+    scratch.out.clear();
+    let original = client.original.filter(|_| head.host.is_empty());
+    let original = original.map(original::host).unwrap_or_default();
+    let default_host = match &destination.place {
+        NextHop::Group { group, .. } => group
+            .state
+            .servers
+            .first()
+            .map_or("", |server| &server.label),
+        NextHop::Origin { .. } => &original,
+    };
+    let how = RequestRewrite {
+        form: destination.form,
+        default_host,
+        via: &client.listener.via,
+        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
+        client: client.address.ip(),
+        forwarded: client.listener.forwarded,
+        stated_in: client.listener.trusted.stated_in,
+        pass_proxy_authorization: matches!(destination.place, NextHop::Origin { parent: true, .. }),
+        pass_upgrade: head.wants_upgrade,
+        drop_expect: false,
+        omitted,
+        added: &added,
+    };
+    http1::write_request(&mut scratch.out, &scratch.request, head, &how);
+}
+
+/// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
+fn marks(client: &Client, destination: &Destination) -> bool {
+    let is_strangers = matches!(destination.place, NextHop::Origin { parent: false, .. });
+    !client.listener.via.is_empty() || !is_strangers
+}
+
+/// Whether the request may be sent again although it may have been acted on.
+fn is_replayable(scratch: &Scratch) -> bool {
+    let head = &scratch.request_head;
+    head.method.is_idempotent() && head.body == BodyLength::None && !head.wants_upgrade
+}
+
+impl Again {
+    fn new(checkout: &Checkout, place: &NextHop, nothing_sent: bool, failure: Failure) -> Self {
+        checkout.failed(place);
+        let server = if checkout.upstream.reused {
+            None
+        } else {
+            checkout.server
+        };
+        Self {
+            nothing_sent,
+            failure,
+            server,
+        }
+    }
+}
+
+/// How the bodies of a request and its response are moved.
+fn means<'a>(
+    client: &Client,
+    worker: &'a Worker,
+    destination: &Destination,
+    pace: [PaceHandle; 2],
+) -> Means<'a> {
+    let plan = client.live.plan();
+    let (bytes_per_second, grace) = (plan.limits.rate_min, plan.timeouts.head);
+    let rate_min = (bytes_per_second > 0).then_some(RateMin {
+        bytes_per_second,
+        grace,
+    });
+    Means {
+        splicer: &worker.splicer,
+        engine: destination.engine,
+        idle: plan.timeouts.idle,
+        rate_min,
+        pace,
+        unread: UnreadLimit::default(),
+        odd_names: client.listener.odd_names,
+    }
+}

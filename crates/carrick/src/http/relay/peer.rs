@@ -1,0 +1,259 @@
+//! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
+//! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
+use super::wait::{HeadWait, NoHead};
+use super::{Attempt, Failure, Outcome, relay, write_request};
+use crate::cache::peers::{Said, Sibling, Siblings};
+use crate::config::plan::{Responses, ServerAddress, SiblingsPlan};
+use crate::connect::dial::{Terms, dial};
+use crate::context::client::Client;
+use crate::context::destination::{Destination, NextHop};
+use crate::context::request_log::RequestLog;
+use crate::http::cached::{Asking, meaning};
+use crate::http::response_body::Passed;
+use crate::net::deadline::Deadline;
+use crate::net::io::{read_some, write_all};
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::CacheResult;
+use crate::upstream::checkout::Checkout;
+use crate::upstream::{Unreachable, Upstream};
+use carrick_logic::http1::{ResponseBody, TargetForm};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// So much of an answer that is not wanted is read, so that its connection can be used again.
+const UNWANTED_BYTES_MAX: u64 = 64 * 1024;
+
+/// Why the request goes on to the origin.
+enum Turned {
+    /// The sibling said so, or failed.
+    Away(Said, String),
+    /// It has nothing to do with the sibling: this process has no descriptor left.
+    Short,
+    /// Nowhere: the client is gone.
+    ClientGone,
+}
+
+/// As [`relay`], for a request whose answer the cache wants: the sibling that owns what it asks for is asked first.
+pub async fn relay_for_cache(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut RequestLog,
+    at_hand: Option<Box<Checkout>>,
+    binds: bool,
+    asking: &mut Option<Box<Asking>>,
+) -> Outcome {
+    match ask_sibling(client, scratch, destination, trace, asking).await {
+        Some(outcome) => {
+            if let Some(checkout) = at_hand {
+                checkout.give_back(client, &destination.place);
+            }
+            outcome
+        }
+        None => relay(client, scratch, destination, trace, at_hand, binds, asking).await,
+    }
+}
+
+/// Asks a sibling; `None`: nobody has it, and the origin is to be asked.
+async fn ask_sibling(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    trace: &mut RequestLog,
+    asking: &mut Option<Box<Asking>>,
+) -> Option<Outcome> {
+    let (siblings, sibling) = asking.as_deref()?.sibling(scratch, Instant::now())?;
+    let there = to(&sibling, destination);
+    asking.as_deref_mut()?.wants_only_stored(true);
+    write_request(client, scratch, &there, asking.as_deref_mut());
+    let turned = match head(client, scratch, &siblings, &there, trace).await {
+        Ok(checkout) => match meaning(&scratch.response_head) {
+            Said::Hit => {
+                let attempt = Attempt {
+                    client,
+                    scratch,
+                    destination: &there,
+                    trace,
+                    asking,
+                };
+                match attempt.answer(checkout, true).await {
+                    // It is about nothing that is stored here.
+                    Outcome::AskAgain => {
+                        asking.as_deref_mut()?.forget_stored();
+                        Turned::Away(Said::Miss, String::new())
+                    }
+                    outcome => {
+                        trace.cache = Some(CacheResult::Sibling);
+                        let (said, why) = match &outcome {
+                            Outcome::Answered {
+                                passed: Passed::UpstreamBroke(how),
+                                ..
+                            } => (Said::Failed, *how),
+                            _ => (Said::Hit, ""),
+                        };
+                        sibling.told(said, why, Instant::now());
+                        return Some(outcome);
+                    }
+                }
+            }
+            said => {
+                let status = scratch.response_head.status;
+                read_away(client, scratch, checkout, &there, &siblings.plan).await;
+                Turned::Away(said, format!("it answered {status}"))
+            }
+        },
+        Err(turned) => turned,
+    };
+    // Nothing of this is part of the request's story.
+    (trace.first_byte, trace.server, trace.reused) = (None, None, false);
+    let asking = asking.as_deref_mut()?;
+    match turned {
+        Turned::Away(said, why) => {
+            if said == Said::Refused {
+                tracing::debug!("the sibling {}: {why}", sibling.label);
+            }
+            sibling.told(said, &why, Instant::now());
+            asking.ask_origin(said);
+        }
+        Turned::Short => asking.wants_only_stored(false),
+        Turned::ClientGone => {
+            return Some(Outcome::Failed(Failure::ClientGone("client_reset")));
+        }
+    }
+    None
+}
+
+/// The sibling as a place to send the request to. Its idle connections are nobody else's.
+fn to(sibling: &Sibling, destination: &Destination) -> Destination {
+    Destination {
+        place: NextHop::Origin {
+            server: sibling.address.clone(),
+            key: format!("sibling {}", sibling.label).into_bytes().into(),
+            // A parent would get the client's `Proxy-Authorization`.
+            parent: false,
+        },
+        engine: destination.engine,
+        responses: Responses::Read,
+        cache: destination.cache.clone(),
+        pace: destination.pace,
+        form: TargetForm::Absolute,
+    }
+}
+
+/// Sends the request in `scratch.out`, and waits for the answer's head. A connection that was idle may have just died: then a
+/// new one is tried, once.
+async fn head(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    siblings: &Arc<Siblings>,
+    there: &Destination,
+    trace: &mut RequestLog,
+) -> Result<Checkout, Turned> {
+    let NextHop::Origin { server, key, .. } = &there.place else {
+        return Err(Turned::Short);
+    };
+    let idle = client.worker.origins.take(key).map(Checkout::alone);
+    if let Some(checkout) = idle.filter(Checkout::is_silent) {
+        client.worker.metrics.upstream_connections_reused.add(1);
+        match one_head(client, scratch, &checkout, &siblings.plan, trace).await {
+            Ok(()) => return Ok(checkout),
+            Err(NoHead::Closed { started: false }) => {}
+            Err(no_head) => return Err(turned(no_head)),
+        }
+    }
+    let checkout = Checkout::alone(connect(client, server, &siblings.plan).await?);
+    match one_head(client, scratch, &checkout, &siblings.plan, trace).await {
+        Ok(()) => Ok(checkout),
+        Err(no_head) => Err(turned(no_head)),
+    }
+}
+
+async fn connect(
+    client: &Client,
+    server: &ServerAddress,
+    plan: &SiblingsPlan,
+) -> Result<Upstream, Turned> {
+    // By this machine's own address, whatever the listener keeps of its clients.
+    let terms = Terms::default();
+    Box::pin(dial(&client.worker, server, None, terms, plan.connect))
+        .await
+        .map_err(|unreachable| match unreachable {
+            Unreachable::Shortage(_) => Turned::Short,
+            Unreachable::TimedOut => {
+                Turned::Away(Said::Failed, "connecting took too long".to_owned())
+            }
+            unreachable => Turned::Away(Said::Failed, unreachable.to_string()),
+        })
+}
+
+/// One attempt on this connection.
+async fn one_head(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    checkout: &Checkout,
+    plan: &SiblingsPlan,
+    trace: &mut RequestLog,
+) -> Result<(), NoHead> {
+    trace.took(&checkout.upstream);
+    let mut deadline = Deadline::after(plan.answer);
+    let sending = write_all(&checkout.upstream.stream, &scratch.out);
+    match client.timer.until(&mut deadline, sending).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => return Err(NoHead::Closed { started: false }),
+        Err(_) => return Err(NoHead::TimedOut),
+    }
+    scratch.expect_response();
+    let mut wait = HeadWait {
+        upstream: &checkout.upstream.stream,
+        client: &client.stream,
+        limits: client.live.plan().limits.head,
+        via: &client.listener.via,
+        idle: plan.answer,
+        watches_client: !client.is_errand,
+        asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
+        first_read_bytes: checkout.upstream.first_read_bytes,
+    };
+    wait.final_head(&mut client.timer, &mut deadline, scratch, trace)
+        .await
+}
+
+fn turned(no_head: NoHead) -> Turned {
+    let why = match no_head {
+        NoHead::ClientGone => return Turned::ClientGone,
+        NoHead::Closed { .. } => "it closed the connection without an answer",
+        NoHead::TimedOut => "it did not answer in time",
+        NoHead::Refused(refusal) => refusal.reason,
+    };
+    Turned::Away(Said::Failed, why.to_owned())
+}
+
+/// Reads an answer that is not wanted to its end, if that is near, and keeps the connection.
+async fn read_away(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    checkout: Checkout,
+    there: &Destination,
+    plan: &SiblingsPlan,
+) {
+    let head = &scratch.response_head;
+    let length = match head.body {
+        ResponseBody::None => 0,
+        ResponseBody::Bytes(length) if length <= UNWANTED_BYTES_MAX => length,
+        _ => return,
+    };
+    let Ok(length) = usize::try_from(length) else {
+        return;
+    };
+    let whole = head.head_bytes + length;
+    let mut deadline = Deadline::after(plan.answer);
+    while head.keep_alive && scratch.response.len() < whole {
+        let reading = read_some(&checkout.upstream.stream, &mut scratch.response);
+        match client.timer.until(&mut deadline, reading).await {
+            Ok(Ok(count)) if count > 0 => {}
+            _ => return,
+        }
+    }
+    if head.keep_alive && scratch.response.len() == whole {
+        checkout.give_back(client, &there.place);
+    }
+}

@@ -1,0 +1,325 @@
+//! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
+use super::answer::{pass_response, write_head};
+use super::wait::{HeadWait, NoHead};
+use super::{Again, Attempt, Failure, Outcome, means};
+use crate::http::cached;
+use crate::http::kernel_forward;
+use crate::http::request_body;
+use crate::http::request_body::{Means, NotSent};
+use crate::http::response_body::Passed;
+use crate::net::deadline::{Deadline, TimedOut};
+use crate::net::io::{write_all, write_some};
+use crate::net::scratch::Scratch;
+use crate::telemetry::metrics::Limit;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::http1::{BodyLength, ResponseBody, Version};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Longer than any body takes; the body's own limits count.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long an answer is waited for from an upstream that has stopped reading the request.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A request's body of which no more is to come is read at once.
+const BODY_BYTES_FEW: usize = 64 << 10;
+
+/// What came of serving both directions at the same time.
+enum Met {
+    /// No response's head came.
+    NoHead(NoHead),
+    /// The response's head came when the whole body was sent, or makes a tunnel: nothing of it is passed on yet.
+    Head,
+    /// The response was passed on while the body was still under way.
+    Passed(Passed, bool),
+}
+
+impl Attempt<'_> {
+    /// Sends a request without a body, and passes its response on.
+    pub(super) async fn without_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
+        if self.asking.is_none() {
+            kernel_forward::hold_body(self.client, self.scratch, &mut checkout, self.destination);
+        }
+        let idle = self.client.live.plan().timeouts.idle;
+        if let Err((error, nothing_sent)) = self.send_head(&checkout, idle).await {
+            tracing::debug!("send to {}: {error}", checkout.upstream.address);
+            return Err(self.again(&checkout, nothing_sent, "upstream_reset"));
+        }
+        self.scratch.expect_response();
+        let client = &mut *self.client;
+        let mut wait = HeadWait {
+            upstream: &checkout.upstream.stream,
+            client: &client.stream,
+            limits: client.live.plan().limits.head,
+            via: &client.listener.via,
+            idle,
+            watches_client: !client.is_errand,
+            asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
+            first_read_bytes: checkout.upstream.first_read_bytes,
+        };
+        match wait
+            .final_head(
+                &mut client.timer,
+                &mut Deadline::after(idle),
+                self.scratch,
+                self.trace,
+            )
+            .await
+        {
+            Ok(()) => Ok(self.answer(checkout, true).await),
+            Err(NoHead::Closed { started: false }) => {
+                Err(self.again(&checkout, false, "upstream_closed"))
+            }
+            Err(no_head) => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
+        }
+    }
+
+    /// Sends the preamble and the head in `scratch.out`; on an error, whether nothing went out.
+    async fn send_head(
+        &mut self,
+        checkout: &Checkout,
+        idle: Duration,
+    ) -> Result<(), (io::Error, bool)> {
+        let (stream, timer) = (&checkout.upstream.stream, &mut self.client.timer);
+        let head = &self.scratch.out;
+        if !checkout.preamble.is_empty() {
+            let sent = timer
+                .within(idle, write_all(stream, &checkout.preamble))
+                .await;
+            sent.unwrap_or_else(stalled)
+                .map_err(|error| (error, true))?;
+        }
+        let mut left = 0;
+        let sent = timer
+            .within(idle, write_some(stream, head, &mut left))
+            .await;
+        sent.unwrap_or_else(stalled)
+            .map_err(|error| (error, left == head.len()))
+    }
+
+    /// Whether more of the request's body may be to come than a few reads bring.
+    fn has_much_to_come(&self) -> bool {
+        let here = self.scratch.request.len() - self.scratch.request_head.head_bytes;
+        match self.scratch.request_head.body {
+            BodyLength::None => false,
+            BodyLength::Bytes(length) => length > (here + BODY_BYTES_FEW) as u64,
+            BodyLength::Chunked => true,
+        }
+    }
+
+    /// Sends a request with a body. While it goes up an early response may come down (RFC 9112 section 9.3); both are served at the same time.
+    pub(super) async fn with_body(mut self, mut checkout: Checkout) -> Result<Outcome, Again> {
+        let worker = Rc::clone(&self.client.worker);
+        let pace = self.client.paced(self.destination.pace);
+        let mut means = means(self.client, &worker, self.destination, pace);
+        if self.has_much_to_come() {
+            means.unread = self.client.limit_unread();
+        }
+        let unread_response = checkout.upstream.limit_unread();
+        let upstream = &checkout.upstream.stream;
+        let mut sending = checkout.preamble.clone();
+        sending.append(&mut self.scratch.out);
+        let (body_length, head_bytes) = (
+            self.scratch.request_head.body,
+            self.scratch.request_head.head_bytes,
+        );
+        // The body's part of the buffer and the head's spans have different users from here on.
+        let mut request = std::mem::take(&mut self.scratch.request);
+        let mut received = 0;
+        let mut sent: Option<Result<(), NotSent>> = None;
+        self.scratch.expect_response();
+        let met = {
+            let client = &mut *self.client;
+            let (scratch, trace) = (&mut *self.scratch, &mut *self.trace);
+            let from_client = (&mut request, head_bytes);
+            let mut body = pin!(request_body::send(
+                means,
+                &client.stream,
+                upstream,
+                &sending,
+                from_client,
+                body_length,
+                &mut received
+            ));
+            let mut wait = HeadWait {
+                upstream,
+                client: &client.stream,
+                limits: client.live.plan().limits.head,
+                via: &client.listener.via,
+                idle: means.idle,
+                watches_client: false,
+                asked_bytes: None,
+                first_read_bytes: checkout.upstream.first_read_bytes,
+            };
+            let head = loop {
+                // Until the body is sent its own time limits count; the response's limit begins with the body's end.
+                let limit = if sent.is_some() { means.idle } else { FOREVER };
+                let mut deadline = Deadline::after(limit);
+                let step = {
+                    let mut waiting =
+                        pin!(wait.final_head(&mut client.timer, &mut deadline, scratch, trace));
+                    poll_fn(|cx| {
+                        if sent.is_none()
+                            && let Poll::Ready(result) = body.as_mut().poll(cx)
+                        {
+                            sent = Some(result);
+                            return Poll::Ready(None);
+                        }
+                        waiting.as_mut().poll(cx).map(Some)
+                    })
+                    .await
+                };
+                match (step, &sent) {
+                    (Some(head), _) => break head,
+                    (None, Some(Ok(()))) => wait.watches_client = true,
+                    // The upstream no longer reads: it may have answered before it closed. That is waited for, shortly.
+                    (
+                        None,
+                        Some(Err(NotSent::Upstream {
+                            nothing_sent: false,
+                            ..
+                        })),
+                    ) => {
+                        break wait
+                            .final_head(
+                                &mut client.timer,
+                                &mut Deadline::after(LAST_WORDS),
+                                scratch,
+                                trace,
+                            )
+                            .await;
+                    }
+                    (None, _) => break Err(NoHead::Closed { started: false }),
+                }
+            };
+            match head {
+                Err(no_head) => Met::NoHead(no_head),
+                Ok(()) if sent.is_some() || scratch.response_head.body == ResponseBody::Tunnel => {
+                    Met::Head
+                }
+                Ok(()) => {
+                    let keep_alive = write_head(&client.listener, &worker.clock, scratch, false);
+                    let passed = {
+                        let mut passing = pin!(pass_response(
+                            Means {
+                                unread: unread_response,
+                                ..means
+                            },
+                            upstream,
+                            &client.stream,
+                            &mut client.timer,
+                            scratch,
+                            keep_alive,
+                            (&mut *trace, (None, None))
+                        ));
+                        poll_fn(|cx| {
+                            if sent.is_none()
+                                && let Poll::Ready(result) = body.as_mut().poll(cx)
+                            {
+                                sent = Some(result);
+                            }
+                            passing.as_mut().poll(cx)
+                        })
+                        .await
+                    };
+                    if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
+                        sent = Some(body.await);
+                    }
+                    Met::Passed(passed, keep_alive)
+                }
+            }
+        };
+        self.scratch.request = request;
+        self.trace.received += received;
+        let body_sent = matches!(sent, Some(Ok(())));
+        match met {
+            Met::Head => Ok(self.answer(checkout, body_sent).await),
+            Met::Passed(passed, keep_alive) => {
+                checkout.answered(&self.destination.place);
+                self.trace.status = self.scratch.response_head.status;
+                if let Some(asking) = self.asking.as_deref_mut() {
+                    // A request with a body leaves nothing in the store, but may take something out of it.
+                    let _ = cached::judge(self.client, self.scratch, self.destination, asking);
+                }
+                Ok(self.conclude(checkout, passed, keep_alive, body_sent))
+            }
+            Met::NoHead(no_head) => match sent {
+                Some(Err(not_sent)) => self.not_sent(not_sent, &checkout, &sending),
+                Some(Ok(())) | None => Ok(Outcome::Failed(self.failure(no_head, &checkout))),
+            },
+        }
+    }
+
+    /// What a body that did not go out, and was not answered either, means.
+    fn not_sent(
+        &mut self,
+        not_sent: NotSent,
+        checkout: &Checkout,
+        sending: &[u8],
+    ) -> Result<Outcome, Again> {
+        Ok(Outcome::Failed(match not_sent {
+            NotSent::ClientGone => Failure::ClientGone("client_closed"),
+            NotSent::ClientSlow(limit) => Failure::ClientSlow(limit),
+            NotSent::Refused(refusal) => Failure::BadRequest(refusal),
+            NotSent::UpstreamSlow => self.failure(NoHead::TimedOut, checkout),
+            NotSent::Upstream {
+                nothing_sent,
+                error,
+            } => {
+                tracing::debug!("send to {}: {error}", checkout.upstream.address);
+                // The next attempt sends the same head again.
+                self.scratch.out.clear();
+                self.scratch
+                    .out
+                    .extend_from_slice(sending.get(checkout.preamble.len()..).unwrap_or_default());
+                return Err(self.again(checkout, nothing_sent, "upstream_reset"));
+            }
+        }))
+    }
+
+    fn again(&self, checkout: &Checkout, nothing_sent: bool, how: &'static str) -> Again {
+        Again::new(
+            checkout,
+            &self.destination.place,
+            nothing_sent,
+            Failure::NoResponse(how),
+        )
+    }
+
+    fn failure(&self, no_head: NoHead, checkout: &Checkout) -> Failure {
+        if matches!(no_head, NoHead::ClientGone) {
+            return Failure::ClientGone("client_reset");
+        }
+        checkout.failed(&self.destination.place);
+        match no_head {
+            NoHead::ClientGone | NoHead::Closed { .. } => Failure::NoResponse("upstream_closed"),
+            NoHead::TimedOut => {
+                self.client
+                    .worker
+                    .metrics
+                    .limits
+                    .reached(Limit::IdleTimeout);
+                Failure::TimedOut
+            }
+            NoHead::Refused(refusal) => Failure::BadResponse(refusal),
+        }
+    }
+}
+
+/// Whether the rest of a body is wanted although its response is over. An upstream that wants no more of it says that it
+/// closes, or refuses a client that has asked first; a body that is cut otherwise would be lost behind a good answer.
+/// Clients of HTTP/1.0 may be waiting for our close, which is the end of their response.
+fn still_reads(scratch: &Scratch) -> bool {
+    let (request, response) = (&scratch.request_head, &scratch.response_head);
+    let is_refused = request.expects_continue && response.status >= 400;
+    response.keep_alive && !is_refused && request.version == Version::Http11
+}
+
+fn stalled<T>(_: TimedOut) -> io::Result<T> {
+    Err(io::ErrorKind::TimedOut.into())
+}

@@ -1,0 +1,157 @@
+//! Answers that the client gets from the store: those that are just being put there, and those that were there before.
+use super::{Attempt, Outcome};
+use crate::cache::memory::{Filling, Object};
+use crate::http::cached;
+use crate::http::cached::{Asking, Fill, Keep, Source, Tee, reuse_of};
+use crate::net::io::read_some;
+use crate::telemetry::metrics::Ahead;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::cache::Reuse;
+use carrick_logic::http1::{Chunked, Followed, ResponseBody};
+use std::sync::Arc;
+
+/// Room that a read needs in its buffer.
+const READ_BYTES_MIN: usize = 16 * 1024;
+
+impl Attempt<'_> {
+    /// The body goes into the store, and the client reads it from there.
+    pub(super) async fn fill(
+        mut self,
+        mut checkout: Checkout,
+        body_sent: bool,
+        (filling, object, mut keep): (Filling, Arc<Object>, Box<Keep>),
+    ) -> Outcome {
+        checkout.upstream.limit_unread_if_near();
+        if let Some(asking) = self.asking.as_deref_mut() {
+            keep.take_lead(asking);
+        }
+        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        let response = &self.scratch.response_head;
+        let length = match response.body {
+            ResponseBody::Bytes(length) => length,
+            _ => 0,
+        };
+        let fill = Fill {
+            filling,
+            object: Arc::clone(&object),
+            keep,
+            checkout,
+            place: self.destination.place.clone(),
+            length,
+            is_kept: response.keep_alive && body_sent,
+            ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
+            ahead: self.asking.as_deref_mut().and_then(Asking::take_ahead),
+        };
+        // Before it is looked at by somebody whether anybody reads.
+        let reader = object.body().reader();
+        fill.begin(self.client, self.scratch);
+        let reuse = reuse_of(&object, self.client.worker.clock.now());
+        let outcome = self.send_stored(object, reuse).await;
+        drop(reader);
+        outcome
+    }
+
+    /// A body of unknown length for nobody but the store.
+    pub(super) async fn fetch(self, mut checkout: Checkout, mut tee: Box<Tee>) -> Outcome {
+        checkout.upstream.limit_unread_if_near();
+        let idle = self.client.live.plan().timeouts.idle;
+        let response = &self.scratch.response_head;
+        let is_chunked = response.body == ResponseBody::Chunked;
+        let buffer = &mut self.scratch.response;
+        buffer.drain(..response.head_bytes);
+        let mut chunked = Chunked::lenient();
+        let mut bytes = 0;
+        loop {
+            let (used, is_over) = if is_chunked {
+                match chunked.tidy(buffer, 0, &mut bytes) {
+                    Ok(Followed { bytes, is_over }) => (bytes, is_over),
+                    Err(_) => return Outcome::Kept,
+                }
+            } else {
+                (buffer.len(), false)
+            };
+            let piece = buffer.get(..used).unwrap_or_default();
+            let asking = self.asking.as_deref_mut();
+            if let Some(ahead) = asking.and_then(Asking::ahead)
+                && !ahead.takes(used as u64)
+            {
+                return Outcome::Kept;
+            }
+            if is_chunked {
+                tee.keep_chunks(piece);
+            } else {
+                tee.keep(piece);
+            }
+            if is_over {
+                tee.end();
+                return self.fetched();
+            }
+            if !tee.is_kept() {
+                return Outcome::Kept;
+            }
+            buffer.drain(..used);
+            buffer.reserve(READ_BYTES_MIN);
+            let reading = read_some(&checkout.upstream.stream, buffer);
+            match self.client.timer.within(idle, reading).await {
+                Ok(Ok(0)) if !is_chunked => {
+                    tee.end();
+                    return self.fetched();
+                }
+                Ok(Ok(count)) if count > 0 => {}
+                _ => return Outcome::Kept,
+            }
+        }
+    }
+
+    /// A body of unknown length has come for nobody but the store.
+    fn fetched(self) -> Outcome {
+        let asking = self.asking.as_deref_mut();
+        if let Some(ahead) = asking.and_then(Asking::take_ahead) {
+            ahead.ends(Ahead::Stored);
+        }
+        Outcome::Kept
+    }
+
+    /// The server's connection is not needed any more.
+    pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
+        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        let response = &self.scratch.response_head;
+        let is_at_rest = response.body == ResponseBody::None
+            && response.keep_alive
+            && body_sent
+            && self.scratch.response.len() == response.head_bytes;
+        if is_at_rest {
+            checkout.upstream.expect_like(0);
+            checkout.give_back(self.client, &self.destination.place);
+        }
+    }
+
+    /// The client, if there is one, gets what is stored.
+    pub(super) async fn send_stored(&mut self, object: Arc<Object>, reuse: Reuse) -> Outcome {
+        let Some(mut asking) = self.asking.take() else {
+            return Outcome::Kept;
+        };
+        // Those who wait find it.
+        asking.release();
+        if asking.is_errand() {
+            if let Some(ahead) = asking.take_ahead() {
+                ahead.ends(Ahead::Stored);
+            }
+            return Outcome::Kept;
+        }
+        let source = Source {
+            route: asking.route(),
+            object: &object,
+            reuse,
+            status: asking.status(),
+            is_aged: asking.is_aged(),
+            says_status: asking.says_status(),
+            now: self.client.worker.clock.now(),
+            pace: self.destination.pace,
+        };
+        self.trace.cache = Some(source.result());
+        let (passed, keep_alive) =
+            cached::send(self.client, self.scratch, &source, self.trace).await;
+        Outcome::Answered { passed, keep_alive }
+    }
+}

@@ -1,0 +1,156 @@
+//! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
+use crate::context::request_log::RequestLog;
+use crate::net::deadline::{Deadline, TimedOut, Timer};
+use crate::net::io::{poll_reset, read_at_most, write_all};
+use crate::net::scratch::{BUFFER_BYTES, Scratch};
+use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// What ended the wait.
+pub enum NoHead {
+    /// The client reset its connection.
+    ClientGone,
+    /// The upstream closed or reset; whether a part of a head had come.
+    Closed { started: bool },
+    /// It took too long.
+    TimedOut,
+    /// What came is not a head that may be passed on.
+    Refused(Refusal),
+}
+
+/// Two connections between a request and its response.
+pub struct HeadWait<'a> {
+    pub upstream: &'a TcpStream,
+    pub client: &'a TcpStream,
+    pub limits: HeadLimits,
+    /// Name in `Via` of interim responses.
+    pub via: &'a str,
+    /// Longest time for an interim response to be taken by the client.
+    pub idle: Duration,
+    /// Most bytes of the first read. Few where a large body is expected, most of which is then spliced.
+    pub first_read_bytes: usize,
+    /// Bytes of a request without a body, on a connection that has carried others.
+    pub asked_bytes: Option<usize>,
+    /// Whether a reset of the client ends the wait. Off while its body is under way, and once it has sent more or ended its side.
+    pub watches_client: bool,
+}
+
+impl HeadWait<'_> {
+    /// Waits until `scratch.response` begins with a final response's head, parsed into `scratch.response_head`. Interim
+    /// responses are passed on to the client on the way.
+    pub async fn final_head(
+        &mut self,
+        timer: &mut Timer,
+        deadline: &mut Deadline,
+        scratch: &mut Scratch,
+        trace: &mut RequestLog,
+    ) -> Result<(), NoHead> {
+        loop {
+            self.head(timer, deadline, scratch, trace).await?;
+            if !scratch.response_head.is_interim() {
+                return Ok(());
+            }
+            self.pass_interim(timer, scratch).await?;
+        }
+    }
+
+    async fn head(
+        &mut self,
+        timer: &mut Timer,
+        deadline: &mut Deadline,
+        scratch: &mut Scratch,
+        trace: &mut RequestLog,
+    ) -> Result<(), NoHead> {
+        let Scratch {
+            response,
+            response_head,
+            request_head,
+            ..
+        } = scratch;
+        loop {
+            if !response.is_empty() {
+                match response_head.parse(response, request_head.method, &self.limits) {
+                    Ok(Progress::Complete) => return Ok(()),
+                    Ok(Progress::Partial) => {}
+                    Err(refusal) => return Err(NoHead::Refused(refusal)),
+                }
+            }
+            if response.len() == response.capacity() {
+                response.reserve(response.len().max(BUFFER_BYTES));
+            }
+            let started = !response.is_empty();
+            match timer.until(deadline, self.read(response)).await {
+                Ok(None) => return Err(NoHead::ClientGone),
+                Ok(Some(Ok(0) | Err(_))) => return Err(NoHead::Closed { started }),
+                Ok(Some(Ok(_))) if started => {}
+                // No response to what its sender does not have: somebody else's would follow it.
+                Ok(Some(Ok(_))) if self.is_unasked() => {
+                    response.clear();
+                    return Err(NoHead::Closed { started: false });
+                }
+                Ok(Some(Ok(_))) => {
+                    trace.first_byte = trace.first_byte.or_else(|| Some(trace.begun.elapsed()))
+                }
+                Err(TimedOut) => return Err(NoHead::TimedOut),
+            }
+        }
+    }
+
+    /// Whether the upstream has acknowledged nothing of the request. One system call, but for fresh connections.
+    fn is_unasked(&self) -> bool {
+        self.asked_bytes.is_some_and(|asked| {
+            carrick_splice::tcp::unacknowledged_bytes(self.upstream)
+                .is_some_and(|bytes| bytes >= asked as u64)
+        })
+    }
+
+    /// Reads from the upstream; `None`: the client is gone.
+    fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+    ) -> impl Future<Output = Option<io::Result<usize>>> + Unpin {
+        let bytes_max = if buffer.is_empty() {
+            self.first_read_bytes
+        } else {
+            usize::MAX
+        };
+        let mut reading = read_at_most(self.upstream, buffer, bytes_max);
+        let (client, watches) = (self.client, &mut self.watches_client);
+        poll_fn(move |cx| {
+            if let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) {
+                return Poll::Ready(Some(read));
+            }
+            if *watches && poll_reset(client, watches, cx) {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+    }
+
+    /// Passes a 1xx response on to a client that knows them (RFC 9110 section 15.2) and removes it from `scratch.response`.
+    async fn pass_interim(&self, timer: &mut Timer, scratch: &mut Scratch) -> Result<(), NoHead> {
+        if scratch.request_head.version == Version::Http11 {
+            let mut out = Vec::with_capacity(256);
+            let how = ResponseRewrite {
+                via: self.via,
+                client_version: Version::Http11,
+                keep_alive: true,
+                add_chunked: false,
+                pass_upgrade: false,
+            };
+            http1::write_response(&mut out, &scratch.response, &scratch.response_head, &how);
+            match timer.within(self.idle, write_all(self.client, &out)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(TimedOut) => return Err(NoHead::ClientGone),
+            }
+        }
+        scratch.response.drain(..scratch.response_head.head_bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Sending a request: its head and the body that follows, up to the body's last byte and not one further.
+use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
+use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
+use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+use crate::net::deadline::Timer;
+use crate::net::io::{read_rest, write_both};
+use crate::telemetry::metrics::Limit;
+
+/// A chunk's content is spliced from this size on; below, it is read with its framing.
+pub const SPLICED_CHUNK_BYTES_MIN: u64 = 64 * 1024;
+
+/// Room that a body read needs in its buffer.
+const READ_BYTES_MIN: usize = 8 * 1024;
+
+/// How bodies are to be moved.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// The splice service.
+    pub splicer: &'a Splicer,
+    /// The engine that is asked for.
+    pub engine: Choice,
+    /// Longest time without a byte.
+    pub idle: Duration,
+    /// Least rate, after a grace.
+    pub rate_min: Option<RateMin>,
+    /// How they are paced: to the server, and to the client.
+    pub pace: [PaceHandle; 2],
+    /// What may wait unread of whoever sends.
+    pub unread: UnreadLimit,
+    /// What becomes of trailers with odd names.
+    pub odd_names: OddNames,
+}
+
+impl Means<'_> {
+    /// The engine for a piece that is followed by more on the same connection: by the next chunk, or the next request. The
+    /// process keeps such a boundary at less cost than the kernel.
+    pub fn engine_before_more(&self) -> Choice {
+        match self.engine {
+            Choice::Socket | Choice::Packet => Choice::Auto,
+            choice => choice,
+        }
+    }
+}
+
+/// How sending ended, if not with the last byte.
+#[derive(Debug)]
+pub enum NotSent {
+    /// The client closed or reset in the middle of its body.
+    ClientGone,
+    /// The client sent nothing, or too little, for too long: this limit was reached.
+    ClientSlow(Limit),
+    /// The body's framing is wrong.
+    Refused(Refusal),
+    /// The upstream does not take it; it may have answered early.
+    Upstream {
+        /// Whether not a single byte went out.
+        nothing_sent: bool,
+        /// Why.
+        error: io::Error,
+    },
+    /// The upstream did not read for too long.
+    UpstreamSlow,
+}
+
+/// Sends `head` (rewritten) and the body of length `body`. `buffer` holds the original head in its first `head_bytes`
+/// bytes and what came after it; what is left after the head at the end belongs to the next request.
+///
+/// # Errors
+/// See [`NotSent`].
+pub async fn send(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    head: &[u8],
+    (buffer, head_bytes): (&mut Vec<u8>, usize),
+    body: BodyLength,
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    match body {
+        BodyLength::None => write(means, upstream, head, &[]).await,
+        BodyLength::Bytes(length) => {
+            let here = buffer
+                .len()
+                .saturating_sub(head_bytes)
+                .min(usize::try_from(length).unwrap_or(usize::MAX));
+            write(
+                means,
+                upstream,
+                head,
+                buffer
+                    .get(head_bytes..head_bytes + here)
+                    .unwrap_or_default(),
+            )
+            .await?;
+            buffer.drain(head_bytes..head_bytes + here);
+            *body_bytes += here as u64;
+            splice(means, client, upstream, length - here as u64, body_bytes).await
+        }
+        BodyLength::Chunked => {
+            send_chunked(
+                means,
+                client,
+                upstream,
+                head,
+                (buffer, head_bytes),
+                body_bytes,
+            )
+            .await
+        }
+    }
+}
+
+async fn send_chunked(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    mut head: &[u8],
+    (buffer, head_bytes): (&mut Vec<u8>, usize),
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    let mut chunked = Chunked::of_request(means.odd_names);
+    let mut timer = Timer::default();
+    let mut pace = Pace::new(means.rate_min);
+    let mut window = UnreadWindow::new(means.unread);
+    loop {
+        let Followed { bytes, is_over } = chunked
+            .tidy(buffer, head_bytes, body_bytes)
+            .map_err(NotSent::Refused)?;
+        let ready = head_bytes..head_bytes + bytes;
+        write(
+            means,
+            upstream,
+            std::mem::take(&mut head),
+            buffer.get(ready.clone()).unwrap_or_default(),
+        )
+        .await?;
+        buffer.drain(ready);
+        if is_over {
+            return Ok(());
+        }
+        if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN {
+            let length = chunked.data_left();
+            splice(means, client, upstream, length, body_bytes).await?;
+            chunked.skip_data(length);
+        }
+        buffer.reserve(READ_BYTES_MIN);
+        let begun = Instant::now();
+        match timer.within(means.idle, read_rest(client, buffer)).await {
+            Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
+            Ok(Ok(count)) if pace.holds(count, begun.elapsed()) => {
+                window.took(client, count as u64)
+            }
+            Ok(Ok(_)) => return Err(NotSent::ClientSlow(Limit::RateMin)),
+            Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
+        }
+    }
+}
+
+/// Whether a connection would take bytes now. Where none move this tells whose fault it is.
+pub fn has_room(stream: &TcpStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// The least rate of a client, for bytes that are not spliced.
+pub struct Pace {
+    rate: Option<RateMin>,
+    bytes: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Holds for ever where there is no rate.
+    pub fn new(rate: Option<RateMin>) -> Self {
+        Self {
+            rate,
+            bytes: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Counts bytes that the client took `waited` for; whether it is fast enough. Looked at once per grace, over it.
+    pub fn holds(&mut self, bytes: usize, waited: Duration) -> bool {
+        self.bytes += bytes as u64;
+        self.waited += waited;
+        let Some(rate) = self.rate.filter(|rate| self.waited >= rate.grace) else {
+            return true;
+        };
+        let wanted = u128::from(rate.bytes_per_second) * self.waited.as_millis() / 1000;
+        let holds = u128::from(self.bytes) >= wanted;
+        (self.bytes, self.waited) = (0, Duration::ZERO);
+        holds
+    }
+}
+
+async fn write(
+    means: Means<'_>,
+    upstream: &TcpStream,
+    first: &[u8],
+    second: &[u8],
+) -> Result<(), NotSent> {
+    let total = first.len() + second.len();
+    let mut left = total;
+    let mut timer = Timer::default();
+    match timer
+        .within(means.idle, write_both(upstream, first, second, &mut left))
+        .await
+    {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(NotSent::Upstream {
+            nothing_sent: left == total && total > 0,
+            error,
+        }),
+        Err(_) => Err(NotSent::UpstreamSlow),
+    }
+}
+
+async fn splice(
+    means: Means<'_>,
+    client: &TcpStream,
+    upstream: &TcpStream,
+    length: u64,
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    if length == 0 {
+        return Ok(());
+    }
+    let mut order = Order::new(End::AfterBytes(length));
+    order.choice = means.engine_before_more();
+    order.idle = means.idle;
+    order.rate_min = means.rate_min;
+    order.pace = means.pace[0];
+    order.unread = means.unread;
+    let mut transfer = means.splicer.transfer(client, upstream, order);
+    let result = loop {
+        match transfer.run().await {
+            // The least rate is asked of clients; upstreams have the idle time-out.
+            Ok(Ended::TooSlow) if !has_room(upstream) => {}
+            result => break result,
+        }
+    };
+    *body_bytes += transfer.bytes();
+    match result {
+        Ok(Ended::Bytes) => Ok(()),
+        Ok(Ended::EndOfStream | Ended::Input) => Err(NotSent::ClientGone),
+        Ok(Ended::Idle) if !has_room(upstream) => Err(NotSent::UpstreamSlow),
+        Ok(Ended::Idle) => Err(NotSent::ClientSlow(Limit::IdleTimeout)),
+        Ok(Ended::TooSlow) => Err(NotSent::ClientSlow(Limit::RateMin)),
+        Ok(Ended::Stalled) => Err(NotSent::UpstreamSlow),
+        Err(fault) => Err(match fault.side {
+            Side::From => NotSent::ClientGone,
+            Side::To => NotSent::Upstream {
+                nothing_sent: false,
+                error: fault.source,
+            },
+        }),
+    }
+}

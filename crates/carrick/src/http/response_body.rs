@@ -1,0 +1,491 @@
+//! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
+use super::cached::Tee;
+use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, has_room};
+use crate::context::request_log::IDLE_TIMEOUT;
+use crate::context::request_log::STALLED;
+use crate::context::request_log::TOO_SLOW;
+use crate::http::prefetch::Look;
+use crate::net::deadline::Timer;
+use crate::net::io::{read_some, write_all, write_both};
+use carrick_logic::http1::{
+    Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
+    write_chunk_size,
+};
+use carrick_splice::tcp::UnreadWindow;
+use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
+use std::time::Instant;
+use tokio::net::TcpStream;
+
+/// Room that a read of a chunked body needs in its buffer.
+const READ_BYTES_MIN: usize = 16 * 1024;
+
+/// A body of up to so many bytes is put behind the head: copying it costs less than `writev(2)` does more than `send(2)`.
+const COPIED_BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// How the passing on ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// Whole, and the upstream's connection is at rest.
+    Whole,
+    /// Whole, but the upstream's connection is of no further use (it ended, or sent more than it should).
+    WholeAndDone,
+    /// The client closed, reset, or stopped reading.
+    ClientGone(&'static str),
+    /// The upstream closed, reset, stalled, or broke the framing. The client has a part of the response.
+    UpstreamBroke(&'static str),
+    /// The framing is broken in what came with the head: the client has nothing of the response.
+    Refused(Refusal),
+}
+
+/// Whether there is more of a body than what is in the buffer: it may be spliced.
+pub fn is_to_come(head: &ResponseHead, buffer: &[u8]) -> bool {
+    match head.body {
+        ResponseBody::None | ResponseBody::Tunnel => false,
+        ResponseBody::Bytes(length) => {
+            length > (buffer.len().saturating_sub(head.head_bytes)) as u64
+        }
+        ResponseBody::Chunked | ResponseBody::UntilClose => true,
+    }
+}
+
+/// What is passed on, and what was counted on the way.
+pub struct Response<'a> {
+    /// The head as it came; its bytes are the first of `buffer`.
+    pub head: &'a ResponseHead,
+    /// What came from the upstream so far.
+    pub buffer: &'a mut Vec<u8>,
+    /// The rewritten head, not sent yet.
+    pub out: &'a mut Vec<u8>,
+    /// The client's version; HTTP/1.0 gets chunked content without its framing.
+    pub client_version: Version,
+    /// Body bytes that went to the client.
+    pub body_bytes: u64,
+    /// The engine that moved (most of) the body.
+    pub engine: Engine,
+    /// Whether a body that ends with the upstream's connection is sent in chunks (RFC 9112 section 7.1).
+    pub is_framed: bool,
+    /// Who keeps what passes.
+    pub tee: Option<&'a mut Tee>,
+    /// Who looks at the beginning of it.
+    pub look: Option<&'a mut Look>,
+}
+
+impl Response<'_> {
+    /// Passes the response on.
+    pub async fn pass(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
+        match self.head.body {
+            ResponseBody::None | ResponseBody::Tunnel => {
+                if let Err(passed) = self.write(means, client, timer, 0).await {
+                    return passed;
+                }
+                // After a tunnel's head the bytes belong to the tunnel; otherwise nobody asked for them.
+                if self.head.body == ResponseBody::None && self.buffer.len() > self.head.head_bytes
+                {
+                    Passed::WholeAndDone
+                } else {
+                    Passed::Whole
+                }
+            }
+            ResponseBody::Bytes(length) if self.tee.is_some() => {
+                Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length))).await
+            }
+            ResponseBody::Bytes(length) => {
+                self.pass_bytes(means, upstream, client, timer, length)
+                    .await
+            }
+            ResponseBody::Chunked => {
+                Box::pin(self.pass_chunked(means, upstream, client, timer)).await
+            }
+            ResponseBody::UntilClose
+                if self.is_framed || self.tee.is_some() || self.look.is_some() =>
+            {
+                Box::pin(self.pass_and_keep(means, upstream, client, timer, None)).await
+            }
+            ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
+        }
+    }
+
+    async fn pass_bytes(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+        length: u64,
+    ) -> Passed {
+        let head_bytes = self.head.head_bytes;
+        let here = self.buffer.len() - head_bytes;
+        if here as u64 >= length {
+            let excess = here as u64 > length;
+            let Ok(body) = usize::try_from(length) else {
+                return Passed::UpstreamBroke("length");
+            };
+            self.show(head_bytes, head_bytes + body);
+            return match self.write(means, client, timer, body).await {
+                Err(passed) => passed,
+                Ok(()) if excess => Passed::WholeAndDone,
+                Ok(()) => Passed::Whole,
+            };
+        }
+        let left_bytes = length - here as u64;
+        self.show(head_bytes, head_bytes + here);
+        let shown_bytes = self.look.as_ref().map_or(0, |look| look.wanted_bytes());
+        if (1..left_bytes).contains(&shown_bytes) {
+            let parts = (shown_bytes, left_bytes - shown_bytes);
+            // Boxed: what few responses need should not make every session larger.
+            return Box::pin(self.pass_shown(means, upstream, client, parts)).await;
+        }
+        // Boxed: a session that waits for a request has no need of its room.
+        Box::pin(self.splice(means, upstream, client, End::AfterBytes(left_bytes))).await
+    }
+
+    /// So many bytes that are looked at, then others that are not.
+    async fn pass_shown(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        (shown_bytes, left_bytes): (u64, u64),
+    ) -> Passed {
+        let end = End::AfterBytes(shown_bytes);
+        match self.splice(means, upstream, client, end).await {
+            Passed::Whole => {}
+            other => return other,
+        }
+        // The head is out, and what had come with it.
+        self.out.clear();
+        self.buffer.truncate(self.head.head_bytes);
+        self.splice(means, upstream, client, End::AfterBytes(left_bytes))
+            .await
+    }
+
+    /// Has these bytes of the buffer looked at.
+    fn show(&mut self, start: usize, end: usize) {
+        if let Some(look) = &mut self.look {
+            look.take(self.buffer.get(start..end).unwrap_or_default());
+        }
+    }
+
+    /// A body that ends with the upstream's stream; the client's stream ends with it, too.
+    async fn pass_rest(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+    ) -> Passed {
+        match Box::pin(self.splice(means, upstream, client, End::EndOfStream)).await {
+            Passed::Whole => Passed::WholeAndDone,
+            other => other,
+        }
+    }
+
+    /// The same, by the process: what passes is kept, or looked at, or given frames. With a length, so many bytes.
+    async fn pass_and_keep(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+        mut left_bytes: Option<u64>,
+    ) -> Passed {
+        let mut pace = Pace::new(means.rate_min);
+        let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
+        let mut window = UnreadWindow::new(means.unread);
+        self.buffer.drain(..self.head.head_bytes);
+        loop {
+            let has_surplus = left_bytes.is_some_and(|left| self.buffer.len() as u64 > left);
+            if let Some(left) = &mut left_bytes {
+                self.buffer
+                    .truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= self.buffer.len() as u64;
+            }
+            if let Some(tee) = &mut self.tee {
+                tee.keep(self.buffer);
+            }
+            self.show(0, self.buffer.len());
+            let body_bytes = self.buffer.len() as u64;
+            if self.is_framed && body_bytes > 0 {
+                write_chunk_size(self.out, body_bytes);
+                self.buffer.extend_from_slice(b"\r\n");
+            }
+            throttle.pass(client, body_bytes).await;
+            let begun = Instant::now();
+            let written = timer
+                .within(
+                    means.idle,
+                    write_both(client, self.out, self.buffer, &mut 0),
+                )
+                .await;
+            let is_in_time = pace.holds(self.out.len() + self.buffer.len(), begun.elapsed());
+            self.body_bytes += body_bytes;
+            self.out.clear();
+            self.buffer.clear();
+            match written {
+                Ok(Ok(())) if is_in_time => {}
+                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            }
+            if left_bytes == Some(0) {
+                return match has_surplus {
+                    true => Passed::WholeAndDone,
+                    false => Passed::Whole,
+                };
+            }
+            self.buffer.reserve(READ_BYTES_MIN);
+            match timer
+                .within(means.idle, read_some(upstream, self.buffer))
+                .await
+            {
+                Ok(Ok(0)) if left_bytes.is_some() => {
+                    return Passed::UpstreamBroke("upstream_closed");
+                }
+                Ok(Ok(0)) if self.is_framed => return self.end_frames(means, client, timer).await,
+                Ok(Ok(0)) => return Passed::WholeAndDone,
+                Ok(Ok(count)) => window.took(upstream, count as u64),
+                Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+            }
+        }
+    }
+
+    /// The last chunk.
+    async fn end_frames(
+        &mut self,
+        means: Means<'_>,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
+        let written = timer
+            .within(means.idle, write_all(client, LAST_CHUNK))
+            .await;
+        match written {
+            Ok(Ok(())) => Passed::WholeAndDone,
+            Ok(Err(_)) => Passed::ClientGone("client_reset"),
+            Err(_) => Passed::ClientGone(IDLE_TIMEOUT),
+        }
+    }
+
+    async fn splice(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        end: End,
+    ) -> Passed {
+        let here = self.buffer.get(self.head.head_bytes..).unwrap_or_default();
+        self.out.extend_from_slice(here);
+        self.body_bytes += here.len() as u64;
+        let mut order = Order::new(end);
+        order.choice = means.engine;
+        order.prefix = self.out;
+        order.idle = means.idle;
+        order.rate_min = means.rate_min;
+        order.pace = means.pace[1];
+        order.unread = means.unread;
+        let mut show;
+        if let Some(look) = self.look.as_deref_mut()
+            && look.wanted_bytes() > 0
+        {
+            show = |bytes: &[u8]| look.take(bytes);
+            order.local_copy = LocalCopy::To(&mut show);
+        }
+        let mut transfer = means.splicer.transfer(upstream, client, order);
+        let result = run(&mut transfer, client).await;
+        self.body_bytes += transfer.bytes();
+        self.engine = transfer.engine();
+        match (result, end) {
+            // Nobody asked for what may have come behind the body.
+            (Ok(Ended::Bytes), _) if transfer.has_surplus() => Passed::WholeAndDone,
+            (Ok(Ended::Bytes), _) | (Ok(Ended::EndOfStream), End::EndOfStream) => Passed::Whole,
+            (result, _) => cut_off(&result, client),
+        }
+    }
+
+    async fn pass_chunked(
+        &mut self,
+        means: Means<'_>,
+        upstream: &TcpStream,
+        client: &TcpStream,
+        timer: &mut Timer,
+    ) -> Passed {
+        let keeps_framing = self.client_version == Version::Http11;
+        let mut chunked = Chunked::lenient();
+        let mut has_begun = false;
+        let mut pace = Pace::new(means.rate_min);
+        let mut throttle = Throttle::new(means.pace[1], means.splicer.pacer());
+        let mut window = UnreadWindow::new(means.unread);
+        self.buffer.drain(..self.head.head_bytes);
+        loop {
+            let followed = if keeps_framing {
+                chunked.tidy(self.buffer, 0, &mut self.body_bytes)
+            } else {
+                self.decode(&mut chunked)
+            };
+            let (used, ended) = match followed {
+                Ok(followed) => (followed.bytes, followed.is_over),
+                Err(refusal) if !has_begun => {
+                    self.body_bytes = 0;
+                    return Passed::Refused(refusal.from_upstream());
+                }
+                Err(refusal) => {
+                    tracing::debug!("response cut off: {}", refusal.reason);
+                    return Passed::UpstreamBroke("bad_chunk");
+                }
+            };
+            has_begun = true;
+            if let Some(tee) = &mut self.tee {
+                tee.keep_chunks(self.buffer.get(..used).unwrap_or_default());
+            }
+            if let Some(look) = &mut self.look {
+                look.take_chunks(self.buffer.get(..used).unwrap_or_default());
+            }
+            let out = std::mem::take(self.out);
+            let bytes = if keeps_framing {
+                self.buffer.get(..used).unwrap_or_default()
+            } else {
+                &[]
+            };
+            throttle
+                .pass(client, (out.len() + bytes.len()) as u64)
+                .await;
+            let begun = Instant::now();
+            let written = timer
+                .within(means.idle, write_both(client, &out, bytes, &mut 0))
+                .await;
+            let is_in_time = pace.holds(out.len() + bytes.len(), begun.elapsed());
+            *self.out = out;
+            self.out.clear();
+            match written {
+                Ok(Ok(())) if is_in_time => {}
+                Ok(Ok(())) => return Passed::ClientGone(TOO_SLOW),
+                Ok(Err(_)) => return Passed::ClientGone("client_reset"),
+                Err(_) => return Passed::ClientGone(IDLE_TIMEOUT),
+            }
+            self.buffer.drain(..used);
+            if ended {
+                return if self.buffer.is_empty() {
+                    Passed::Whole
+                } else {
+                    Passed::WholeAndDone
+                };
+            }
+            let is_looked_at = self.tee.is_some()
+                || self
+                    .look
+                    .as_ref()
+                    .is_some_and(|look| look.wanted_bytes() > 0);
+            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN && !is_looked_at {
+                let length = chunked.data_left();
+                let mut order = Order::new(End::AfterBytes(length));
+                order.choice = means.engine_before_more();
+                order.idle = means.idle;
+                order.rate_min = means.rate_min;
+                order.pace = means.pace[1];
+                order.unread = means.unread;
+                let mut transfer = means.splicer.transfer(upstream, client, order);
+                let result = run(&mut transfer, client).await;
+                self.body_bytes += transfer.bytes();
+                self.engine = transfer.engine();
+                match result {
+                    Ok(Ended::Bytes) => chunked.skip_data(length),
+                    result => return cut_off(&result, client),
+                }
+            }
+            self.buffer.reserve(READ_BYTES_MIN);
+            match timer
+                .within(means.idle, read_some(upstream, self.buffer))
+                .await
+            {
+                Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
+                Ok(Ok(count)) => window.took(upstream, count as u64),
+                Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
+                Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
+            }
+        }
+    }
+
+    /// Appends the content to `out` without its framing.
+    fn decode(&mut self, chunked: &mut Chunked) -> Result<Followed, Refusal> {
+        let mut used = 0;
+        loop {
+            match chunked.next(self.buffer.get(used..).unwrap_or_default())? {
+                Piece::Framing(count) => used += count,
+                Piece::Data(count) => {
+                    self.out
+                        .extend_from_slice(self.buffer.get(used..used + count).unwrap_or_default());
+                    self.body_bytes += count as u64;
+                    used += count;
+                }
+                Piece::End(count) => {
+                    return Ok(Followed {
+                        bytes: used + count,
+                        is_over: true,
+                    });
+                }
+                Piece::NeedMore => {
+                    return Ok(Followed {
+                        bytes: used,
+                        is_over: false,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Writes the head and the first `body` bytes of the body, which are in the buffer.
+    async fn write(
+        &mut self,
+        means: Means<'_>,
+        client: &TcpStream,
+        timer: &mut Timer,
+        body: usize,
+    ) -> Result<(), Passed> {
+        let start = self.head.head_bytes;
+        let body = self.buffer.get(start..start + body).unwrap_or_default();
+        let written = if body.len() <= COPIED_BODY_BYTES_MAX {
+            self.out.extend_from_slice(body);
+            timer.within(means.idle, write_all(client, self.out)).await
+        } else {
+            timer
+                .within(means.idle, write_both(client, self.out, body, &mut 0))
+                .await
+        };
+        self.body_bytes += body.len() as u64;
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Passed::ClientGone("client_reset")),
+            Err(_) => Err(Passed::ClientGone(IDLE_TIMEOUT)),
+        }
+    }
+}
+
+/// Runs a splice to its end. The least rate is asked of clients; upstreams have the idle time-out.
+async fn run(transfer: &mut Transfer<'_>, client: &TcpStream) -> Result<Ended, Fault> {
+    loop {
+        match transfer.run().await {
+            Ok(Ended::TooSlow) if has_room(client) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whose fault it is that a splice ended before the body did.
+fn cut_off(result: &Result<Ended, Fault>, client: &TcpStream) -> Passed {
+    match result {
+        Ok(Ended::Idle) if has_room(client) => Passed::UpstreamBroke(IDLE_TIMEOUT),
+        Ok(Ended::Idle) => Passed::ClientGone(IDLE_TIMEOUT),
+        Ok(Ended::TooSlow) => Passed::ClientGone(TOO_SLOW),
+        Ok(Ended::Stalled) => Passed::ClientGone(STALLED),
+        Ok(Ended::Input) => Passed::ClientGone("input"),
+        Ok(Ended::Bytes | Ended::EndOfStream) => Passed::UpstreamBroke("upstream_closed"),
+        Err(fault) if fault.side == Side::To => Passed::ClientGone("client_reset"),
+        Err(_) => Passed::UpstreamBroke("upstream_reset"),
+    }
+}

@@ -1,0 +1,90 @@
+//! Whose a request is, as far as the sender is believed, and whether it may be served at all.
+use super::circle;
+use super::session;
+use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::net::scratch::Scratch;
+use crate::reply::Reply;
+use crate::telemetry::metrics::Limit;
+use carrick_logic::http1::{Refusal, RequestHead};
+
+/// What the head alone says against a request; learns whose it is.
+pub fn refuse(client: &mut Client, scratch: &mut Scratch, trace: &mut RequestLog) -> Option<Reply> {
+    let stated = take_statement(client, scratch);
+    trace.client = client.stated;
+    stated
+        .map_err(|refusal| session::refused(client, refusal))
+        .and_then(|()| may_ask(client))
+        .err()
+        .or_else(|| circle::refuse(client, &scratch.request, &scratch.request_head))
+}
+
+/// Whether the client that a trusted proxy has named may use the listener, and has room for one more connection.
+fn may_ask(client: &Client) -> Result<(), Reply> {
+    if !client.is_trusted_proxy() {
+        return Ok(());
+    }
+    if !client.listener.access.allows_client(client.who().ip()) {
+        return Err(not_allowed(client));
+    }
+    let Some(admitted) = &client.admitted else {
+        return Ok(());
+    };
+    admitted
+        .count_for(client.stated.map(|stated| stated.ip()))
+        .map_err(|_| {
+            let limits = &client.worker.metrics.limits;
+            limits.reached(Limit::ConnectionsPerClient);
+            Reply::new(
+                429,
+                "connections_per_client",
+                "As many requests of this client are under way as one client may have.",
+            )
+        })
+}
+
+/// The answer to a client that may not use the listener.
+pub fn not_allowed(client: &Client) -> Reply {
+    let detail = format!(
+        "Your address, {}, is not among those that may use this listener.",
+        client.who().ip()
+    );
+    Reply::new(403, "client_not_allowed", detail)
+}
+
+/// Learns whose request it is, if a trusted proxy sends it, and forgets the fields that nobody is to believe; both by the configuration in
+/// force for the request.
+///
+/// # Errors
+/// The listener refuses such fields.
+fn take_statement(client: &mut Client, scratch: &mut Scratch) -> Result<(), Refusal> {
+    let (bytes, head) = (&scratch.request, &mut scratch.request_head);
+    let trusted = &client.listener.trusted;
+    let stated = if client.is_trusted_proxy() {
+        head.stated_client(bytes, trusted.stated_in, |address| trusted.contain(address))
+    } else {
+        Ok(None)
+    };
+    let before = client.who();
+    client.stated = stated.unwrap_or_default();
+    if client.who().ip() != before.ip() {
+        client.forget_pace();
+    }
+    judge_fields(client, head, bytes)?;
+    stated.map(|_| ())
+}
+
+/// Drops, or refuses, fields as the listener has it.
+///
+/// # Errors
+/// The listener refuses one.
+pub fn judge_fields(client: &Client, head: &mut RequestHead, bytes: &[u8]) -> Result<(), Refusal> {
+    head.judge_names(client.listener.odd_names)?;
+    let is_trusted_proxy = client.is_trusted_proxy();
+    if !client.listener.believes(is_trusted_proxy) {
+        head.forget_claims(bytes);
+    } else if is_trusted_proxy {
+        head.forget_other_form(client.listener.trusted.stated_in);
+    }
+    Ok(())
+}

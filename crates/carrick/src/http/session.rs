@@ -1,0 +1,587 @@
+//! A client's HTTP/1 connection: request after request, answered in order, until one side is done.
+//!
+//! Life cycle: *idle* (no buffer held) - *head* - *decided* - *relayed* or *replied* - idle again, or closed; or a tunnel.
+use super::cached::{self, Asking, Begun, Source};
+use super::decide::{Decision, decide};
+use super::head::{self, NoHead};
+use super::relay::{Failure, Outcome, relay, relay_for_cache};
+use super::response_body::Passed;
+use super::sender;
+use crate::cache::memory::Object;
+use crate::context::client::Client;
+use crate::context::client::Next;
+use crate::context::destination::Destination;
+use crate::context::request_log::RequestLog;
+use crate::http::kernel_forward;
+use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
+use crate::net::io::{is_readable, read_some, try_read_some};
+use crate::net::scratch::{Lent, Scratch};
+use crate::reply;
+use crate::reply::{Asked, Reply};
+use crate::tcp::tunnel;
+use crate::telemetry::metrics::{CacheResult, Limit};
+use crate::upstream::checkout::Checkout;
+use carrick_logic::cache::Reuse;
+use carrick_logic::http1::{BodyLength, Method, Refusal};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// The session is over.
+struct Ended;
+
+/// What ends a wait, but for the connection's end.
+enum Came {
+    /// There is something to read.
+    Request,
+    /// The request before has to be served otherwise.
+    Back(Box<Lost>),
+}
+
+/// Serves the connection; `first` came with it already.
+pub async fn run(mut client: Client, mut first: Vec<u8>) {
+    let mut limit = client.live.plan().timeouts.head;
+    let mut scratch = client.worker.scratch.take();
+    scratch.request.append(&mut first);
+    if scratch.request.is_empty() {
+        // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted. Where it has not,
+        // the runtime, which takes a new connection to be readable, knows better after this.
+        let _ = try_read_some(&client.stream, &mut scratch.request);
+    }
+    loop {
+        if scratch.request.is_empty() {
+            drop(scratch);
+            match wait_for_request(&mut client, limit).await {
+                Some(Came::Request) => {}
+                Some(Came::Back(lost)) => {
+                    let next = Box::pin(serve_lost(&mut client, lost)).await;
+                    let Ok(kept) = end_or_go_on(&mut client, next).await else {
+                        return;
+                    };
+                    scratch = kept;
+                    limit = client.live.plan().timeouts.idle;
+                    continue;
+                }
+                None => return,
+            }
+            scratch = client.worker.scratch.take();
+            // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
+            let mut reading = read_some(&client.stream, &mut scratch.request);
+            let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
+            drop(reading);
+            match read {
+                Poll::Pending => continue,
+                // Asked once more, the socket would only say that it has ended.
+                Poll::Ready(Err(_)) => {
+                    let _ = kernel_forward::serve_to_end(&mut client, true).await;
+                    return;
+                }
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+        let next = serve_request(&mut client, scratch).await;
+        client.worker.forward_if_late();
+        let Ok(kept) = end_or_go_on(&mut client, next).await else {
+            return;
+        };
+        scratch = kept;
+        limit = client.live.plan().timeouts.idle;
+    }
+}
+
+/// Sees to the client's connection's end, if that is what follows a request; else the buffers for the next one.
+async fn end_or_go_on(
+    client: &mut Client,
+    (next, kept): (Next, Option<Lent>),
+) -> Result<Lent, Ended> {
+    match next {
+        Next::Request => {
+            client.binding.is_persistent = true;
+            return Ok(kept.unwrap_or_else(|| client.worker.scratch.take()));
+        }
+        Next::Close => {}
+        Next::CloseGently => reply::close_gently(client).await,
+        Next::Reset => {
+            let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+        }
+    }
+    Err(Ended)
+}
+
+/// Answers a client that may not use the listener.
+pub async fn refuse_client(client: &mut Client) {
+    let reply = sender::not_allowed(client);
+    refuse(client, &reply).await;
+}
+
+/// Answers a client before it has said anything, and closes its connection.
+pub async fn refuse(client: &mut Client, reply: &Reply) {
+    let mut trace = RequestLog::new();
+    let is_sent = reply::send(client, reply, Asked::NOTHING, &mut trace).await;
+    trace.finish(client, &[], None);
+    if is_sent {
+        reply::close_gently(client).await;
+    }
+}
+
+/// Waits without a buffer until there is something to do; `None`: the connection is to be closed.
+async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Came> {
+    if let Some(admitted) = &client.admitted
+        && client.stated.is_some()
+    {
+        // Whose the next request is, the proxy has yet to say. Nobody's count is never full.
+        let _ = admitted.count_for(None);
+    }
+    if client.binding.bound.is_some() {
+        match kernel_forward::wait(client, limit).await {
+            Waited::Request => return Some(Came::Request),
+            Waited::Parted(left) => limit = left,
+            Waited::Lost(lost) => return Some(Came::Back(lost)),
+            Waited::End(next) => {
+                let _ = end_or_go_on(client, (next, None)).await;
+                return None;
+            }
+        }
+    }
+    let Client {
+        worker,
+        stream,
+        timer,
+        ..
+    } = client;
+    let readable = poll_fn(|cx| stream.poll_read_ready(cx));
+    let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
+    let mut waiting = std::pin::pin!(waiting);
+    match timer
+        .within(limit, poll_fn(|cx| waiting.as_mut().poll(cx)))
+        .await
+    {
+        Ok(Some(Ok(()))) => Some(Came::Request),
+        Ok(Some(Err(_)) | None) => None,
+        Err(_) => {
+            worker.metrics.limits.reached(Limit::IdleTimeout);
+            None
+        }
+    }
+}
+
+/// A reload may have changed what this connection's listener does, and who may use it: a request follows the plan that is in force when
+/// its head is whole. The answer to a client that may not ask any more. `Err`: the connection has to end without one.
+async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next> {
+    let live = client.worker.live();
+    if std::rc::Rc::ptr_eq(&live, &client.live) {
+        return Ok(None);
+    }
+    Box::pin(kernel_forward::leave(client)).await?;
+    client.binding.start_afresh();
+    client.forget_pace();
+    client.stated = None;
+    match live.listener(client.listener.address) {
+        Some(listener)
+            if std::mem::discriminant(&listener.mode)
+                == std::mem::discriminant(&client.listener.mode) =>
+        {
+            client.listener = listener;
+            client.live = live;
+        }
+        // The listener is gone or has another job: what came is answered under the old plan, and that is all.
+        _ => client.is_last = true,
+    }
+    // Whom a trusted proxy has a request from is still to be read.
+    let allows = |address: SocketAddr| client.listener.access.allows_client(address.ip());
+    if client.is_trusted_proxy() || allows(client.address) {
+        return Ok(None);
+    }
+    client.is_last = true;
+    Ok(Some(sender::not_allowed(client)))
+}
+
+/// Serves one request; what follows, and the buffers with what has come of the next request.
+async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
+    let mut trace = RequestLog::new();
+    if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
+        return (
+            Box::pin(refuse_head(client, &scratch, trace, no_head)).await,
+            None,
+        );
+    }
+    let excluded = match follow_configuration(client).await {
+        Ok(excluded) => excluded,
+        Err(next) => return (next, None),
+    };
+    let decision = match excluded.or_else(|| sender::refuse(client, &mut scratch, &mut trace)) {
+        None => decide(client, &scratch, &mut trace.user).await,
+        Some(reply) => Decision::Reply(reply),
+    };
+    let mut at_hand = None;
+    let mut binds = false;
+    if !matches!(&decision, Decision::Relay(destination) if destination.cache.is_some()) {
+        client.push_held();
+    }
+    if let Decision::Relay(destination) = &decision {
+        binds = kernel_forward::is_eligible(client, &scratch, destination);
+        match kernel_forward::offer(client, &mut scratch, destination, binds, &mut trace).await {
+            Offered::Sent => return sent(scratch),
+            Offered::Relay(checkout) => at_hand = checkout,
+            Offered::End(next) => return (next, None),
+        }
+    } else if let Err(next) = Box::pin(kernel_forward::leave(client)).await {
+        return (next, None);
+    }
+    answer_decided(client, scratch, &mut trace, &decision, (at_hand, binds)).await
+}
+
+/// The kernel forwards the response to the request in `scratch`.
+fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
+    scratch.request.clear();
+    (Next::Request, Some(scratch))
+}
+
+/// Serves a request that was sent already and not answered, and that came alone.
+async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
+    let mut scratch = client.worker.scratch.take();
+    let mut trace = lost.trace;
+    scratch.request.extend_from_slice(&lost.request);
+    if !head::read_again(client, &mut scratch) {
+        return (Next::Reset, None);
+    }
+    if let Some(failure) = lost.failure {
+        let next = failed(client, &scratch, &mut trace, failure).await;
+        return over(client, scratch, &trace, next);
+    }
+    let decision = decide(client, &scratch, &mut trace.user).await;
+    answer_decided(client, scratch, &mut trace, &decision, (None, false)).await
+}
+
+/// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
+async fn answer_decided(
+    client: &mut Client,
+    scratch: Lent,
+    trace: &mut RequestLog,
+    decision: &Decision,
+    (at_hand, binds): (Option<Box<Checkout>>, bool),
+) -> (Next, Option<Lent>) {
+    let next = match decision {
+        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, trace, reply)).await,
+        Decision::Tunnel(destination) => {
+            return (
+                Box::pin(tunnel::run_connect(
+                    client,
+                    scratch,
+                    destination.clone(),
+                    trace.hand_over(),
+                ))
+                .await,
+                None,
+            );
+        }
+        Decision::Relay(destination) => {
+            return relay_decided(client, scratch, trace, destination, (at_hand, binds)).await;
+        }
+    };
+    over(client, scratch, trace, next)
+}
+
+/// Answers from the cache, or passes the request on.
+async fn relay_decided(
+    client: &mut Client,
+    mut scratch: Lent,
+    trace: &mut RequestLog,
+    destination: &Destination,
+    (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
+) -> (Next, Option<Lent>) {
+    let mut asking = None;
+    if destination.cache.is_some() {
+        // Boxed: what is not cached should not make every session larger.
+        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, trace)).await
+        {
+            Begun::PassBy => None,
+            Begun::Ask(ask) => {
+                asking = Some(ask);
+                None
+            }
+            Begun::Answered { passed, keep_alive } => {
+                Some(after_response(client, &scratch, passed, keep_alive))
+            }
+            Begun::Reply(reply) => {
+                Some(Box::pin(send_reply(client, &scratch, trace, &reply)).await)
+            }
+        };
+        if let Some(next) = answered {
+            if let Some(checkout) = at_hand {
+                checkout.give_back(client, &destination.place);
+            }
+            return over(client, scratch, trace, next);
+        }
+    }
+    client.push_held();
+    let next = loop {
+        let at_hand = at_hand.take();
+        let outcome = if asking.is_some() {
+            // Boxed: as above.
+            let relayed = relay_for_cache(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            );
+            Box::pin(relayed).await
+        } else {
+            relay(
+                client,
+                &mut scratch,
+                destination,
+                trace,
+                at_hand,
+                binds,
+                &mut asking,
+            )
+            .await
+        };
+        break match outcome {
+            Outcome::Bound(checkout) => {
+                let place = &destination.place;
+                match kernel_forward::start(client, &mut scratch, checkout, place, trace).await {
+                    Offered::Sent => return sent(scratch),
+                    Offered::Relay(_) => binds = false,
+                    Offered::End(next) => return (next, None),
+                }
+                continue;
+            }
+            Outcome::Left => return sent(scratch),
+            Outcome::Tunnel(checkout) => {
+                let tunnel = tunnel::run_upgraded(
+                    client,
+                    scratch,
+                    checkout,
+                    (destination.engine, destination.pace),
+                    trace.hand_over(),
+                );
+                return (Box::pin(tunnel).await, None);
+            }
+            Outcome::Answered { passed, keep_alive } => {
+                after_response(client, &scratch, passed, keep_alive)
+            }
+            // Only who asks for the store alone gets these.
+            Outcome::Kept | Outcome::AskAgain => Next::Reset,
+            Outcome::Failed(failure) => {
+                let stale = (asking.as_deref())
+                    .and_then(|asking| Some((asking, cached::stale(client, &scratch, asking)?)));
+                match stale {
+                    Some((asking, (object, reuse))) => {
+                        let stored = (asking, &object, reuse);
+                        Box::pin(send_stale(client, &mut scratch, stored, trace)).await
+                    }
+                    None => Box::pin(failed(client, &scratch, trace, failure)).await,
+                }
+            }
+        };
+    };
+    over(client, scratch, trace, next)
+}
+
+/// The origin cannot be asked, and the client gets what is stored.
+async fn send_stale(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    (asking, object, reuse): (&Asking, &Arc<Object>, Reuse),
+    trace: &mut RequestLog,
+) -> Next {
+    trace.cache = Some(CacheResult::Stale);
+    let source = Source {
+        route: asking.route(),
+        object,
+        reuse,
+        status: asking.status(),
+        is_aged: asking.is_aged(),
+        says_status: asking.says_status(),
+        now: client.worker.clock.now(),
+        pace: None,
+    };
+    let (passed, keep_alive) = cached::send(client, scratch, &source, trace).await;
+    after_response(client, scratch, passed, keep_alive)
+}
+
+/// The request in `scratch` is answered.
+fn over(
+    client: &Client,
+    mut scratch: Lent,
+    trace: &RequestLog,
+    next: Next,
+) -> (Next, Option<Lent>) {
+    trace.finish(client, &scratch.request, Some(&scratch.request_head));
+    let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
+    scratch.request.drain(..head_bytes);
+    (next, Some(scratch))
+}
+
+fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive: bool) -> Next {
+    match passed {
+        Passed::Whole | Passed::WholeAndDone if keep_alive => Next::Request,
+        Passed::Whole | Passed::WholeAndDone => {
+            // Closing with unread bytes makes the kernel send a reset, which can overtake the response.
+            // Of a body there may be more on its way, whatever has come.
+            let unread = scratch.request.len() > scratch.request_head.head_bytes
+                || scratch.request_head.body != BodyLength::None
+                || is_readable(&client.stream);
+            match unread {
+                true => Next::CloseGently,
+                false => Next::Close,
+            }
+        }
+        // A plain close would look like the end of a body that ends with the connection, also to a client that reads on late.
+        Passed::ClientGone(_) | Passed::UpstreamBroke(_) | Passed::Refused(_) => Next::Reset,
+    }
+}
+
+async fn refuse_head(
+    client: &mut Client,
+    scratch: &Scratch,
+    mut trace: RequestLog,
+    no_head: NoHead,
+) -> Next {
+    let parted = match no_head {
+        NoHead::Closed { is_reset, .. } => {
+            match kernel_forward::serve_to_end(client, is_reset).await {
+                Ok(()) => Ok(()),
+                Err(Unsettled::End(next)) => Err(next),
+                // It was the client's last request: nothing has to wait for it.
+                Err(Unsettled::Lost(lost)) => match Box::pin(serve_lost(client, lost)).await.0 {
+                    Next::Request => Ok(()),
+                    next => Err(next),
+                },
+            }
+        }
+        NoHead::TimedOut | NoHead::Refused(_) => kernel_forward::leave(client).await,
+    };
+    if let Err(next) = parted {
+        return next;
+    }
+    let reply = match no_head {
+        NoHead::Closed {
+            half_written: false,
+            ..
+        } => return Next::Close,
+        NoHead::Closed {
+            half_written: true, ..
+        } => {
+            trace.ended = "client_closed";
+            trace.finish(client, &scratch.request, None);
+            return Next::Close;
+        }
+        NoHead::TimedOut => {
+            trace.ended = "head_timeout";
+            Reply::new(
+                408,
+                "head_timeout",
+                "The request's head did not arrive in time.",
+            )
+        }
+        NoHead::Refused(refusal) => refused(client, refusal),
+    };
+    let sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
+    trace.finish(client, &scratch.request, None);
+    if sent { Next::CloseGently } else { Next::Close }
+}
+
+/// The answer to a request that must not be passed on.
+pub fn refused(client: &Client, refusal: Refusal) -> Reply {
+    if refusal.status == 431 {
+        let fields = refusal.label == "too_many_fields";
+        client.worker.metrics.limits.reached(if fields {
+            Limit::HeadFields
+        } else {
+            Limit::HeadBytes
+        });
+    }
+    Reply::new(refusal.status, refusal.label, refusal.reason)
+}
+
+/// Sends a reply of carrick's own in the place of a response.
+async fn send_reply(
+    client: &mut Client,
+    scratch: &Scratch,
+    trace: &mut RequestLog,
+    reply: &Reply,
+) -> Next {
+    let head = &scratch.request_head;
+    // A body that nobody reads would be taken for the next request.
+    // What comes after a refused CONNECT may be meant for the tunnel; only credentials are asked for on the same connection.
+    let may_be_tunnel =
+        head::has_tunnel_bytes(scratch) || (head.method == Method::Connect && reply.status != 407);
+    let keep_alive = head.keep_alive
+        && head.body == BodyLength::None
+        && !may_be_tunnel
+        && !client.is_last
+        && !client.worker.is_draining();
+    let asked = Asked {
+        method: head.method,
+        version: head.version,
+        keep_alive,
+    };
+    match reply::send(client, reply, asked, trace).await {
+        false => Next::Close,
+        true if keep_alive => Next::Request,
+        true => Next::CloseGently,
+    }
+}
+
+async fn failed(
+    client: &mut Client,
+    scratch: &Scratch,
+    trace: &mut RequestLog,
+    failure: Failure,
+) -> Next {
+    let reply = match failure {
+        Failure::ClientGone(how) => {
+            trace.ended = how;
+            trace.status = crate::context::request_log::CLIENT_CLOSED_REQUEST;
+            return Next::Close;
+        }
+        Failure::ClientSlow(limit) => {
+            client.worker.metrics.limits.reached(limit);
+            Reply::new(408, "slow_body", "The request's body came too slowly.")
+        }
+        Failure::BadRequest(refusal) => refused(client, refusal),
+        Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
+        Failure::NoResponse(how) => {
+            trace.ended = how;
+            Reply::new(
+                502,
+                "no_response",
+                "The upstream closed the connection without a response.",
+            )
+        }
+        Failure::TimedOut => {
+            trace.ended = "upstream_timeout";
+            Reply::new(
+                504,
+                "upstream_timeout",
+                "The upstream did not answer in time.",
+            )
+        }
+        Failure::BadResponse(refusal) => {
+            trace.ended = "bad_response";
+            tracing::warn!(
+                "response of {} refused: {}",
+                trace.server_name(),
+                refusal.reason
+            );
+            Reply::new(
+                502,
+                refusal.label,
+                format!(
+                    "The upstream's response is not valid HTTP: {}.",
+                    refusal.reason
+                ),
+            )
+        }
+    };
+    send_reply(client, scratch, trace, &reply).await
+}

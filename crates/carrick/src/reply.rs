@@ -1,0 +1,137 @@
+//! carrick's own answers: refusals and errors, in words that help.
+use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::net::deadline::Deadline;
+use crate::net::io::{read_some, write_all};
+use crate::upstream::Unreachable;
+use carrick_logic::http1::{self, ErrorResponse, Method, Version};
+use rustix::net::{Shutdown, shutdown};
+use std::time::Duration;
+
+/// How long the rest of a refused request is read, so that the answer is not lost to a reset (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Most bytes that are read for that.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// An answer of the proxy's own.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// What is wrong and what would be right.
+    pub detail: String,
+    /// A further field line, such as `Proxy-Authenticate`.
+    pub field: Option<(&'static str, &'static str)>,
+    /// The stable word for metrics and the log.
+    pub label: &'static str,
+}
+
+impl Reply {
+    /// An answer with this status.
+    pub fn new(status: u16, label: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            field: None,
+            label,
+        }
+    }
+}
+
+/// What a reply must know of the request that it answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The method; `Other` if no request could be read.
+    pub method: Method,
+    /// The client's version.
+    pub version: Version,
+    /// Whether another request may follow on this connection.
+    pub keep_alive: bool,
+}
+
+impl Asked {
+    /// No request could be read: the connection ends.
+    pub const NOTHING: Self = Self {
+        method: Method::Other,
+        version: Version::Http11,
+        keep_alive: false,
+    };
+}
+
+/// Sends a reply and notes it in `trace`; `false`: it could not be sent.
+pub async fn send(
+    client: &mut Client,
+    reply: &Reply,
+    asked: Asked,
+    trace: &mut RequestLog,
+) -> bool {
+    client.worker.metrics.refusals.count(reply.label);
+    let mut out = Vec::with_capacity(512);
+    let date = client.worker.clock.with_date(str::to_owned);
+    let response = ErrorResponse {
+        status: reply.status,
+        detail: &reply.detail,
+        method: asked.method,
+        client_version: asked.version,
+        keep_alive: asked.keep_alive,
+        date: Some(&date),
+        extra_fields: reply.field.as_slice(),
+    };
+    http1::write_error_response(&mut out, &response);
+    let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
+    trace.status = reply.status;
+    let limit = client.live.plan().timeouts.idle;
+    let sent = client
+        .timer
+        .within(limit, write_all(&client.stream, &out))
+        .await;
+    let is_sent = matches!(sent, Ok(Ok(())));
+    if is_sent {
+        trace.sent = (out.len() - head_bytes) as u64;
+        client.worker.pacer.served(trace.sent, false);
+    } else {
+        trace.ended = "client_reset";
+    }
+    is_sent
+}
+
+/// Closes after a refusal: ends our side, and reads what the client was still sending for a moment, so that the kernel
+/// does not answer it with a reset that would take our reply away.
+pub async fn close_gently(client: &mut Client) {
+    if shutdown(&client.stream, Shutdown::Write).is_err() {
+        return;
+    }
+    let mut deadline = Deadline::after(LINGER);
+    let mut unwanted = Vec::with_capacity(4096);
+    let mut read_bytes = 0;
+    while read_bytes < LINGER_BYTES_MAX {
+        unwanted.clear();
+        match client
+            .timer
+            .until(&mut deadline, read_some(&client.stream, &mut unwanted))
+            .await
+        {
+            Ok(Ok(count)) if count > 0 => read_bytes += count,
+            _ => return,
+        }
+    }
+}
+
+/// What a client is told when there is no connection to the upstream.
+pub fn unreachable_reply(unreachable: &Unreachable) -> Reply {
+    let label = match unreachable {
+        Unreachable::NoServer => "no_server",
+        Unreachable::Resolve(_) => "resolve",
+        Unreachable::Denied(_) => "denied_address",
+        Unreachable::Connect { .. } => "connect",
+        Unreachable::TimedOut => "connect_timeout",
+        Unreachable::Itself(_) => "loop",
+        Unreachable::Shortage(shortage) => shortage.label(),
+    };
+    Reply::new(
+        unreachable.status(),
+        label,
+        format!("Cannot reach the upstream: {unreachable}."),
+    )
+}

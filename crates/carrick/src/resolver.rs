@@ -1,0 +1,189 @@
+//! Names to addresses: workers ask, the control thread answers from its cache, the hosts file, or the name servers.
+//!
+//! A worker's [`WorkerResolver`] keeps answers in a cache of its own, so that a name in use costs no lock and no message.
+mod cache;
+mod name;
+mod name_servers;
+mod service;
+
+pub(crate) use service::{Service, resolver};
+
+use crate::telemetry::ControlMetrics;
+use crate::telemetry::metrics::WorkerMetrics;
+use cache::NameCache;
+use name::Host;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// How names are resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsOptions {
+    /// Name servers; empty: those of `/etc/resolv.conf`, and its search domains for names of one label.
+    pub servers: Vec<SocketAddr>,
+    /// Whether `/etc/hosts` is asked first.
+    pub hosts: bool,
+    /// Limit on a whole look-up.
+    pub timeout: Duration,
+    /// Most names in the cache.
+    pub names_max: usize,
+}
+
+impl DnsOptions {
+    /// As the system is configured.
+    #[must_use]
+    pub fn system(names_max: usize) -> Self {
+        Self {
+            servers: Vec::new(),
+            hosts: true,
+            timeout: Duration::from_secs(5),
+            names_max,
+        }
+    }
+}
+
+/// Why a name has no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// It is no name at all.
+    #[error("this is not a host name")]
+    Invalid,
+    /// The name servers say that it does not exist.
+    #[error("there is no such name")]
+    NoSuchName,
+    /// It has neither A nor AAAA records.
+    #[error("the name exists, but has no address")]
+    NoAddress,
+    /// The name servers refused, failed, or cannot be reached.
+    #[error("the name servers failed to answer for this name")]
+    ServerFailure,
+    /// No answer came.
+    #[error("the name servers did not answer in time")]
+    Timeout,
+    /// A limit on look-ups is reached, or carrick is about to end.
+    #[error("too many names are being resolved")]
+    Busy,
+}
+
+impl ResolveError {
+    /// The status for a client whose request needed the name.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Invalid => 400,
+            Self::NoSuchName | Self::NoAddress | Self::ServerFailure => 502,
+            Self::Busy => 503,
+            Self::Timeout => 504,
+        }
+    }
+}
+
+/// The addresses of a name, at least one, or why there are none.
+type Addresses = Result<Arc<[IpAddr]>, ResolveError>;
+
+/// An answer and how long it may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Answer {
+    addresses: Addresses,
+    valid_until: Instant,
+}
+
+#[derive(Debug)]
+struct Request {
+    name: Box<str>,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// Asks the control thread; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Resolver {
+    queue: mpsc::Sender<Request>,
+    metrics: Arc<ControlMetrics>,
+}
+
+impl Resolver {
+    /// The addresses of `name`, at least one. Address literals answer themselves.
+    ///
+    /// # Errors
+    /// See [`ResolveError`].
+    pub async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+        match Host::parse(name)? {
+            Host::Addresses(addresses) => Ok(addresses),
+            Host::Name(name) => self.ask(&name).await.and_then(|answer| answer.addresses),
+        }
+    }
+
+    /// `name` is in its normal form.
+    async fn ask(&self, name: &str) -> Result<Answer, ResolveError> {
+        let (reply, answer) = oneshot::channel();
+        if self
+            .queue
+            .try_send(Request {
+                name: name.into(),
+                reply,
+            })
+            .is_err()
+        {
+            self.metrics.dns_refused.fetch_add(1, Relaxed);
+            return Err(ResolveError::Busy);
+        }
+        answer.await.map_err(|_| ResolveError::Busy)
+    }
+}
+
+/// A worker's own resolver: answers from a cache that nobody else touches, else asks the control thread.
+#[derive(Debug)]
+pub struct WorkerResolver {
+    resolver: Resolver,
+    cache: RefCell<NameCache<Answer>>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+impl WorkerResolver {
+    /// With a cache of at most `names_max` names.
+    #[must_use]
+    pub fn new(resolver: Resolver, names_max: usize, metrics: Arc<WorkerMetrics>) -> Self {
+        Self {
+            resolver,
+            cache: RefCell::new(NameCache::new(names_max)),
+            metrics,
+        }
+    }
+
+    /// The addresses of `name`, at least one. Address literals answer themselves.
+    ///
+    /// # Errors
+    /// See [`ResolveError`].
+    pub async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+        let name: Cow<'_, str> = match Host::parse(name)? {
+            Host::Addresses(addresses) => return Ok(addresses),
+            Host::Name(name) => name,
+        };
+        if let Some(addresses) = self.cached(&name) {
+            self.metrics.dns_hits.add(1);
+            return addresses;
+        }
+        self.metrics.dns_misses.add(1);
+        let answer = self.resolver.ask(&name).await?;
+        let addresses = answer.addresses.clone();
+        let valid_until = answer.valid_until;
+        let mut cache = self.cache.borrow_mut();
+        cache.insert(&name, answer, valid_until, Instant::now());
+        self.metrics.dns_evicted.add(cache.take_evicted());
+        addresses
+    }
+
+    fn cached(&self, name: &str) -> Option<Addresses> {
+        let mut cache = self.cache.borrow_mut();
+        cache
+            .get(name, Instant::now())
+            .map(|answer| answer.addresses.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

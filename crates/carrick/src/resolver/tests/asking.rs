@@ -1,0 +1,194 @@
+//! Who asks: what is asked once for several, what is refused, what workers know themselves.
+use super::super::name_servers::KEEP_MIN;
+use super::*;
+use crate::telemetry::LookupResult;
+
+/// Waits until the others in this runtime have come so far.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_twice_is_looked_up_once() {
+    let server = NameServer::start(both).await;
+    let (resolver, metrics) = server.resolver();
+    for name in ["www.example.org", "WWW.example.ORG", "www.example.org."] {
+        assert_eq!(resolver.resolve(name).await.unwrap().len(), 3);
+    }
+    assert_eq!(server.asked().len(), 2);
+    assert_eq!(metrics.dns_hits.get(), 2);
+    assert_eq!(metrics.dns_lookups(LookupResult::Found).get(), 1);
+    assert_eq!(metrics.dns_names.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn failures_are_remembered_too() {
+    let server = NameServer::start(|_, _| Reply::NoSuchName(5)).await;
+    let (resolver, metrics) = server.resolver();
+    for _ in 0..3 {
+        assert_eq!(
+            resolver.resolve("no.example.org").await,
+            Err(ResolveError::NoSuchName)
+        );
+    }
+    assert_eq!(server.asked().len(), 2);
+    assert_eq!(metrics.dns_lookups(LookupResult::NoSuchName).get(), 1);
+}
+
+#[tokio::test]
+async fn identical_questions_at_one_time_are_one_look_up() {
+    let server =
+        NameServer::start(|_, _| Reply::Late(Duration::from_millis(100), "192.0.2.1")).await;
+    let (resolver, metrics) = server.resolver();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { resolver.resolve("www.example.org").await });
+    }
+    while let Some(result) = tasks.join_next().await {
+        assert!(result.unwrap().is_ok());
+    }
+    // Whoever was late, on a busy machine, has found it in the cache.
+    assert_eq!(metrics.dns_lookups(LookupResult::Found).get(), 1);
+    assert_eq!(metrics.dns_joined.get() + metrics.dns_hits.get(), 49);
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_harms_nobody() {
+    let server =
+        NameServer::start(|_, _| Reply::Late(Duration::from_millis(100), "192.0.2.1")).await;
+    let (resolver, metrics) = server.resolver();
+    let impatient = resolver.clone();
+    let impatient = tokio::spawn(async move { impatient.resolve("www.example.org").await });
+    until(|| server.asked().len() >= 2).await;
+    impatient.abort();
+    assert!(resolver.resolve("www.example.org").await.is_ok());
+    assert_eq!(metrics.dns_lookups(LookupResult::Found).get(), 1);
+}
+
+#[tokio::test]
+async fn too_many_look_ups_are_refused_and_known_names_still_answered() {
+    let server = NameServer::start(|name, kind| {
+        if name == "known." {
+            both(name, kind)
+        } else {
+            Reply::Silent
+        }
+    })
+    .await;
+    let (resolver, metrics) = server.resolver();
+    assert!(resolver.resolve("known").await.is_ok());
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..400 {
+        let resolver = resolver.clone();
+        tasks.spawn(async move {
+            resolver
+                .resolve(&format!("name-{number}.example.org"))
+                .await
+        });
+    }
+    let mut counts = [0, 0];
+    until(|| metrics.dns_refused.load(Relaxed) == 400 - 256).await;
+    assert!(resolver.resolve("known").await.is_ok());
+    while let Some(result) = tasks.join_next().await {
+        match result.unwrap() {
+            Err(ResolveError::Busy) => counts[0] += 1,
+            Err(ResolveError::Timeout) => counts[1] += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(counts, [400 - 256, 256]);
+    assert_eq!(metrics.dns_refused.load(Relaxed), 400 - 256);
+    assert_eq!(metrics.dns_under_way.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_change_of_options_begins_anew() {
+    let (first, second) = (
+        NameServer::start(both).await,
+        NameServer::start(|_, _| Reply::NoSuchName(5)).await,
+    );
+    let metrics: Arc<ControlMetrics> = Arc::default();
+    let (resolver, questions) = resolver(Arc::clone(&metrics));
+    let (changes, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(Service::new(&first.options(), Arc::clone(&metrics)).run(questions, receiver));
+    assert!(resolver.resolve("www.example.org").await.is_ok());
+    changes.send(second.options()).unwrap();
+    until(|| metrics.dns_names.load(Relaxed) == 0).await;
+    assert_eq!(
+        resolver.resolve("www.example.org").await,
+        Err(ResolveError::NoSuchName)
+    );
+}
+
+#[test]
+fn a_workers_own_cache_asks_nobody() {
+    // The service in one thread, the worker in another, as in the program.
+    let (worker_done, control_ends) = oneshot::channel::<()>();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let control = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            let server = NameServer::start(both).await;
+            ready.send(server.resolver()).unwrap();
+            control_ends.await.unwrap();
+            server.asked().len()
+        })
+    });
+    let (resolver, shared) = is_ready.recv().unwrap();
+    let metrics: Arc<WorkerMetrics> = Arc::default();
+    let worker = WorkerResolver::new(resolver, 10, Arc::clone(&metrics));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for _ in 0..10 {
+            assert_eq!(worker.resolve("www.example.org").await.unwrap().len(), 3);
+            assert_eq!(worker.resolve("WWW.EXAMPLE.ORG.").await.unwrap().len(), 3);
+            assert_eq!(
+                &*worker.resolve("192.0.2.77").await.unwrap(),
+                addresses(&["192.0.2.77"])
+            );
+        }
+    });
+    worker_done.send(()).unwrap();
+    assert_eq!(control.join().unwrap(), 2);
+    assert_eq!((metrics.dns_hits.get(), metrics.dns_misses.get()), (19, 1));
+    assert_eq!(shared.dns_hits.get(), 0);
+}
+
+#[tokio::test]
+async fn a_workers_answers_expire() {
+    let server = NameServer::start(|_, _| Reply::Addresses(0, vec!["192.0.2.1"])).await;
+    let (resolver, _) = server.resolver();
+    let metrics: Arc<WorkerMetrics> = Arc::default();
+    let worker = WorkerResolver::new(resolver, 10, Arc::clone(&metrics));
+    assert!(worker.resolve("www.example.org").await.is_ok());
+    assert!(worker.resolve("www.example.org").await.is_ok());
+    assert_eq!(metrics.dns_misses.get(), 1);
+    tokio::time::sleep(KEEP_MIN + Duration::from_millis(50)).await;
+    assert!(worker.resolve("www.example.org").await.is_ok());
+    assert_eq!(metrics.dns_misses.get(), 2);
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn without_a_control_thread_there_is_an_error() {
+    let metrics: Arc<ControlMetrics> = Arc::default();
+    let (resolver, questions) = resolver(Arc::clone(&metrics));
+    drop(questions);
+    assert_eq!(
+        resolver.resolve("www.example.org").await,
+        Err(ResolveError::Busy)
+    );
+    assert_eq!(metrics.dns_refused.load(Relaxed), 1);
+    assert!(resolver.resolve("::1").await.is_ok());
+}

@@ -1,0 +1,307 @@
+//! A worker: one thread with its own runtime, listeners, buffers, pools and counters; nothing on the data path is shared.
+//!
+//! Life cycle: *serving* until it is told to drain; then it stops listening, answers what is under way (each response
+//! says `Connection: close`), lets idle clients go after a grace, and ends when the last session has ended or when the
+//! drain's time is over.
+
+use crate::cache::Cache;
+use crate::context::idle::IdleSessions;
+use crate::context::live::Orders;
+use crate::context::live::WorkerLive;
+use crate::context::worker::Worker;
+use crate::context::worker::nobody;
+use crate::engines::Engines;
+use crate::net::admission::Admission;
+use crate::net::clock::Clock;
+use crate::net::memory;
+use crate::net::tracking::Tracking;
+use crate::resolver::WorkerResolver;
+use crate::tcp::link;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::forwarded::Reader;
+use crate::telemetry::metrics::{Limit, WorkerMetrics};
+use carrick_splice::{Pacer, Splicer};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+
+use crate::accept::listen::{self, Accepting, Bound};
+
+/// How long idle clients may still send a request after a drain has begun: one that is on its way is answered.
+const DRAIN_GRACE_MAX: Duration = Duration::from_secs(1);
+
+/// How long sessions whose clients were reset at the end of a drain may take to write their log lines.
+pub const CUT_OFF_MAX: Duration = Duration::from_secs(1);
+
+/// How often a worker writes out what its log buffer holds.
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
+
+/// What a worker is made of; built on the main thread, moved to its own.
+pub struct WorkerParts {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Sockets for the listeners of the first plan, bound before the process says that it is ready.
+    pub listeners: Bound,
+    /// What to do, and changes to it.
+    pub orders: watch::Receiver<Orders>,
+    /// Its counters.
+    pub metrics: Arc<WorkerMetrics>,
+    /// Its end of the access log.
+    pub log: AccessLog,
+    /// Its way to ask for addresses.
+    pub resolver: WorkerResolver,
+    /// Who is let in.
+    pub admission: Arc<Admission>,
+    /// The kernel's engines, as far as they are loaded.
+    pub engines: Engines,
+    /// The store that all workers share.
+    pub cache: Option<Arc<Cache>>,
+}
+
+/// Runs a worker on this thread until it has drained; calls `started` once it accepts.
+///
+/// # Errors
+/// When the runtime cannot be made (epoll, eventfd), or a listener cannot be registered.
+pub fn run(parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(Pacer::on_thread_park)
+        .on_thread_unpark(Pacer::on_thread_unpark)
+        .build_local(Default::default())?;
+    runtime.block_on(serve(parts, started))
+}
+
+async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Result<()> {
+    let first = parts.orders.borrow_and_update().clone();
+    let limits = carrick_splice::PoolLimits {
+        pipes_max: first.live.plan.limits.pipes,
+        ..Default::default()
+    };
+    let packet = parts.engines.packet.clone();
+    let worker = Rc::new(Worker {
+        number: parts.number,
+        splicer: Splicer::with_engines(
+            limits,
+            Arc::clone(&parts.metrics.splice),
+            parts.engines.socket,
+            parts.engines.packet,
+        ),
+        legs: parts.engines.legs,
+        pacer: Pacer::new(parts.engines.pacing, parts.number),
+        forwarded: parts.engines.forwarded,
+        learned: parts.engines.learned,
+        settling: Rc::default(),
+        metrics: parts.metrics,
+        log: parts.log,
+        resolver: parts.resolver,
+        cache: parts.cache,
+        scratch: Rc::default(),
+        clock: Clock::default(),
+        tunnels: Rc::default(),
+        idle: IdleSessions::default(),
+        origins: Default::default(),
+        admission: parts.admission,
+        handshakes: parts.engines.handshakes,
+        live: RefCell::new(Rc::new(WorkerLive::new(
+            Arc::clone(&first.live),
+            parts.number,
+            None,
+        ))),
+        draining: Cell::new(first.draining),
+        dismiss_idle: Cell::new(false),
+        clients: RefCell::default(),
+        nobody: Rc::new(nobody()?),
+        tracking: Tracking::default(),
+        fetching_ahead: Cell::new(0),
+        cut_off: Cell::new(false),
+        cut_off_now: Notify::new(),
+        session_ended: Notify::new(),
+    });
+    // One reads for all.
+    let forwarded = (parts.number == 0).then(|| {
+        let reader = Reader::new(packet, Arc::clone(&worker.forwarded));
+        Rc::new(RefCell::new(reader))
+    });
+    worker.splicer.set_pacer(worker.pacer.clone());
+    let pacer = worker.pacer.clone();
+    let keeping_pace = tokio::task::spawn_local(async move { pacer.keep().await });
+    let keeping_house = keep_house(Rc::clone(&worker), forwarded.clone());
+    let housekeeping = tokio::task::spawn_local(keeping_house);
+    let mut accepting = HashMap::new();
+    listen::adjust(&worker, &mut accepting, &first.live, &mut parts.listeners)?;
+    let reader = worker.handshakes.reader(worker.number)?;
+    let deciding = reader.map(|reader| {
+        let deciding = crate::accept::syn_defer::run(Rc::clone(&worker), reader);
+        tokio::task::spawn_local(deciding)
+    });
+    link::fill_all(&worker);
+    started();
+    while !worker.draining.get() {
+        if parts.orders.changed().await.is_err() {
+            break;
+        }
+        let orders = parts.orders.borrow_and_update().clone();
+        worker.draining.set(orders.draining);
+        if orders.live.generation != worker.live().live.generation {
+            let next = WorkerLive::new(
+                Arc::clone(&orders.live),
+                worker.number,
+                Some(&worker.live()),
+            );
+            worker.live.replace(Rc::new(next));
+            worker.origins.clear();
+            link::fill_all(&worker);
+            let result = listen::adjust(&worker, &mut accepting, &orders.live, &mut Bound::new());
+            // The engine that tells of them may be new.
+            read_forwarded(&worker, forwarded.as_deref());
+            let followers = &orders.live.followers;
+            followers.has_followed(worker.number, result.map_err(|error| error.to_string()));
+        }
+    }
+    if let Some(deciding) = deciding {
+        // From now on SYNs pass.
+        deciding.abort();
+    }
+    drain(&worker, accepting, &mut parts.orders).await;
+    housekeeping.abort();
+    keeping_pace.abort();
+    // What ended with the last clients.
+    read_forwarded(&worker, forwarded.as_deref());
+    worker.log.flush();
+    worker.metrics.liveness.end();
+    Ok(())
+}
+
+/// Stops listening, lets sessions finish, at most for the plan's drain time.
+async fn drain(
+    worker: &Rc<Worker>,
+    accepting: HashMap<SocketAddr, Accepting>,
+    orders: &mut watch::Receiver<Orders>,
+) {
+    let limit = worker.live().plan().timeouts.drain;
+    // Part of the drain's time, so that a short drain is not prolonged.
+    let handshakes = listen::HANDSHAKE_MAX.min(limit / 20);
+    let closing: Vec<_> = accepting
+        .into_values()
+        .map(|accepting| accepting.stop(handshakes))
+        .collect();
+    let everybody_gone = async {
+        for listener in closing {
+            // It cannot fail but by a panic, which the runtime has reported.
+            let _ = listener.await;
+        }
+        while !worker.clients.borrow().is_empty() {
+            worker.session_ended.notified().await;
+        }
+    };
+    let dismissal = async {
+        tokio::time::sleep(DRAIN_GRACE_MAX.min(limit / 2)).await;
+        worker.dismiss_idle.set(true);
+        worker.idle.wake_all();
+        std::future::pending::<()>().await;
+    };
+    tokio::pin!(everybody_gone);
+    tokio::select! {
+        () = &mut everybody_gone => return,
+        () = dismissal => {}
+        () = tokio::time::sleep(limit) => {
+            let sessions = worker.clients.borrow().len();
+            worker.metrics.limits.reached(Limit::Drain);
+            tracing::warn!(worker = worker.number, sessions, "drain time is over; what is left is cut off");
+        }
+        _ = orders.wait_for(|orders| orders.cut_off) => {}
+    }
+    reset_clients(worker);
+    // Sessions see the reset and end as if their client had gone: with a line in the log.
+    let _ = tokio::time::timeout(CUT_OFF_MAX, everybody_gone).await;
+}
+
+/// Resets what is left, so that no client takes half a response for a whole one.
+fn reset_clients(worker: &Worker) {
+    worker.cut_off.set(true);
+    // Those in tunnels are not at their place.
+    worker.cut_off_now.notify_waiters();
+    let clients = worker.clients.borrow();
+    for client in clients.iter().filter_map(|(_, client)| client.upgrade()) {
+        // The kernel's tcp_disconnect() resets a connection that stands, and wakes who waits for it.
+        if let Err(error) = rustix::net::connect_unspec(&*client) {
+            tracing::debug!("cutting a client off: connect AF_UNSPEC: {error}");
+        }
+    }
+}
+
+/// Small regular work: log lines out, idle upstream connections that are too old away.
+async fn keep_house(worker: Rc<Worker>, forwarded: Option<Rc<RefCell<Reader>>>) {
+    let mut ticks = tokio::time::interval(FLUSH_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut count = 0_u32;
+    let mut tide = memory::Tide::default();
+    let mut stalled_bytes = 0;
+    loop {
+        ticks.tick().await;
+        worker.metrics.liveness.show();
+        read_forwarded(&worker, forwarded.as_deref());
+        worker.log.flush();
+        worker.close_idle_upstreams(worker.admission.upstreams_waited_for());
+        count = count.wrapping_add(1);
+        if count.is_multiple_of(4) {
+            close_stale_upstreams(&worker);
+            stalled_bytes = end_stalled(&worker, stalled_bytes);
+            link::keep_up(&worker);
+            let sessions = worker.clients.borrow().len();
+            if tide.has_ebbed(sessions) {
+                memory::give_back();
+            }
+        }
+    }
+}
+
+fn read_forwarded(worker: &Worker, reader: Option<&RefCell<Reader>>) {
+    if let Some(reader) = reader {
+        reader.borrow_mut().read(&worker.metrics, &worker.log);
+    }
+}
+
+/// Ends what has stood still for the longest time, if all that stands still holds too much. What is held now, and what was held `before`.
+fn end_stalled(worker: &Worker, before: u64) -> u64 {
+    let stalled = worker.splicer.stalled(Instant::now());
+    let limit = worker.live().plan().limits.stalled;
+    let excess = (worker.admission).note_stalled(before, stalled.bytes, limit);
+    if excess > 0 {
+        let ended = worker.splicer.end_stalled(excess);
+        for _ in 0..ended {
+            worker.metrics.limits.reached(Limit::Stalled);
+        }
+        if worker.admission.tells_stalled(Instant::now()) {
+            tracing::warn!(
+                "clients and servers that take nothing hold more of the kernel's memory than [limits] stalled = {limit} allows: ending those that have stood still for the longest time"
+            );
+        }
+    }
+    stalled.bytes
+}
+
+fn close_stale_upstreams(worker: &Worker) {
+    let live = worker.live();
+    let (now, age_max) = (Instant::now(), live.plan().timeouts.idle);
+    worker.origins.close_stale(now, age_max);
+    let mut idle = worker.origins.idle_count();
+    for group in &live.groups {
+        group.close_stale(now, age_max);
+        idle += group.idle_count();
+    }
+    // Sampled: what is idle changes with every request, and nobody needs it to the moment.
+    let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
+    worker
+        .metrics
+        .upstream_idle_added
+        .add(idle.saturating_sub(known));
+    worker
+        .metrics
+        .upstream_idle_removed
+        .add(known.saturating_sub(idle));
+}

@@ -1,0 +1,71 @@
+//! Tests of what workers share: places, and connections that are kept, without a kernel that holds anything.
+use super::*;
+use crate::net::admission::Admission;
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
+
+/// A connection that is kept, and the server's end of it.
+fn kept(handshakes: &Handshakes, admission: &Arc<Admission>) -> (Kept, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let admitted = admission.admit(Some([10, 0, 0, 1].into())).unwrap();
+    let place = handshakes.place(usize::MAX).unwrap();
+    (Kept::new(stream, Duration::ZERO, admitted, place), server)
+}
+
+fn ends(port: u16) -> (SocketAddr, SocketAddr) {
+    (
+        SocketAddr::from(([10, 0, 0, 1], port)),
+        SocketAddr::from(([10, 0, 0, 2], 80)),
+    )
+}
+
+fn is_reset(mut server: TcpStream) -> bool {
+    let end = server.read(&mut [0]);
+    end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+}
+
+#[test]
+fn half_of_all_clients_may_wait_and_no_more_than_there_are_places() {
+    let handshakes = Handshakes::default();
+    let first = handshakes.place(4);
+    let second = handshakes.place(4);
+    assert!(first.is_some() && second.is_some());
+    assert!(handshakes.place(4).is_none());
+    assert_eq!(handshakes.waiting(), 2);
+    drop(first);
+    assert!(handshakes.place(4).is_some());
+    drop(second);
+    let all: Vec<Place> = std::iter::from_fn(|| handshakes.place(usize::MAX)).collect();
+    assert_eq!(all.len(), PLACES_MAX);
+}
+
+#[test]
+fn what_is_taken_is_whole_and_what_is_not_taken_is_reset() {
+    let handshakes = Handshakes::default();
+    let admission = Arc::new(Admission::default());
+    admission.set_limits(10, 0, 10);
+    let mut servers = Vec::new();
+    // The second one replaces the first.
+    for port in [1, 1, 2, 3] {
+        let (kept, server) = kept(&handshakes, &admission);
+        let (client, to) = ends(port);
+        handshakes.keep(client, to, kept);
+        servers.push(server);
+    }
+    assert_eq!(handshakes.done(Done::Expired), 1);
+    assert_eq!((handshakes.waiting(), admission.open()), (3, 3));
+    let (client, to) = ends(2);
+    let taken = handshakes.take(client, to).unwrap().into_stream().unwrap();
+    assert!(handshakes.take(client, to).is_none());
+    let now = Instant::now();
+    handshakes.expire(now);
+    assert_eq!(handshakes.waiting(), 2, "they are not old enough");
+    handshakes.expire(now + KEPT_MAX);
+    assert_eq!((handshakes.waiting(), admission.open()), (0, 0));
+    assert_eq!(handshakes.done(Done::Expired), 3);
+    drop(taken);
+    let ends: Vec<bool> = servers.into_iter().map(is_reset).collect();
+    assert_eq!(ends, [true, true, false, true]);
+}

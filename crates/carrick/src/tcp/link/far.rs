@@ -1,0 +1,317 @@
+//! The far end of a link: connects to the servers that the near end names, one after the other on each connection.
+use super::GIVEN_UP_MAX;
+use super::near::is_lost;
+use super::relay::{Asked, Outcome, Relay};
+use crate::config::plan::{Mode, ServerAddress};
+use crate::connect::dial::{Terms, dial};
+use crate::connect::tcp_profile::ServerLegs;
+use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::context::tunnels::Listed;
+use crate::net::deadline::Deadline;
+use crate::net::io::try_peek;
+use crate::reply::unreachable_reply;
+use crate::tcp::tunnel::{kept_target, note_paths};
+use crate::telemetry::metrics::{Job, Limit};
+use crate::telemetry::tunnels::About;
+use crate::upstream::link_connection::{Connection, Lost};
+use crate::upstream::{Unreachable, Upstream};
+use carrick_logic::link::talk::Event;
+use carrick_logic::link::{Destination, Frame, VERSION, Why};
+use carrick_splice::Choice;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Instant;
+
+/// Serves a connection that the near end of a link has opened, until one of the two closes it.
+pub async fn serve(mut client: Client) {
+    let peer = client.address;
+    let connection = Connection::accepted(&client.stream, peer);
+    if let Err(lost) = greet(&mut client, &connection).await {
+        report(&client, &connection, &lost);
+        return;
+    }
+    loop {
+        if !is_wanted(&mut client).await {
+            return;
+        }
+        client.address = peer;
+        let asked = match next(&mut client, &connection).await {
+            Ok(asked) => asked,
+            Err(lost) => return report(&client, &connection, &lost),
+        };
+        let Frame::Open {
+            client: address,
+            destination,
+            ..
+        } = asked
+        else {
+            continue;
+        };
+        client.address = address;
+        if let Err(lost) = carry(&mut client, &connection, destination).await {
+            return is_lost(&client, &connection, &lost);
+        }
+        connection.has_carried.set(true);
+        if client.is_last || client.worker.is_draining() {
+            return;
+        }
+    }
+}
+
+/// Waits for HELLO, and answers it with a version that both speak.
+async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost> {
+    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+    let mut hello = pin!(connection.expect_hello());
+    let expected = poll_fn(|cx| hello.as_mut().poll(cx));
+    let Ok(version) = client.timer.until(&mut deadline, expected).await else {
+        client.worker.metrics.limits.reached(Limit::HeadTimeout);
+        return Err(Lost::Malformed("no HELLO came in time"));
+    };
+    let version = version?.min(VERSION);
+    Ok(connection.send(&Frame::Hello { version }).await?)
+}
+
+/// Waits without a buffer until something comes, for however long. False: the connection is to be closed.
+async fn is_wanted(client: &mut Client) -> bool {
+    let worker = Rc::clone(&client.worker);
+    let stream = Rc::clone(&client.stream);
+    let something = poll_fn(|cx| {
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match try_peek(&stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                came => return Poll::Ready(came),
+            }
+        }
+    });
+    let came = worker
+        .idle
+        .wait(something, || worker.dismisses_idle())
+        .await;
+    matches!(came, Some(Ok(true))) && follow_configuration(client)
+}
+
+/// A reload may have changed what the listener does, or who may come in. False: this one may not any more.
+fn follow_configuration(client: &mut Client) -> bool {
+    let live = client.worker.live();
+    if Rc::ptr_eq(&live, &client.live) {
+        return true;
+    }
+    client.forget_pace();
+    match live.listener(client.listener.address) {
+        Some(listener) if matches!(listener.mode, Mode::Link(_)) => {
+            let peer = client.stream.peer_addr();
+            let is_allowed =
+                peer.is_ok_and(|peer| listener.access.allows_client(peer.ip().to_canonical()));
+            client.listener = listener;
+            client.live = live;
+            is_allowed
+        }
+        _ => {
+            client.is_last = true;
+            false
+        }
+    }
+}
+
+/// The next frame between two relayed connections: OPEN, or one that means nothing.
+async fn next(client: &mut Client, connection: &Connection) -> Result<Frame, Lost> {
+    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+    let mut event = pin!(connection.event());
+    let coming = poll_fn(|cx| event.as_mut().poll(cx));
+    match client.timer.until(&mut deadline, coming).await {
+        Ok(result) => match result? {
+            (Event::Open | Event::Nothing, frame) => Ok(frame),
+            _ => Err(Lost::Malformed("something comes that is not OPEN")),
+        },
+        Err(_) => {
+            client.worker.metrics.limits.reached(Limit::HeadTimeout);
+            Err(Lost::Malformed("a frame did not come whole in time"))
+        }
+    }
+}
+
+/// Connects to the server, and relays.
+async fn carry(
+    client: &mut Client,
+    connection: &Connection,
+    destination: Destination,
+) -> Result<(), Lost> {
+    let mut trace = RequestLog::new();
+    let server = match destination {
+        Destination::Address(address) => {
+            client.original = Some(address);
+            ServerAddress::Ip(address)
+        }
+        Destination::Name { host, port } => {
+            client.original = None;
+            ServerAddress::Name { host, port }
+        }
+    };
+    let target = server.to_string().into_bytes();
+    let result = match connect(client, &server, &mut trace).await {
+        Ok(upstream) => relay(client, connection, upstream, &target, &mut trace).await,
+        Err(unreachable) => refuse(client, connection, &unreachable, &mut trace).await,
+    };
+    if result.is_err() {
+        trace.ended = "link_lost";
+    }
+    trace.finish_tunnel(client, &target, "TCP");
+    result
+}
+
+async fn connect(
+    client: &Client,
+    server: &ServerAddress,
+    trace: &mut RequestLog,
+) -> Result<Upstream, Unreachable> {
+    let access = &client.listener.access;
+    if let ServerAddress::Name { host, port } = server {
+        access.check_name(host.as_bytes(), *port, false)?;
+    }
+    let terms = Terms {
+        source: client.source(),
+        source_port: client.source_port(),
+        legs: ServerLegs::of(client),
+        ..Terms::default()
+    };
+    let limit = client.live.plan().timeouts.connect;
+    let begun = Instant::now();
+    let result = Box::pin(dial(&client.worker, server, Some(access), terms, limit)).await;
+    if matches!(result, Err(Unreachable::TimedOut)) {
+        client.worker.metrics.limits.reached(Limit::ConnectTimeout);
+    }
+    trace.connect = result.is_ok().then(|| begun.elapsed());
+    result
+}
+
+/// Tells the near end that there is no connection, and waits until it has given up as well.
+async fn refuse(
+    client: &Client,
+    connection: &Connection,
+    unreachable: &Unreachable,
+    trace: &mut RequestLog,
+) -> Result<(), Lost> {
+    let reply = unreachable_reply(unreachable);
+    client.worker.metrics.refusals.count(reply.label);
+    tracing::debug!("for {}, over a link: {unreachable}", client.address);
+    (trace.status, trace.ended) = (reply.status, reply.label);
+    let why = match unreachable {
+        Unreachable::Denied(_) => Why::Denied,
+        Unreachable::TimedOut => Why::TimedOut,
+        Unreachable::Shortage(_) => Why::Failed,
+        Unreachable::Connect { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
+            Why::Refused
+        }
+        _ => Why::Unreachable,
+    };
+    let refused = connection.talk(|talk| talk.refused(why));
+    connection.send(&refused).await?;
+    let until_rest = connection.discard_until_rest();
+    match tokio::time::timeout(GIVEN_UP_MAX, until_rest).await {
+        Ok(result) => result,
+        Err(_) => Err(Lost::Stuck),
+    }
+}
+
+async fn relay(
+    client: &mut Client,
+    connection: &Connection,
+    mut upstream: Upstream,
+    target: &[u8],
+    trace: &mut RequestLog,
+) -> Result<(), Lost> {
+    upstream.limit_unread_if_near();
+    trace.took(&upstream);
+    trace.status = 200;
+    let opened = connection.talk(|talk| talk.opened(upstream.address));
+    connection.send(&opened).await?;
+    let Mode::Link(plan) = &client.listener.mode else {
+        return Err(Lost::Malformed("this is not the far end of a link"));
+    };
+    let (engine, class): (Choice, _) = (plan.engine, plan.pace);
+    let [to_server, to_client] = client.paced(class);
+    let metrics = Arc::clone(&client.worker.metrics);
+    let counters = metrics.job(Job::Link);
+    let begun = Instant::now();
+    counters.tunnels_opened.add(1);
+    let listed = list(client, &upstream, target, begun);
+    let asked = Asked {
+        engine,
+        pace: [to_client, to_server],
+        idle: client.live.plan().timeouts.tunnel_idle,
+    };
+    // Towards the link is from the server.
+    let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {
+        listed.tunnel().note_bytes([to, from], [of_to, of_from]);
+    };
+    let relay = Relay::new(&client.worker, connection, &upstream.stream, asked);
+    relay.noting(&note);
+    let result = relay.run(&[]).await;
+    let [sent, received] = relay.moved();
+    let [of_sent, of_received] = relay.engines();
+    (trace.received, trace.sent) = (received, sent);
+    trace.engine = Some(if sent >= received {
+        of_sent
+    } else {
+        of_received
+    });
+    note_paths(client, &upstream.stream, trace);
+    counters.tunnels_closed.add(1);
+    counters.tunnel_seconds.observe(begun.elapsed());
+    metrics.upstream_bytes_sent.add(received);
+    metrics.upstream_bytes_received.add(sent);
+    let outcome = match &result {
+        Ok(outcome) => Some(*outcome),
+        Err(_) => None,
+    };
+    trace.ended = match outcome {
+        Some(Outcome::Complete) => return Ok(()),
+        Some(Outcome::Reset) => "upstream_reset",
+        Some(Outcome::Idle | Outcome::ByPeer(Why::Idle)) => "tunnel_idle_timeout",
+        Some(Outcome::ByPeer(_) | Outcome::Refused(_)) => "client_reset",
+        None => "link_lost",
+    };
+    if outcome == Some(Outcome::Idle) {
+        metrics.limits.reached(Limit::TunnelIdleTimeout);
+    }
+    // Whoever is still there learns that the other end was lost, not that it ended.
+    let _ = carrick_splice::tcp::reset_on_close(&upstream.stream);
+    result.map(|_| ())
+}
+
+fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> Listed {
+    let worker = &client.worker;
+    let about = About {
+        label: worker.tunnels.label(worker.number),
+        begun,
+        job: Job::Link,
+        listener: client.listener.address,
+        client: client.address,
+        target: kept_target(target),
+        upstream: None,
+        server: upstream.address,
+        class: client.class().map(Into::into),
+        bytes_before: [0; 2],
+    };
+    Listed::new(&worker.tunnels, &worker.metrics, about)
+}
+
+/// A connection on which nothing is relayed ends like this.
+fn report(client: &Client, connection: &Connection, lost: &Lost) {
+    if let Lost::Malformed(reason) = lost {
+        client.worker.metrics.link.malformed.add(1);
+        client.worker.metrics.refusals.count("link_protocol");
+        tracing::debug!(
+            "{}: from {}: {reason}",
+            client.listener.address,
+            connection.peer
+        );
+        let _ = carrick_splice::tcp::reset_on_close(&connection.stream);
+    }
+}

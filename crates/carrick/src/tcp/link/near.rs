@@ -1,0 +1,266 @@
+//! The near end of a link: what a tunnel or a splitter has for a server goes over a connection to the far end, which connects to it.
+use super::relay::{Asked, Outcome, Relay};
+use crate::config::plan::{Fallback, ServerAddress};
+use crate::context::client::Client;
+use crate::context::client::Next;
+use crate::context::destination::NextHop;
+use crate::context::request_log::RequestLog;
+use crate::tcp::tunnel::{kept_target, list, not_reached, note_paths};
+use crate::telemetry::metrics::{Job, Limit};
+use crate::upstream::Unreachable;
+use crate::upstream::group::Active;
+use crate::upstream::link::Link;
+use crate::upstream::link_connection::{Connection, Lost};
+use carrick_logic::link::{Destination, Frame, Why};
+use carrick_splice::Choice;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is to go over a link.
+pub struct Wish<'a> {
+    /// The link's index in the plan.
+    pub link: usize,
+    /// Where to.
+    pub place: &'a NextHop,
+    /// What is hashed to choose a server.
+    pub key: Option<&'a [u8]>,
+    /// What was asked for, for the list of tunnels.
+    pub target: &'a [u8],
+    /// What came with the client.
+    pub first: &'a [u8],
+    /// The engine, and the class of pacing.
+    pub way: (Choice, Option<usize>),
+}
+
+/// Relays a client's connection over a link. `None`: there is no connection to the far end, and the client is to be connected to its
+/// server directly.
+pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) -> Option<Next> {
+    let link = Rc::clone(client.live.links.get(wish.link)?);
+    let chosen = match choose(client, &wish, trace) {
+        Ok(chosen) => chosen,
+        Err(unreachable) => return Some(not_reached(client, None, &unreachable, trace)),
+    };
+    let mut may_repeat = true;
+    loop {
+        let connection = match take(client, &link, trace).await {
+            Ok(connection) => connection,
+            Err(unreachable) if link.plan.fallback == Fallback::Direct => {
+                tracing::debug!("link \"{}\": {unreachable}", link.plan.name);
+                client.worker.metrics.link.direct.add(1);
+                return None;
+            }
+            Err(unreachable) => {
+                return Some(not_reached(client, None, &unreachable, trace));
+            }
+        };
+        let carried = carry(client, (&connection, &chosen), &wish, trace).await;
+        match carried {
+            Ok(outcome) => {
+                connection.has_carried.set(true);
+                link.put(&client.worker, connection);
+                return Some(ended(client, &wish, &chosen, outcome, trace));
+            }
+            // The far end has closed it while OPEN was under way. Nothing of the client's was sent.
+            Err((_, true)) if may_repeat => may_repeat = false,
+            Err((lost, _)) => {
+                is_lost(client, &connection, &lost);
+                trace.status = if trace.status == 200 { 200 } else { 502 };
+                trace.ended = "link_lost";
+                return Some(Next::Reset);
+            }
+        }
+    }
+}
+
+/// A connection to the far end: one that waits, else a new one.
+async fn take(
+    client: &Client,
+    link: &Rc<Link>,
+    trace: &mut RequestLog,
+) -> Result<Connection, Unreachable> {
+    let worker = &client.worker;
+    let result = match link.take() {
+        Some(connection) => Ok(connection),
+        None => {
+            let begun = Instant::now();
+            let result = link.connect(worker).await;
+            if matches!(result, Err(Unreachable::TimedOut)) {
+                worker.metrics.limits.reached(Limit::ConnectTimeout);
+            }
+            trace.connect = result.is_ok().then(|| begun.elapsed());
+            result
+        }
+    };
+    link.fill(worker);
+    result
+}
+
+/// The server that is asked for.
+struct Chosen {
+    address: ServerAddress,
+    /// Its index in its group, where it counts as in use.
+    in_group: Option<(usize, Active)>,
+}
+
+fn choose(client: &Client, wish: &Wish<'_>, trace: &mut RequestLog) -> Result<Chosen, Unreachable> {
+    match wish.place {
+        NextHop::Origin { server, .. } => {
+            if let ServerAddress::Ip(address) = server {
+                client.listener.access.check_address(address.ip())?;
+            }
+            Ok(Chosen {
+                address: server.clone(),
+                in_group: None,
+            })
+        }
+        NextHop::Group { group, index } => {
+            trace.upstream = Some(*index);
+            let picked = group.pick(wish.key, &[], Instant::now());
+            let picked = picked.and_then(|picked| Some((picked, group.state.servers.get(picked)?)));
+            let (picked, state) = picked.ok_or(Unreachable::NoServer)?;
+            Ok(Chosen {
+                address: state.address.clone(),
+                in_group: Some((picked, Active::on(state))),
+            })
+        }
+    }
+}
+
+/// Asks for the server, and relays. `Err`: the connection to the far end is lost; and whether that could be tried again.
+async fn carry(
+    client: &mut Client,
+    (connection, chosen): (&Connection, &Chosen),
+    wish: &Wish<'_>,
+    trace: &mut RequestLog,
+) -> Result<Outcome, (Lost, bool)> {
+    let metrics = Arc::clone(&client.worker.metrics);
+    let Some(number) = connection.talk(|talk| talk.open()) else {
+        return Err((Lost::Ended, true));
+    };
+    let open = Frame::Open {
+        number,
+        client: client.address,
+        destination: match &chosen.address {
+            ServerAddress::Ip(address) => Destination::Address(*address),
+            ServerAddress::Name { host, port } => Destination::Name {
+                host: host.clone(),
+                port: *port,
+            },
+        },
+    };
+    if let Err(error) = connection.send(&open).await {
+        return Err((error.into(), true));
+    }
+    metrics.link.relayed.add(1);
+    if connection.has_carried.get() {
+        metrics.link.reused.add(1);
+    }
+    (trace.reused, trace.server) = (connection.has_carried.get(), Some(connection.peer));
+    let (engine, class) = wish.way;
+    let pace = client.paced(class);
+    let counters = metrics.job(Job::from(&client.listener.mode));
+    let begun = Instant::now();
+    let listed = list(
+        client,
+        connection.peer,
+        kept_target(wish.target),
+        begun,
+        trace,
+    );
+    counters.tunnels_opened.add(1);
+    let asked = Asked {
+        engine,
+        pace,
+        idle: client.live.plan().timeouts.tunnel_idle,
+    };
+    let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
+    let relay = Relay::new(&client.worker, connection, &client.stream, asked);
+    relay.noting(&note);
+    let result = relay.run(wish.first).await;
+    let [sent, received] = relay.moved();
+    let engines = relay.engines();
+    trace.received += sent;
+    trace.sent += received;
+    trace.engine = Some(if received >= sent {
+        engines[1]
+    } else {
+        engines[0]
+    });
+    let server = relay.server();
+    if let Some(server) = server {
+        (trace.status, trace.server) = (200, Some(server));
+    }
+    note_paths(client, &connection.stream, trace);
+    counters.tunnels_closed.add(1);
+    counters.tunnel_seconds.observe(begun.elapsed());
+    metrics.upstream_bytes_sent.add(sent);
+    metrics.upstream_bytes_received.add(received);
+    result.map_err(|lost| {
+        let is_untouched = !relay.has_taken() && server.is_none();
+        let is_gone = matches!(lost, Lost::Ended | Lost::Io(_));
+        (lost, is_untouched && is_gone)
+    })
+}
+
+/// What follows from how it ended, for the client, the log, and what is known of the server.
+fn ended(
+    client: &Client,
+    wish: &Wish<'_>,
+    chosen: &Chosen,
+    outcome: Outcome,
+    trace: &mut RequestLog,
+) -> Next {
+    let metrics = &client.worker.metrics;
+    if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.place, &chosen.in_group) {
+        match outcome {
+            Outcome::Refused(Why::Denied | Why::Failed) => {}
+            Outcome::Refused(_) => group.failed(*server, Instant::now()),
+            _ => group.succeeded(*server),
+        }
+    }
+    match outcome {
+        Outcome::Complete => Next::Close,
+        Outcome::Reset => {
+            trace.ended = "client_reset";
+            Next::Reset
+        }
+        Outcome::ByPeer(why) => {
+            trace.ended = match why {
+                Why::Idle => "tunnel_idle_timeout",
+                _ => "upstream_reset",
+            };
+            Next::Reset
+        }
+        Outcome::Idle => {
+            metrics.limits.reached(Limit::TunnelIdleTimeout);
+            trace.ended = "tunnel_idle_timeout";
+            Next::Close
+        }
+        Outcome::Refused(why) => {
+            metrics.link.refused.add(1);
+            (trace.status, trace.ended) = match why {
+                Why::Denied => (403, "denied_address"),
+                Why::TimedOut => (504, "connect_timeout"),
+                Why::Failed => (503, "link_refused"),
+                _ => (502, "connect"),
+            };
+            metrics.refusals.count(trace.ended);
+            Next::Reset
+        }
+    }
+}
+
+/// A connection over a link that ends like this takes what was relayed with it.
+pub(super) fn is_lost(client: &Client, connection: &Connection, lost: &Lost) {
+    let metrics = &client.worker.metrics.link;
+    metrics.lost.add(1);
+    if matches!(lost, Lost::Malformed(_)) {
+        metrics.malformed.add(1);
+    }
+    tracing::debug!(
+        "the connection over a link with {}: {lost}",
+        connection.peer
+    );
+    let _ = carrick_splice::tcp::reset_on_close(&connection.stream);
+}

@@ -1,0 +1,133 @@
+//! The connections of one worker to the other end of a link: some are opened before they are needed, and all are used again.
+use super::keep_alive;
+use crate::connect::dial::{Terms, dial};
+use crate::connect::tcp_profile::ServerLegs;
+use crate::context::worker::Worker;
+use crate::upstream::Unreachable;
+use crate::upstream::link::Link;
+use crate::upstream::link_connection::{Connection, Lost};
+use carrick_logic::link::{Frame, VERSION};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// After a connection could not be opened, so long none is tried: who needs one is told so at once.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Keeps a connection for the next; it must be at rest.
+    pub fn put(&self, worker: &Worker, connection: Connection) {
+        let mut idle = self.idle.borrow_mut();
+        if !self.is_retired.get() && !worker.is_draining() && idle.len() < self.plan.connections {
+            idle.push_back(connection);
+        }
+    }
+
+    /// Opens a connection, and says HELLO without waiting for the answer.
+    ///
+    /// # Errors
+    /// See [`Unreachable`].
+    pub async fn connect(&self, worker: &Worker) -> Result<Connection, Unreachable> {
+        let now = Instant::now();
+        let rests = |failed| now.saturating_duration_since(failed) < PAUSE_AFTER_FAILURE;
+        if self.failed.get().is_some_and(rests) {
+            return Err(Unreachable::NoServer);
+        }
+        let terms = Terms {
+            legs: (self.plan.leg.as_ref()).map(|leg| ServerLegs::always(&worker.legs, leg)),
+            ..Terms::default()
+        };
+        let limit = worker.live().plan().timeouts.connect;
+        let dialled = Box::pin(dial(worker, &self.plan.peer, None, terms, limit)).await;
+        let connection = match dialled {
+            Ok(upstream) => Connection::opened(upstream, &worker.metrics),
+            Err(unreachable) => {
+                self.failed(worker, &unreachable);
+                return Err(unreachable);
+            }
+        };
+        let profile = self.plan.leg.as_ref().map(|leg| &leg.profile);
+        if profile.is_none_or(|profile| profile.keepalive.is_none()) {
+            keep_alive(&connection.stream);
+        }
+        let hello = Frame::Hello { version: VERSION };
+        if let Err(error) = connection.send(&hello).await {
+            let unreachable = Unreachable::Connect {
+                address: connection.peer,
+                error,
+            };
+            self.failed(worker, &unreachable);
+            return Err(unreachable);
+        }
+        self.failed.set(None);
+        Ok(connection)
+    }
+
+    /// Takes note of a peer that is not there, or does not speak as it should.
+    fn failed(&self, worker: &Worker, why: &dyn std::fmt::Display) {
+        worker.metrics.link.failed.add(1);
+        if self.failed.replace(Some(Instant::now())).is_none() {
+            tracing::warn!("link \"{}\" to {}: {why}", self.plan.name, self.plan.peer);
+        } else {
+            tracing::debug!("link \"{}\" to {}: {why}", self.plan.name, self.plan.peer);
+        }
+    }
+
+    /// Opens what is to be there before it is needed.
+    pub fn fill(self: &Rc<Self>, worker: &Rc<Worker>) {
+        let there = self.idle_count() + self.opening.get();
+        if worker.is_draining() || self.is_retired.get() {
+            return;
+        }
+        for _ in there..self.plan.ahead {
+            self.opening.set(self.opening.get() + 1);
+            let (link, worker) = (Rc::clone(self), Rc::clone(worker));
+            tokio::task::spawn_local(async move {
+                link.open_ahead(&worker).await;
+                link.opening.set(link.opening.get() - 1);
+            });
+        }
+    }
+
+    async fn open_ahead(&self, worker: &Worker) {
+        let Ok(connection) = self.connect(worker).await else {
+            return;
+        };
+        // What carries something at once gets the answer with that of the far end.
+        let limit = worker.live().plan().timeouts.connect;
+        let greeted = tokio::time::timeout(limit, connection.expect_hello()).await;
+        match greeted {
+            Ok(Ok(version)) if version <= VERSION => self.put(worker, connection),
+            Ok(Ok(_)) => self.failed(worker, &"it answers in another version"),
+            Ok(Err(lost)) => {
+                if matches!(lost, Lost::Malformed(_)) {
+                    worker.metrics.link.malformed.add(1);
+                }
+                self.failed(worker, &lost);
+            }
+            Err(_) => self.failed(worker, &"it does not answer HELLO"),
+        }
+    }
+}
+
+/// Opens what is to be there before it is needed, on all links of the plan in force.
+pub fn fill_all(worker: &Rc<Worker>) {
+    for link in &worker.live().links {
+        link.fill(worker);
+    }
+}
+
+/// Sees to the links, about once a second: connections that have ended go, new ones come.
+pub fn keep_up(worker: &Rc<Worker>) {
+    let live = worker.live();
+    let mut idle = 0;
+    for link in &live.links {
+        link.drop_dead();
+        link.fill(worker);
+        idle += link.idle_count() as u64;
+    }
+    // Sampled, as for other idle connections.
+    let metrics = &worker.metrics.link;
+    let known = metrics.idle();
+    metrics.idle_added.add(idle.saturating_sub(known));
+    metrics.idle_removed.add(known.saturating_sub(idle));
+}

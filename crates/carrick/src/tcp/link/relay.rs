@@ -1,0 +1,432 @@
+//! One connection, the client's at the near end or the server's at the far end, relayed over a connection of the link.
+//!
+//! Two ways at a time: what comes is sent in DATA frames, each of just what waits in the socket; DATA that comes is written out. The
+//! splice service moves what is in them. How an end came about here, it comes about there: END is a half-close, RESET a reset.
+use super::GIVEN_UP_MAX;
+use crate::context::worker::Worker;
+use crate::net::io::{peek, write_both};
+use crate::upstream::link_connection::{Connection, Lost};
+use carrick_logic::link::talk::Event;
+use carrick_logic::link::{DATA_BYTES_MAX, Frame, Why};
+use carrick_splice::tcp::{is_hung_up, pending_input};
+use carrick_splice::{Choice, End, Ended, Engine, Order, PaceHandle, Side, Transfer};
+use socket2::SockRef;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::net::{Shutdown, SocketAddr};
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// The clock is looked at so many times for each time that is waited for.
+const LOOKS: u32 = 4;
+
+/// How a relayed connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Both ways have ended by themselves.
+    Complete,
+    /// The connection here was reset.
+    Reset,
+    /// The other end has given it up.
+    ByPeer(Why),
+    /// The other end has no connection to the server.
+    Refused(Why),
+    /// Nothing came either way for too long.
+    Idle,
+}
+
+/// What a relay is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The engine.
+    pub engine: Choice,
+    /// How it is paced: towards the link, and away from it.
+    pub pace: [PaceHandle; 2],
+    /// It ends after no byte moved for so long.
+    pub idle: Duration,
+}
+
+/// Who is told of progress: bytes towards the link and away from it, and the engines.
+type Note<'a> = dyn Fn([u64; 2], [Engine; 2]) + 'a;
+
+/// A relay under way.
+pub struct Relay<'a> {
+    worker: &'a Worker,
+    connection: &'a Connection,
+    local: &'a TcpStream,
+    asked: Asked,
+    /// Bytes towards the link, and away from it.
+    moved: [Cell<u64>; 2],
+    engines: [Cell<Engine>; 2],
+    /// Bytes of the connection here are not in its socket any more.
+    has_taken: Cell<bool>,
+    /// The server's address, once the other end has told it.
+    server: Cell<Option<SocketAddr>>,
+    outcome: Cell<Option<Outcome>>,
+    /// RESET is to be sent, for this reason.
+    owes_reset: Cell<Option<Why>>,
+    /// A frame is being sent which is no DATA.
+    is_sending: Cell<bool>,
+    has_local_failed: Cell<bool>,
+    is_local_shut: Cell<bool>,
+    /// RESET was sent, or is to be.
+    is_given_up: Cell<bool>,
+    note: Cell<Option<&'a Note<'a>>>,
+}
+
+/// What the connection here has for the link.
+enum Input {
+    /// So many bytes, at least one.
+    Bytes(u32),
+    /// Its end.
+    End,
+    /// Nothing any more: the relayed connection is given up.
+    Reset(Why),
+}
+
+impl<'a> Relay<'a> {
+    /// OPEN has been sent, or OPENED.
+    pub fn new(
+        worker: &'a Worker,
+        connection: &'a Connection,
+        local: &'a TcpStream,
+        asked: Asked,
+    ) -> Self {
+        Self {
+            worker,
+            connection,
+            local,
+            asked,
+            moved: Default::default(),
+            engines: [const { Cell::new(Engine::Copy) }; 2],
+            has_taken: Cell::new(false),
+            server: Cell::new(None),
+            outcome: Cell::new(None),
+            owes_reset: Cell::new(None),
+            is_sending: Cell::new(false),
+            has_local_failed: Cell::new(false),
+            is_local_shut: Cell::new(false),
+            is_given_up: Cell::new(false),
+            note: Cell::new(None),
+        }
+    }
+
+    /// Tells of each progress: bytes towards the link and away from it, and the engines.
+    pub fn noting(&self, note: &'a Note<'a>) {
+        self.note.set(Some(note));
+    }
+
+    /// Bytes towards the link, and away from it.
+    pub fn moved(&self) -> [u64; 2] {
+        self.moved.each_ref().map(Cell::get)
+    }
+
+    /// Whether bytes were taken from the connection here, sent or not: nobody else can relay it any more.
+    pub fn has_taken(&self) -> bool {
+        self.has_taken.get() || self.moved()[0] > 0
+    }
+
+    /// The engines used last, towards the link and away from it.
+    pub fn engines(&self) -> [Engine; 2] {
+        self.engines.each_ref().map(Cell::get)
+    }
+
+    /// The server's address, if the other end has told it.
+    pub fn server(&self) -> Option<SocketAddr> {
+        self.server.get()
+    }
+
+    /// Relays until both ends have said that nothing more comes; then the connection of the link can carry the next one. `first` goes
+    /// before what comes.
+    ///
+    /// # Errors
+    /// The connection of the link is lost, and with it what was relayed: both are to be reset.
+    pub async fn run(&self, first: &[u8]) -> Result<Outcome, Lost> {
+        let result = self.run_both(first).await;
+        let metrics = &self.worker.metrics.link;
+        let [sent, received] = self.moved();
+        metrics.bytes_sent.add(sent);
+        metrics.bytes_received.add(received);
+        result.map(|()| self.outcome.get().unwrap_or(Outcome::Complete))
+    }
+
+    async fn run_both(&self, first: &[u8]) -> Result<(), Lost> {
+        let mut towards = pin!(self.towards_link(first));
+        let mut away = pin!(self.away_from_link());
+        let mut local_error = pin!(self.local.ready(Interest::ERROR));
+        let mut link_error = pin!(self.connection.stream.ready(Interest::ERROR));
+        let mut cut_off = pin!(self.worker.wait_for_cut_off());
+        let mut quiet = pin!(self.look_for_quiet());
+        let mut patience = None;
+        let [mut towards_over, mut away_over] = [false; 2];
+        let [mut local_heard, mut link_heard, mut is_quiet] = [false; 3];
+        poll_fn(|cx| {
+            loop {
+                let owed = self.owes_reset.get();
+                if !away_over && let Poll::Ready(result) = away.as_mut().poll(cx) {
+                    result?;
+                    away_over = true;
+                }
+                // Each is told once.
+                if !local_heard && local_error.as_mut().poll(cx).is_ready() {
+                    local_heard = true;
+                    if is_hung_up(self.local) {
+                        self.local_failed();
+                    }
+                }
+                is_quiet = is_quiet || quiet.as_mut().poll(cx).is_ready();
+                if !towards_over && let Poll::Ready(result) = towards.as_mut().poll(cx) {
+                    result?;
+                    towards_over = true;
+                }
+                if self.connection.is_at_rest() && !self.is_sending.get() {
+                    return Poll::Ready(Ok(()));
+                }
+                if self.owes_reset.get() == owed {
+                    break;
+                }
+            }
+            if !link_heard && link_error.as_mut().poll(cx).is_ready() {
+                link_heard = true;
+                if is_hung_up(&self.connection.stream) {
+                    let reset = std::io::ErrorKind::ConnectionReset;
+                    return Poll::Ready(Err(std::io::Error::from(reset).into()));
+                }
+            }
+            if cut_off.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(Lost::CutOff));
+            }
+            if self.is_given_up.get() {
+                let timer = patience.get_or_insert_with(|| Box::pin(sleep(GIVEN_UP_MAX)));
+                return timer.as_mut().poll(cx).map(|()| Err(Lost::Stuck));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Sends what comes here.
+    async fn towards_link(&self, first: &[u8]) -> Result<(), Lost> {
+        self.send_first(first).await?;
+        loop {
+            match poll_fn(|cx| self.poll_input(cx)).await {
+                Input::Bytes(bytes) => self.send_data(bytes).await?,
+                Input::End => {
+                    let end = self.connection.talk(|talk| talk.end());
+                    self.send(&end).await?;
+                }
+                Input::Reset(why) => {
+                    let reset = self
+                        .connection
+                        .talk(|talk| talk.may_reset().then(|| talk.reset(why)));
+                    if let Some(reset) = reset {
+                        self.is_given_up.set(true);
+                        self.send(&reset).await?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn send(&self, frame: &Frame) -> Result<(), Lost> {
+        self.is_sending.set(true);
+        self.connection.send(frame).await?;
+        self.is_sending.set(false);
+        Ok(())
+    }
+
+    async fn send_first(&self, first: &[u8]) -> Result<(), Lost> {
+        for piece in first.chunks(DATA_BYTES_MAX as usize) {
+            let head = Frame::data_head(piece.len() as u32);
+            write_both(&self.connection.stream, &head, piece, &mut 0).await?;
+            self.note_moved(0, piece.len() as u64, Engine::Copy);
+        }
+        Ok(())
+    }
+
+    /// What there is to be sent.
+    fn poll_input(&self, cx: &mut Context<'_>) -> Poll<Input> {
+        if let Some(why) = self.owes_reset.get() {
+            return Poll::Ready(Input::Reset(why));
+        }
+        if self.connection.talk(|talk| talk.has_ended()) {
+            // Whatever comes of the connection here is told by who watches it for errors.
+            return Poll::Pending;
+        }
+        loop {
+            if ready!(self.local.poll_read_ready(cx)).is_err() {
+                self.local_failed();
+                return Poll::Ready(Input::Reset(Why::Reset));
+            }
+            let waiting = pending_input(self.local).unwrap_or(0);
+            if waiting > 0 {
+                let bytes = waiting.min(DATA_BYTES_MAX.into()) as u32;
+                return Poll::Ready(Input::Bytes(bytes));
+            }
+            let found = self
+                .local
+                .try_io(Interest::READABLE, || Ok(peek(self.local)?));
+            match found {
+                // It has come just now; or it is behind a byte out of band, which is no part of the stream.
+                Ok(true) => return Poll::Ready(Input::Bytes(1)),
+                // What reads after a reset was told to somebody else takes it for an end.
+                Ok(false) if !self.is_local_shut.get() && is_hung_up(self.local) => {}
+                Ok(false) => return Poll::Ready(Input::End),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(_) => {}
+            }
+            self.local_failed();
+            return Poll::Ready(Input::Reset(Why::Reset));
+        }
+    }
+
+    /// Sends so many bytes that wait here.
+    async fn send_data(&self, bytes: u32) -> Result<(), Lost> {
+        let head = Frame::data_head(bytes);
+        let order = Order {
+            prefix: &head,
+            ..self.order(bytes, 0)
+        };
+        let splicer = &self.worker.splicer;
+        let mut transfer = splicer.transfer(self.local, &self.connection.stream, order);
+        match self.run_noting(&mut transfer, 0).await {
+            Ok(Ended::Bytes) => Ok(()),
+            Err(fault) if fault.side == Side::To => Err(fault.source.into()),
+            // They were there when they were promised.
+            Ok(_) | Err(_) => {
+                self.local_failed();
+                Err(Lost::Torn)
+            }
+        }
+    }
+
+    /// Writes out what comes over the link.
+    async fn away_from_link(&self) -> Result<(), Lost> {
+        loop {
+            let (event, _) = self.connection.event().await?;
+            match event {
+                Event::Data(bytes) => self.take_data(bytes).await?,
+                Event::Unwanted(bytes) => self.connection.discard(bytes.into()).await?,
+                Event::Opened(server) => self.server.set(Some(server)),
+                Event::End => self.end_local(),
+                Event::Reset(why) => self.end_by(Outcome::ByPeer(why), why),
+                Event::Refused(why) => self.end_by(Outcome::Refused(why), why),
+                Event::Nothing => {}
+                Event::Open => return Err(Lost::Malformed("OPEN comes at a wrong time")),
+            }
+            // What comes next is about the next one.
+            if self.connection.is_at_rest() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn take_data(&self, bytes: u32) -> Result<(), Lost> {
+        if self.has_local_failed.get() || self.outcome.get().is_some() {
+            return self.connection.discard(bytes.into()).await;
+        }
+        let splicer = &self.worker.splicer;
+        let order = self.order(bytes, 1);
+        let mut transfer = splicer.transfer(&self.connection.stream, self.local, order);
+        match self.run_noting(&mut transfer, 1).await {
+            Ok(Ended::Bytes) => Ok(()),
+            Ok(_) => Err(Lost::Ended),
+            Err(fault) if fault.side == Side::From => Err(fault.source.into()),
+            Err(_) => {
+                let left = u64::from(bytes).saturating_sub(transfer.taken_bytes());
+                drop(transfer);
+                self.local_failed();
+                self.connection.discard(left).await
+            }
+        }
+    }
+
+    fn order<'o>(&self, bytes: u32, way: usize) -> Order<'o> {
+        let [towards, away] = self.asked.pace;
+        Order {
+            // The kernel's engines have connections whole, and here is only a piece.
+            choice: match self.asked.engine {
+                Choice::Socket | Choice::Packet => Choice::Auto,
+                choice => choice,
+            },
+            // Both ways are watched together.
+            idle: Duration::MAX,
+            pace: if way == 0 { towards } else { away },
+            ..Order::new(End::AfterBytes(bytes.into()))
+        }
+    }
+
+    async fn run_noting(
+        &self,
+        transfer: &mut Transfer<'_>,
+        way: usize,
+    ) -> Result<Ended, carrick_splice::Fault> {
+        let mut known = 0;
+        poll_fn(|cx| {
+            let result = transfer.poll_run(cx);
+            let bytes = transfer.bytes();
+            if way == 0 && transfer.taken_bytes() > 0 {
+                self.has_taken.set(true);
+            }
+            if bytes > known {
+                self.note_moved(way, bytes - known, transfer.engine());
+                known = bytes;
+            }
+            result
+        })
+        .await
+    }
+
+    fn note_moved(&self, way: usize, bytes: u64, engine: Engine) {
+        if let (Some(moved), Some(noted)) = (self.moved.get(way), self.engines.get(way)) {
+            moved.set(moved.get() + bytes);
+            noted.set(engine);
+        }
+        if let Some(note) = self.note.get() {
+            note(self.moved(), self.engines());
+        }
+    }
+
+    /// The other end has half-closed.
+    fn end_local(&self) {
+        self.is_local_shut.set(true);
+        // Whose connection is gone is told by who reads from it, or watches it.
+        let _ = SockRef::from(self.local).shutdown(Shutdown::Write);
+    }
+
+    /// The connection here is gone.
+    fn local_failed(&self) {
+        self.has_local_failed.set(true);
+        self.end_by(Outcome::Reset, Why::Reset);
+    }
+
+    /// It is over; the other end is told, or waits to be.
+    fn end_by(&self, outcome: Outcome, why: Why) {
+        if self.outcome.get().is_none() {
+            self.outcome.set(Some(outcome));
+        }
+        if self.owes_reset.get().is_none() {
+            self.owes_reset.set(Some(why));
+        }
+        self.is_given_up.set(true);
+    }
+
+    /// Gives up what stands still.
+    async fn look_for_quiet(&self) {
+        let (mut seen, mut since) = (self.moved(), Instant::now());
+        loop {
+            sleep((self.asked.idle / LOOKS).max(Duration::from_millis(1))).await;
+            let moved = self.moved();
+            if moved != seen {
+                (seen, since) = (moved, Instant::now());
+            } else if since.elapsed() >= self.asked.idle {
+                return self.end_by(Outcome::Idle, Why::Idle);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections that are relayed as they are: CONNECT, upgrades, tunnels, the splitter, and links.
+pub mod link;
+pub mod split;
+pub mod tunnel;

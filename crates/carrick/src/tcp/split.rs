@@ -1,0 +1,119 @@
+//! Splitters: which connections are split, and which are joined end to end; and what is learned of both at their ends.
+mod activity;
+mod outcome;
+
+pub use activity::Activity;
+pub use outcome::{Watched, settle};
+
+use crate::config::plan::{Mode, RoutePlan, Splitting};
+use crate::connect::tcp_profile;
+use crate::context::client::Client;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::split::{Decision, FirstKnown, Purpose, Reason, Way, is_chosen};
+use carrick_splice::legs::measure;
+use carrick_splice::{Choice, Joining};
+use std::net::SocketAddr;
+
+/// What is decided of one connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Decided {
+    client: SocketAddr,
+    server: SocketAddr,
+    way: Way,
+    /// The initial window towards the client, in bytes.
+    client_window_bytes: u64,
+}
+
+impl Decided {
+    /// The engine of this connection on a route.
+    #[must_use]
+    pub fn engine(&self, route: &RoutePlan) -> Choice {
+        match (self.way, route.engine) {
+            (Way::Join, _) => Choice::Packet,
+            // It may be there only for those that are joined.
+            (_, Choice::Packet) => Choice::Auto,
+            (_, engine) => engine,
+        }
+    }
+
+    /// Whether the packet engine may join it.
+    #[must_use]
+    pub fn joining(&self) -> Joining {
+        match self.way {
+            Way::Join => Joining::Anyway,
+            Way::Split | Way::LeaveOut => Joining::Never,
+        }
+    }
+}
+
+/// The engine by which a connection may go, before its server is known: it can be joined only if both ends send segments that the other
+/// one takes.
+#[must_use]
+pub fn engine(client: &Client, route: &RoutePlan) -> Choice {
+    match &client.listener.mode {
+        Mode::Split(plan) if plan.control_group > 0 || route.split != Splitting::Always => {
+            Choice::Packet
+        }
+        _ => route.engine,
+    }
+}
+
+/// What is to become of a connection whose server has accepted; `None`: its listener does not split.
+#[must_use]
+pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option<Decided> {
+    let Mode::Split(plan) = &client.listener.mode else {
+        return None;
+    };
+    let (address, server) = (client.address, checkout.upstream.address);
+    // It fails for nothing but a closed descriptor.
+    let near = measure(&*client.stream).ok();
+    let far = measure(&*checkout.upstream.stream).ok();
+    let client_window_bytes = near.map_or(0, |leg| {
+        u64::from(leg.congestion_window) * u64::from(leg.segment_bytes)
+    });
+    let learned = &client.worker.learned;
+    let share = f64::from(plan.control_group) / 100.0;
+    let is_control = || is_chosen(address, server, Purpose::Control, share);
+    let decision = match route.split {
+        Splitting::Never => Decision {
+            way: Way::Join,
+            reason: Reason::Configured,
+        },
+        _ if is_control() => Decision {
+            way: Way::Join,
+            reason: Reason::Control,
+        },
+        Splitting::Always => Decision {
+            way: Way::Split,
+            reason: Reason::Configured,
+        },
+        Splitting::Adaptive => {
+            let known = FirstKnown {
+                rtt: [near, far].map(|leg| leg.and_then(|leg| leg.rtt)),
+                client_window_bytes,
+                can_join: client.worker.splicer.has_packet_engine(),
+                can_leave_out: client.listener.interception.is_some() && learned.can_leave_out(),
+            };
+            learned.decide(address, server, &known)
+        }
+    };
+    match decision.way {
+        Way::LeaveOut => {
+            let port = client.listener.address.port();
+            match learned.leave_out(port, address, server) {
+                Ok(()) => client.worker.metrics.split.left_out.add(1),
+                Err(error) => tracing::debug!("{address} and {server} are not left out: {error}"),
+            }
+        }
+        Way::Join => tcp_profile::as_end_to_end(client),
+        Way::Split => {}
+    }
+    let metrics = &client.worker.metrics.split;
+    metrics.reasons(decision.reason).add(1);
+    Some(Decided {
+        client: address,
+        server,
+        way: decision.way,
+        client_window_bytes,
+    })
+}

@@ -1,0 +1,179 @@
+//! How a connection of a splitter went: measured at its end, and told to the table.
+use super::{Activity, Decided};
+use crate::context::client::Client;
+use crate::context::worker::Worker;
+use crate::telemetry::metrics::SplitEnd;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::split::{LegSeen, Outcome, Way};
+use carrick_splice::legs::measure;
+use carrick_splice::tcp::delivery;
+use carrick_splice::{Exchange, Forwarded};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// A connection is joined if so large a part of its bytes went from end to end.
+const JOINED_PART: f64 = 0.9;
+
+/// What the receiver has not acknowledged yet is waited for: so long, by so many connections of a worker, and it is looked at so often.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+const SETTLING_MAX: usize = 1024;
+const LOOK_MIN: Duration = Duration::from_millis(10);
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// A connection while it is relayed.
+#[derive(Debug)]
+pub struct Watched {
+    decided: Decided,
+    activity: Activity,
+    is_forwarded: bool,
+    forwarded: Forwarded,
+}
+
+impl Watched {
+    /// From its beginning; `has_begun`: bytes of it have come already.
+    #[must_use]
+    pub fn new(decided: Decided, has_begun: bool) -> Self {
+        let mut activity = Activity::default();
+        if has_begun {
+            activity.begin(Instant::now());
+        }
+        Self {
+            decided,
+            activity,
+            is_forwarded: false,
+            forwarded: Forwarded::default(),
+        }
+    }
+
+    /// Takes note of what has moved.
+    pub fn note(&mut self, exchange: &Exchange<'_>) {
+        self.forwarded = exchange.forwarded();
+        let [up, down] = self.forwarded.bytes;
+        let relayed = [
+            exchange.a_to_b_bytes().saturating_sub(up),
+            exchange.b_to_a_bytes().saturating_sub(down),
+        ];
+        self.activity.note(Instant::now(), relayed, || {
+            let busy = |leg: &TcpStream| delivery(leg).map_or(Duration::ZERO, |leg| leg.busy);
+            exchange.connections().map(|legs| legs.map(busy))
+        });
+        if let Some(since) = self.forwarded.since
+            && !self.is_forwarded
+        {
+            self.is_forwarded = true;
+            self.activity.leave(since);
+        }
+    }
+}
+
+/// Learns of a connection that has ended as it should; `bytes` went from the client and to it.
+pub fn settle(
+    client: &Client,
+    checkout: &Checkout,
+    watched: Option<Watched>,
+    bytes: [u64; 2],
+    ended_well: bool,
+) {
+    let Some(watched) = watched else {
+        return;
+    };
+    let worker = &client.worker;
+    let is_down = bytes[1] >= bytes[0];
+    let bytes = bytes[0].max(bytes[1]);
+    if !ended_well || bytes == 0 {
+        return worker.metrics.split.ends(SplitEnd::Unmeasured).add(1);
+    }
+    let legs = [&client.stream, &checkout.upstream.stream].map(|leg| seen(leg));
+    let forwarded = watched.forwarded.bytes[usize::from(is_down)];
+    let wanted = watched.decided.way;
+    let was = match forwarded {
+        // It has not been joined in time, or at all: nothing else happened to it than to one that is split.
+        0 => Some(Way::Split),
+        _ if forwarded as f64 >= JOINED_PART * bytes as f64 => Some(Way::Join),
+        _ => None,
+    };
+    let outcome = Outcome {
+        client: watched.decided.client,
+        server: watched.decided.server,
+        wanted,
+        was,
+        legs,
+        bytes,
+        turns: watched.activity.turns(is_down),
+        active: Duration::ZERO,
+        client_window_bytes: watched.decided.client_window_bytes,
+    };
+    if forwarded > 0 {
+        let active = watched.activity.active() + watched.forwarded.active;
+        return learn(worker, &outcome, Some(active));
+    }
+    let receiver = if is_down {
+        &client.stream
+    } else {
+        &checkout.upstream.stream
+    };
+    if let Some(delivered) = delivered(receiver) {
+        return learn(worker, &outcome, watched.activity.until(delivered));
+    }
+    if Rc::strong_count(&worker.settling) > SETTLING_MAX {
+        return learn(worker, &outcome, None);
+    }
+    let (receiver, place) = (Rc::clone(receiver), Rc::clone(&worker.settling));
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        let active = wait(&receiver, &watched.activity).await;
+        drop(place);
+        learn(&worker, &outcome, active);
+    });
+}
+
+/// Waits until the receiver has acknowledged everything; `None`: that took too long. The connection stays open meanwhile, which its
+/// peer does not see: both directions have ended.
+async fn wait(receiver: &TcpStream, activity: &Activity) -> Option<Duration> {
+    let give_up = Instant::now() + SETTLE_MAX;
+    while Instant::now() < give_up {
+        let rtt = delivery(receiver).map_or(Duration::ZERO, |delivery| delivery.rtt);
+        tokio::time::sleep((rtt / 4).clamp(LOOK_MIN, LOOK_MAX)).await;
+        if let Some(delivered) = delivered(receiver) {
+            return activity.until(delivered);
+        }
+    }
+    None
+}
+
+/// When the last byte was acknowledged, if it was.
+fn delivered(receiver: &TcpStream) -> Option<Instant> {
+    let before = delivery(receiver).ok()?.delivered_before()?;
+    Instant::now().checked_sub(before)
+}
+
+fn learn(worker: &Worker, outcome: &Outcome, active: Option<Duration>) {
+    let metrics = &worker.metrics.split;
+    let Some(active) = active else {
+        return metrics.ends(SplitEnd::Unmeasured).add(1);
+    };
+    metrics
+        .ends(match outcome.was {
+            Some(Way::Join) => SplitEnd::Joined,
+            Some(_) => SplitEnd::Split,
+            None => SplitEnd::Mixed,
+        })
+        .add(1);
+    worker.learned.learn(&Outcome { active, ..*outcome });
+}
+
+/// What a leg has shown.
+fn seen(leg: &TcpStream) -> LegSeen {
+    // It fails for nothing but a closed descriptor.
+    measure(leg).map_or_else(
+        |_| LegSeen::default(),
+        |leg| LegSeen {
+            rtt_min: leg.rtt_min.unwrap_or_default(),
+            rtt: leg.rtt.unwrap_or_default(),
+            segments: leg.segments_sent.into(),
+            again: leg.retransmissions.into(),
+            rate: leg.delivery_rate,
+        },
+    )
+}

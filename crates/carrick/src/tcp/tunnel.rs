@@ -1,0 +1,544 @@
+//! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
+use super::link;
+use super::split::{self, Decided, Watched};
+use crate::config::plan::{HashOn, RoutePlan};
+use crate::connect::checkout::{Wanted, checkout};
+use crate::context::client::Client;
+use crate::context::client::Next;
+use crate::context::destination::client_key;
+use crate::context::destination::{Destination, NextHop};
+use crate::context::original;
+use crate::context::request_log::STALLED;
+use crate::context::request_log::{RequestLog, target_text};
+use crate::context::tunnels::Listed;
+use crate::net::deadline::Deadline;
+use crate::net::io::{read_some, write_all};
+use crate::net::scratch::Lent;
+use crate::reply;
+use crate::reply::{Asked, unreachable_reply};
+use crate::telemetry::metrics::{Job, Limit};
+use crate::telemetry::tunnels::{About, TARGET_BYTES_MAX};
+use crate::upstream::Unreachable;
+use crate::upstream::checkout::Checkout;
+use carrick_logic::balance;
+use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
+use carrick_logic::http1::{RequestHead, TargetForm};
+use carrick_splice::tcp::path_state;
+use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Joining, Leg, Side};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+use tokio::net::TcpStream;
+
+/// The answer to a CONNECT whose tunnel stands (RFC 9110 section 9.3.6).
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// Connects to where a CONNECT wants to go, says so, and relays.
+pub async fn run_connect(
+    client: &mut Client,
+    scratch: Lent,
+    destination: Destination,
+    mut trace: RequestLog,
+) -> Next {
+    let wanted = Wanted {
+        key: None,
+        reuse: false,
+        segment_bytes: segment_bytes(client, destination.engine),
+    };
+    let checkout = match checkout(
+        client,
+        &destination.place,
+        wanted,
+        &mut Vec::new(),
+        &mut trace,
+    )
+    .await
+    {
+        Ok(checkout) => checkout,
+        Err(unreachable) => {
+            let reply = unreachable_reply(&unreachable);
+            let head = &scratch.request_head;
+            // What comes now was meant for the tunnel, not for us: no other request is read from this connection.
+            let asked = Asked {
+                method: head.method,
+                version: head.version,
+                keep_alive: false,
+            };
+            reply::send(client, &reply, asked, &mut trace).await;
+            trace.finish(client, &scratch.request, Some(head));
+            return Next::CloseGently;
+        }
+    };
+    trace.status = 200;
+    let idle = client.live.plan().timeouts.idle;
+    if !matches!(
+        client
+            .timer
+            .within(idle, write_all(&client.stream, ESTABLISHED))
+            .await,
+        Ok(Ok(()))
+    ) {
+        trace.ended = "client_reset";
+        trace.finish(client, &scratch.request, Some(&scratch.request_head));
+        return Next::Close;
+    }
+    let way = (destination.engine, destination.pace);
+    relay(client, scratch, checkout, way, trace).await
+}
+
+/// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT; by this engine, and this class of pacing.
+pub async fn run_upgraded(
+    client: &mut Client,
+    scratch: Lent,
+    checkout: Checkout,
+    way: (Choice, Option<usize>),
+    trace: RequestLog,
+) -> Next {
+    relay(client, scratch, checkout, way, trace).await
+}
+
+/// Relays what an HTTP head has led to, and tells the log about it at the end.
+async fn relay(
+    client: &mut Client,
+    scratch: Lent,
+    mut checkout: Checkout,
+    way: (Choice, Option<usize>),
+    mut trace: RequestLog,
+) -> Next {
+    // The exchange has one of its own.
+    checkout.splice = None;
+    let head_bytes = scratch.request_head.head_bytes;
+    let from_client = scratch
+        .request
+        .get(head_bytes..)
+        .unwrap_or_default()
+        .to_vec();
+    let response_bytes = if trace.first_byte.is_some() {
+        scratch.response_head.head_bytes
+    } else {
+        scratch.response.len()
+    };
+    let from_upstream = scratch
+        .response
+        .get(response_bytes..)
+        .unwrap_or_default()
+        .to_vec();
+    // An idle tunnel keeps what the log will want, not the buffers.
+    let story: Option<(Box<[u8]>, RequestHead)> = client.worker.log.is_on().then(|| {
+        (
+            scratch.request.get(..head_bytes).unwrap_or_default().into(),
+            scratch.request_head.clone(),
+        )
+    });
+    let head = scratch.request.get(..head_bytes).unwrap_or_default();
+    let target = kept_target(target_text(head, &scratch.request_head));
+    drop(scratch);
+    trace.received += from_client.len() as u64;
+    trace.sent += from_upstream.len() as u64;
+    let next = exchange(
+        client,
+        &mut checkout,
+        (way, None),
+        target,
+        (from_client, from_upstream),
+        &mut trace,
+    )
+    .await;
+    let (bytes, head) = story
+        .as_ref()
+        .map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
+    trace.finish(client, bytes, head);
+    next
+}
+
+/// Both directions until both have ended.
+async fn exchange(
+    client: &mut Client,
+    checkout: &mut Checkout,
+    ((engine, class), decided): ((Choice, Option<usize>), Option<Decided>),
+    target: Box<[u8]>,
+    (from_client, from_upstream): (Vec<u8>, Vec<u8>),
+    trace: &mut RequestLog,
+) -> Next {
+    let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
+    let pace = client.paced(class);
+    let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
+    let begun = Instant::now();
+    counters.tunnels_opened.add(1);
+    let listed = list(client, checkout.upstream.address, target, begun, trace);
+    let order = ExchangeOrder {
+        choice: engine,
+        a_prefix: &from_client,
+        b_prefix: &from_upstream,
+        idle: client.live.plan().timeouts.tunnel_idle,
+        label: listed.tunnel().about.label,
+        pace,
+        joining: decided.map_or(Joining::IfGood, |decided| decided.joining()),
+        unread,
+    };
+    let has_begun = !from_client.is_empty();
+    let mut watched = decided.map(|decided| Watched::new(decided, has_begun));
+    let worker = Rc::clone(&client.worker);
+    // For good, if that is possible: then nobody is woken while the kernel relays.
+    let near = worker.take_out(&mut client.stream);
+    let far = worker.take_out(&mut checkout.upstream.stream);
+    let (mut shared_near, mut shared_far) = (None, None);
+    let mut exchange = worker.splicer.exchange(
+        leg(near, &mut shared_near),
+        leg(far, &mut shared_far),
+        order,
+    );
+    let mut cut_off = pin!(worker.wait_for_cut_off());
+    let end = poll_fn(|cx| {
+        // First, so that everything is counted also when it is cut off.
+        let end = exchange.poll_run(cx).map(Some);
+        listed.tunnel().note(&exchange);
+        if let Some(watched) = &mut watched {
+            watched.note(&exchange);
+        }
+        if let Some(reason) = exchange.take_packets_refused() {
+            let about = &listed.tunnel().about;
+            tracing::debug!(
+                client = %about.client,
+                server = %about.server,
+                "the packets of a tunnel are not forwarded: {}",
+                reason.name()
+            );
+            if watched.is_some() {
+                worker.metrics.split.refused.add(1);
+            }
+        }
+        if end.is_pending() && cut_off.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        end
+    })
+    .await;
+    let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
+    trace.received += up;
+    trace.sent += down;
+    trace.engine = Some(if down >= up {
+        exchange.engines().1
+    } else {
+        exchange.engines().0
+    });
+    // At carrick's end, what the kernel has goes on.
+    let is_left = end.is_none() && exchange.leave();
+    let [near, far] = exchange.into_connections();
+    for (place, connection) in [
+        (&mut client.stream, near.map(Rc::new).or(shared_near)),
+        (
+            &mut checkout.upstream.stream,
+            far.map(Rc::new).or(shared_far),
+        ),
+    ] {
+        // A connection that the runtime did not take back is closed.
+        if let Some(connection) = connection {
+            *place = connection;
+        }
+    }
+    drop(listed);
+    note_paths(client, &checkout.upstream.stream, trace);
+    let bytes = [trace.received, trace.sent];
+    let ended_well = matches!(end, Some(ExchangeEnd::Closed));
+    split::settle(client, checkout, watched, bytes, ended_well);
+    checkout.count(&client.worker.metrics, trace.received, trace.sent);
+    counters.tunnels_closed.add(1);
+    counters.tunnel_seconds.observe(begun.elapsed());
+    let Some(end) = end else {
+        trace.ended = if is_left { "left" } else { "client_reset" };
+        let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+        return Next::Reset;
+    };
+    match end {
+        ExchangeEnd::Closed => Next::Close,
+        ExchangeEnd::Idle => {
+            trace.ended = "tunnel_idle_timeout";
+            client
+                .worker
+                .metrics
+                .limits
+                .reached(Limit::TunnelIdleTimeout);
+            Next::Close
+        }
+        ExchangeEnd::Stalled => {
+            trace.ended = STALLED;
+            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+            Next::Reset
+        }
+        ExchangeEnd::Fault { a_to_b, fault } => {
+            // Whoever is still there learns that the other end was lost, not that it ended.
+            let client_failed = a_to_b == (fault.side == Side::From);
+            trace.ended = if client_failed {
+                "client_reset"
+            } else {
+                "upstream_reset"
+            };
+            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
+            Next::Reset
+        }
+    }
+}
+
+/// A connection for an exchange: its own, or, if it is shared, lent out of `shared`.
+fn leg<'a>(
+    connection: Result<TcpStream, Rc<TcpStream>>,
+    shared: &'a mut Option<Rc<TcpStream>>,
+) -> Leg<'a> {
+    match connection {
+        Ok(stream) => Leg::from(stream),
+        Err(stream) => Leg::from(&**shared.insert(stream)),
+    }
+}
+
+/// Puts a tunnel to a server, or to the far end of a link, into the list of those that stand.
+pub(super) fn list(
+    client: &Client,
+    server: SocketAddr,
+    target: Box<[u8]>,
+    begun: Instant,
+    trace: &RequestLog,
+) -> Listed {
+    let worker = &client.worker;
+    let upstreams = &client.live.plan().upstreams;
+    let about = About {
+        label: worker.tunnels.label(worker.number),
+        begun,
+        job: Job::from(&client.listener.mode),
+        listener: client.listener.address,
+        client: client.who(),
+        target,
+        upstream: trace
+            .upstream
+            .and_then(|index| upstreams.get(index))
+            .map(Arc::clone),
+        server,
+        class: client.class().map(Into::into),
+        bytes_before: [trace.received, trace.sent],
+    };
+    Listed::new(&worker.tunnels, &worker.metrics, about)
+}
+
+/// What is kept of a target while the tunnel stands.
+pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
+    target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
+}
+
+/// Takes note of how both connections have fared, before they are closed.
+pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut RequestLog) {
+    // It fails for nothing but a closed descriptor.
+    let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
+        return;
+    };
+    let paths = [near, far];
+    let metrics = &client.worker.metrics;
+    let counted = metrics
+        .tunnel_rtt
+        .iter()
+        .zip(&metrics.tunnel_retransmissions);
+    for (path, (rtt, retransmissions)) in paths.iter().zip(counted) {
+        retransmissions.add(path.retransmissions.into());
+        if let Some(time) = path.rtt {
+            rtt.observe(time);
+        }
+    }
+    trace.paths = Some(paths);
+}
+
+/// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
+pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
+    let mut trace = RequestLog::new();
+    let listener = std::sync::Arc::clone(&client.listener);
+    let routes = listener.mode.routes();
+    let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
+        match read_server_name(&mut client, &mut first).await {
+            Ok(name) => name,
+            Err(ended) => {
+                trace.ended = ended;
+                return trace.finish_tunnel(&client, b"-", "TCP");
+            }
+        }
+    } else {
+        (None, "TCP")
+    };
+    let target = sni.clone().unwrap_or_else(|| {
+        let place = client.original.unwrap_or(listener.address);
+        place.to_string().into_bytes()
+    });
+    let Some(route) = routes
+        .iter()
+        .find(|route| route.conditions.match_tunnel(sni.as_deref()))
+    else {
+        client.worker.metrics.refusals.count("no_route");
+        (trace.status, trace.ended) = (404, "no_route");
+        return trace.finish_tunnel(&client, &target, version);
+    };
+    let next = tunnel_to(
+        &mut client,
+        route,
+        sni.as_deref(),
+        &target,
+        first,
+        &mut trace,
+    )
+    .await;
+    trace.finish_tunnel(&client, &target, version);
+    if matches!(next, Next::Reset) {
+        let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+    }
+}
+
+async fn tunnel_to(
+    client: &mut Client,
+    route: &RoutePlan,
+    sni: Option<&[u8]>,
+    target: &[u8],
+    first: Vec<u8>,
+    trace: &mut RequestLog,
+) -> Next {
+    let place = match place(client, route, sni) {
+        Ok(place) => place,
+        Err(unreachable) => return not_reached(client, None, &unreachable, trace),
+    };
+    let mut address = [0; 16];
+    let plan = match &place {
+        NextHop::Group { group, .. } => Some(Arc::clone(&group.state.plan)),
+        NextHop::Origin { .. } => None,
+    };
+    let hashed = plan
+        .as_ref()
+        .filter(|plan| plan.balance == balance::Method::Hash);
+    let key = hashed.map(|plan| match plan.hash_on {
+        HashOn::Host => sni.unwrap_or_default(),
+        HashOn::Client | HashOn::Path | HashOn::Header(_) | HashOn::Cookie(_) => {
+            client_key(client.address, &mut address)
+        }
+    });
+    let destination = Destination {
+        place,
+        engine: split::engine(client, route),
+        responses: route.responses,
+        cache: None,
+        pace: route.pace,
+        form: TargetForm::Origin,
+    };
+    if let Some(link) = route.link {
+        let wish = link::Wish {
+            link,
+            place: &destination.place,
+            key,
+            target,
+            first: &first,
+            way: (destination.engine, destination.pace),
+        };
+        if let Some(next) = Box::pin(link::relay(client, wish, trace)).await {
+            return next;
+        }
+    }
+    let wanted = Wanted {
+        key,
+        reuse: false,
+        segment_bytes: segment_bytes(client, destination.engine),
+    };
+    let mut checkout =
+        match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+            Ok(checkout) => checkout,
+            Err(unreachable) => {
+                let name = plan.as_ref().map(|plan| plan.name.as_str());
+                return not_reached(client, name, &unreachable, trace);
+            }
+        };
+    checkout.answered(&destination.place);
+    trace.status = 200;
+    let mut preamble = checkout.preamble.clone();
+    preamble.extend_from_slice(&first);
+    trace.received += first.len() as u64;
+    let decided = split::decide(client, route, &checkout);
+    let engine = decided.map_or(route.engine, |decided| decided.engine(route));
+    exchange(
+        client,
+        &mut checkout,
+        ((engine, destination.pace), decided),
+        kept_target(target),
+        (preamble, Vec::new()),
+        trace,
+    )
+    .await
+}
+
+/// The server of a tunnel whose packets the kernel is to forward may send what the client takes, and its road.
+fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
+    if engine != Choice::Packet || !client.worker.splicer.has_packet_engine() {
+        return None;
+    }
+    carrick_splice::tcp::segment_bytes(&*client.stream).ok()
+}
+
+/// Where a route leads.
+fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextHop, Unreachable> {
+    if let Some(index) = route.upstream {
+        let group = client.live.groups.get(index);
+        let group = group.ok_or(Unreachable::NoServer)?;
+        if !original::is_one_of(client, group.state.servers.iter().map(|one| &one.address)) {
+            return Ok(NextHop::Group {
+                group: Rc::clone(group),
+                index,
+            });
+        }
+    }
+    let destination = client.original.ok_or(Unreachable::NoServer)?;
+    Ok(original::place(client, destination, sni)?)
+}
+
+pub(super) fn not_reached(
+    client: &Client,
+    upstream: Option<&str>,
+    unreachable: &Unreachable,
+    trace: &mut RequestLog,
+) -> Next {
+    let reply = unreachable_reply(unreachable);
+    client.worker.metrics.refusals.count(reply.label);
+    tracing::debug!(upstream, "{unreachable}");
+    (trace.status, trace.ended) = (reply.status, reply.label);
+    Next::Reset
+}
+
+/// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.
+async fn read_server_name(
+    client: &mut Client,
+    buffer: &mut Vec<u8>,
+) -> Result<(Option<Vec<u8>>, &'static str), &'static str> {
+    let mut deadline = Deadline::after(client.live.plan().timeouts.head);
+    buffer.reserve(4096);
+    loop {
+        match client_hello::read(buffer) {
+            Hello::Complete(name) => return Ok((name, "TLS")),
+            Hello::NotTls => return Ok((None, "TCP")),
+            Hello::Partial if buffer.len() >= CLIENT_HELLO_BYTES_MAX => return Ok((None, "TLS")),
+            Hello::Partial => {}
+        }
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(buffer.len());
+        }
+        match client
+            .timer
+            .until(&mut deadline, read_some(&client.stream, buffer))
+            .await
+        {
+            Ok(Ok(0) | Err(_)) => return Err("client_closed"),
+            Ok(Ok(_)) => {}
+            Err(_) => {
+                // Protocols in which the server speaks first send nothing: they have no name.
+                if buffer.is_empty() {
+                    return Ok((None, "TCP"));
+                }
+                client.worker.metrics.limits.reached(Limit::HeadTimeout);
+                return Err("head_timeout");
+            }
+        }
+    }
+}

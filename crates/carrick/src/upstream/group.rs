@@ -1,0 +1,213 @@
+//! A configured upstream as one worker uses it: balancer, passive health, idle connections.
+use super::idle::IdleConnections;
+use crate::upstream::Upstream;
+use crate::upstream::state::{ServerState, UpstreamState};
+use carrick_logic::balance::{Balancer, PassiveHealth, ServerView};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A worker's side of an upstream.
+#[derive(Debug)]
+pub struct Group {
+    /// The shared side.
+    pub state: Arc<UpstreamState>,
+    balancer: RefCell<Balancer>,
+    views: RefCell<Vec<ServerView>>,
+    servers: Vec<RefCell<Server>>,
+    /// Another configuration is in force: what comes back is closed, since nobody would look after it.
+    is_retired: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Server {
+    passive: PassiveHealth,
+    idle: IdleConnections,
+}
+
+/// Counts a request or tunnel on a server while it is under way.
+#[derive(Debug)]
+pub struct Active(Arc<ServerState>);
+
+impl Active {
+    /// Counts one more.
+    #[must_use]
+    pub fn on(server: &Arc<ServerState>) -> Self {
+        server.active.fetch_add(1, Ordering::Relaxed);
+        server.requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(server))
+    }
+
+    /// The server that is counted on.
+    #[must_use]
+    pub fn server(&self) -> &ServerState {
+        &self.0
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Group {
+    /// A worker's side of `state`; idle connections and marks of servers that stay come from `previous`.
+    #[must_use]
+    pub fn new(state: Arc<UpstreamState>, seed: u64, previous: Option<&Self>) -> Self {
+        let servers = state
+            .servers
+            .iter()
+            .map(|server| {
+                let before = previous.and_then(|group| {
+                    let index = group
+                        .state
+                        .servers
+                        .iter()
+                        .position(|known| Arc::ptr_eq(known, server))?;
+                    group.servers.get(index)
+                });
+                let mut fresh = Server {
+                    passive: PassiveHealth::new(state.plan.failures_max),
+                    idle: IdleConnections::default(),
+                };
+                if let Some(before) = before {
+                    let mut before = before.borrow_mut();
+                    fresh.passive = before.passive.clone();
+                    if previous.is_some_and(|group| {
+                        group.state.plan.send_proxy_protocol == state.plan.send_proxy_protocol
+                    }) {
+                        fresh.idle = std::mem::take(&mut before.idle);
+                    }
+                }
+                RefCell::new(fresh)
+            })
+            .collect();
+        let names: Vec<String> = state
+            .servers
+            .iter()
+            .map(|server| server.address.to_string())
+            .collect();
+        let balancer =
+            Balancer::new(state.plan.balance, seed).with_names(names.iter().map(String::as_bytes));
+        Self {
+            balancer: RefCell::new(balancer),
+            views: RefCell::default(),
+            servers,
+            state,
+            is_retired: Cell::new(false),
+        }
+    }
+
+    /// Chooses a server that is not among `tried`. When passive marks leave none, they are ignored: a server that
+    /// failed a moment ago is better than no answer.
+    pub fn pick(&self, key: Option<&[u8]>, tried: &[usize], now: Instant) -> Option<usize> {
+        if let ([only], true) = (self.state.servers.as_slice(), tried.is_empty()) {
+            return only.is_healthy().then_some(0);
+        }
+        let is_left =
+            |index: usize, server: &ServerState| server.is_healthy() && !tried.contains(&index);
+        let is_up = |index: usize| {
+            self.servers
+                .get(index)
+                .is_some_and(|mine| mine.borrow().passive.is_up(now))
+        };
+        let picked = self
+            .pick_where(key, |index, server| is_left(index, server) && is_up(index))
+            .or_else(|| self.pick_where(key, is_left))?;
+        if let Some(server) = self.servers.get(picked) {
+            server.borrow_mut().passive.chosen(now);
+        }
+        Some(picked)
+    }
+
+    fn pick_where(
+        &self,
+        key: Option<&[u8]>,
+        eligible: impl Fn(usize, &ServerState) -> bool,
+    ) -> Option<usize> {
+        let mut views = self.views.borrow_mut();
+        views.clear();
+        views.extend(
+            self.state
+                .servers
+                .iter()
+                .zip(&self.state.plan.servers)
+                .enumerate()
+                .map(|(index, (server, plan))| ServerView {
+                    weight: plan.weight,
+                    active: server.active.load(Ordering::Relaxed),
+                    eligible: eligible(index, server),
+                }),
+        );
+        self.balancer.borrow_mut().pick(&views, key)
+    }
+
+    /// An idle connection to a server, if there is one.
+    pub fn take_idle(&self, server: usize) -> Option<Upstream> {
+        self.servers.get(server)?.borrow_mut().idle.take()
+    }
+
+    /// Keeps a connection for the next request.
+    pub fn put_idle(&self, server: usize, upstream: Upstream, now: Instant) {
+        // A connection that began with a PROXY header belongs to that client alone.
+        if self.is_retired.get() || self.state.plan.send_proxy_protocol.is_some() {
+            return;
+        }
+        if let Some(server) = self.servers.get(server) {
+            server
+                .borrow_mut()
+                .idle
+                .put(upstream, self.state.plan.keepalive, now);
+        }
+    }
+
+    /// Notes that a server did not answer.
+    pub fn failed(&self, server: usize, now: Instant) {
+        if let (Some(mine), Some(shared)) =
+            (self.servers.get(server), self.state.servers.get(server))
+        {
+            mine.borrow_mut().passive.failed(now);
+            shared.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a server answered.
+    pub fn succeeded(&self, server: usize) {
+        if let Some(server) = self.servers.get(server) {
+            server.borrow_mut().passive.succeeded();
+        }
+    }
+
+    /// Closes idle connections that are old or were closed by the server.
+    pub fn close_stale(&self, now: Instant, age_max: Duration) {
+        for server in &self.servers {
+            server.borrow_mut().idle.close_stale(now, age_max);
+        }
+    }
+
+    /// Closes idle connections, also those that come back later.
+    pub fn retire(&self) {
+        self.is_retired.set(true);
+        while self.close_one() {}
+    }
+
+    /// Closes an idle connection. False: there is none.
+    pub fn close_one(&self) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|server| server.borrow_mut().idle.close_oldest())
+    }
+
+    /// Idle connections, over all servers.
+    #[must_use]
+    pub fn idle_count(&self) -> usize {
+        self.servers
+            .iter()
+            .map(|server| server.borrow().idle.len())
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

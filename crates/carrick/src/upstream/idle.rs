@@ -1,0 +1,92 @@
+//! Idle connections to one destination, the last used first.
+use crate::net::io::{is_readable, peek, try_peek};
+use crate::upstream::Upstream;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+#[derive(Debug)]
+struct Parked {
+    upstream: Upstream,
+    since: Instant,
+}
+
+/// A bounded stack of connections that wait for their next request.
+#[derive(Debug, Default)]
+pub struct IdleConnections {
+    parked: VecDeque<Parked>,
+}
+
+impl IdleConnections {
+    /// Takes the connection that was used last and is still good.
+    pub fn take(&mut self) -> Option<Upstream> {
+        while let Some(parked) = self.parked.pop_back() {
+            if is_silent(&parked.upstream.stream) {
+                return Some(parked.upstream);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection that [may be reused](super::reuse), at most `max` of them; the oldest goes first.
+    pub fn put(&mut self, upstream: Upstream, max: usize, now: Instant) {
+        if max == 0 {
+            return;
+        }
+        while self.parked.len() >= max {
+            self.parked.pop_front();
+        }
+        self.parked.push_back(Parked {
+            upstream: Upstream {
+                reused: true,
+                ..upstream
+            },
+            since: now,
+        });
+    }
+
+    /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
+    pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
+        self.parked.retain(|parked| {
+            now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.stream)
+        });
+    }
+
+    /// Closes the one that has been idle for the longest time. False: there is none.
+    pub fn close_oldest(&mut self) -> bool {
+        self.parked.pop_front().is_some()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+}
+
+/// Neither data nor an end has come on an idle connection; both would make it unusable.
+///
+/// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
+/// byte without finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
+pub fn is_quiet(stream: &TcpStream) -> bool {
+    if !is_readable(stream) {
+        return true;
+    }
+    try_peek(stream).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// The same as the kernel knows it now: what has come before a request would be taken for its response. One system call.
+pub fn is_silent(stream: &TcpStream) -> bool {
+    peek(stream) == Err(Errno::AGAIN)
+}
+
+#[cfg(test)]
+mod tests;

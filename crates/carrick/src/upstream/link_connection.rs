@@ -1,0 +1,227 @@
+//! Frames on a connection over a link. Heads are read to the byte, so that what is relayed stays in the socket for the splice service.
+use crate::net::io::write_all;
+use crate::telemetry::metrics::WorkerMetrics;
+use crate::upstream::Upstream;
+use carrick_logic::link::talk::{Event, Talk};
+use carrick_logic::link::{self, CONTROL_BYTES_MAX, Frame, Read};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::net::TcpStream;
+
+/// Bytes that nobody wants are read so many at a time.
+const DISCARD_BYTES: usize = 16 * 1024;
+
+/// Why a connection over a link can be used no more.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    /// The other end has closed it.
+    #[error("the other end has closed it")]
+    Ended,
+    /// It broke.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What came must not come.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// What was relayed broke in the middle of a frame, which cannot be made whole.
+    #[error("the relayed connection broke in the middle of a frame")]
+    Torn,
+    /// The other end goes on with what was given up.
+    #[error("the other end does not give up what was given up here")]
+    Stuck,
+    /// This carrick ends.
+    #[error("the drain's time is over")]
+    CutOff,
+}
+
+/// A connection over a link, at either end.
+#[derive(Debug)]
+pub struct Connection {
+    /// The connection.
+    pub stream: Rc<TcpStream>,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Whether something was relayed over it before.
+    pub has_carried: Cell<bool>,
+    talk: RefCell<Talk>,
+    /// The beginning of a frame.
+    unread: RefCell<Vec<u8>>,
+    awaits_hello: Cell<bool>,
+    /// Where it was opened, it is counted until dropped.
+    _opened: Option<Opened>,
+}
+
+/// Counts a connection to a peer as open.
+#[derive(Debug)]
+struct Opened {
+    metrics: Arc<WorkerMetrics>,
+    _upstream: Upstream,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.metrics.link.closed.add(1);
+    }
+}
+
+impl Connection {
+    /// One that this end has opened. The answer to its HELLO has not come.
+    pub fn opened(mut upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Self {
+        upstream.limit_unread_if_near();
+        metrics.link.opened.add(1);
+        Self {
+            stream: Rc::clone(&upstream.stream),
+            peer: upstream.address,
+            has_carried: Cell::new(false),
+            talk: RefCell::new(Talk::new(true)),
+            unread: RefCell::default(),
+            awaits_hello: Cell::new(true),
+            _opened: Some(Opened {
+                metrics: Arc::clone(metrics),
+                _upstream: upstream,
+            }),
+        }
+    }
+
+    /// One that the other end has opened. Its HELLO has come.
+    pub fn accepted(stream: &Rc<TcpStream>, peer: SocketAddr) -> Self {
+        Self {
+            stream: Rc::clone(stream),
+            peer,
+            has_carried: Cell::new(false),
+            talk: RefCell::new(Talk::new(false)),
+            unread: RefCell::default(),
+            awaits_hello: Cell::new(true),
+            _opened: None,
+        }
+    }
+
+    /// Changes what is known of the talk, and hands on what that says.
+    pub fn talk<T>(&self, change: impl FnOnce(&mut Talk) -> T) -> T {
+        change(&mut self.talk.borrow_mut())
+    }
+
+    /// Whether another connection can be relayed over it.
+    pub fn is_at_rest(&self) -> bool {
+        self.talk.borrow().is_at_rest()
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// Those of `send(2)`.
+    pub async fn send(&self, frame: &Frame) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(CONTROL_BYTES_MAX);
+        frame.write(&mut bytes);
+        write_all(&self.stream, &bytes).await
+    }
+
+    /// Waits for the HELLO of the other end, and says which version it wants.
+    ///
+    /// # Errors
+    /// Something else came, or nothing.
+    pub async fn expect_hello(&self) -> Result<u16, Lost> {
+        let frame = poll_fn(|cx| self.poll_frame(cx)).await?;
+        self.take_hello(&frame)
+    }
+
+    fn take_hello(&self, frame: &Frame) -> Result<u16, Lost> {
+        match frame {
+            Frame::Hello { version: 0 } => Err(Lost::Malformed("there is no version 0")),
+            Frame::Hello { version } => {
+                self.awaits_hello.set(false);
+                Ok(*version)
+            }
+            _ => Err(Lost::Malformed("something comes before HELLO")),
+        }
+    }
+
+    /// Waits for the next frame, and says what it means. Of DATA only the head is read. May be dropped at any moment.
+    ///
+    /// # Errors
+    /// See [`Lost`].
+    pub async fn event(&self) -> Result<(Event, Frame), Lost> {
+        loop {
+            let frame = poll_fn(|cx| self.poll_frame(cx)).await?;
+            if self.awaits_hello.get() {
+                // Who has opened it asks for what it speaks, and may get less.
+                if self.take_hello(&frame)? > link::VERSION {
+                    return Err(Lost::Malformed("the answer to HELLO is another version"));
+                }
+                continue;
+            }
+            let event = self.talk.borrow_mut().came(&frame);
+            return Ok((event.map_err(Lost::Malformed)?, frame));
+        }
+    }
+
+    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Result<Frame, Lost>> {
+        let mut unread = self.unread.borrow_mut();
+        loop {
+            let wanted = match link::read(&unread).map_err(Lost::Malformed)? {
+                Read::Complete(_, frame) => {
+                    unread.clear();
+                    return Poll::Ready(Ok(frame));
+                }
+                Read::Partial(wanted) => wanted,
+            };
+            let mut piece = [0; CONTROL_BYTES_MAX];
+            let room = wanted.saturating_sub(unread.len());
+            let piece = piece.get_mut(..room).unwrap_or_default();
+            match self.stream.try_read(piece) {
+                Ok(0) => return Poll::Ready(Err(Lost::Ended)),
+                Ok(count) => unread.extend_from_slice(piece.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.stream.poll_read_ready(cx))?;
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Reads so many bytes of DATA that nobody wants.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn discard(&self, bytes: u64) -> Result<(), Lost> {
+        let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if left == 0 {
+            return Ok(());
+        }
+        let mut buffer = vec![0; DISCARD_BYTES];
+        poll_fn(|cx| {
+            while left > 0 {
+                ready!(self.stream.poll_read_ready(cx))?;
+                let room = buffer
+                    .get_mut(..left.min(DISCARD_BYTES))
+                    .unwrap_or_default();
+                match self.stream.try_read(room) {
+                    Ok(0) => return Poll::Ready(Err(Lost::Ended)),
+                    Ok(count) => left -= count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Poll::Ready(Err(error.into())),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// Reads what comes until the other end has given up, too, what was given up here.
+    ///
+    /// # Errors
+    /// The connection broke, or what came must not come.
+    pub async fn discard_until_rest(&self) -> Result<(), Lost> {
+        while !self.is_at_rest() {
+            if let (Event::Data(bytes) | Event::Unwanted(bytes), _) = self.event().await? {
+                self.discard(bytes.into()).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! Modules of a crate import each other in one direction only, and the program's layers are those of the map.
+use super::{assert_none, root, written};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Circles below the top level that are still there: crate, module, and whose children import each other. None is to be added.
+const KNOWN: &[(&str, &str, &[&str])] = &[
+    ("carrick", "cache", &["disk", "memory", "purge"]),
+    (
+        "carrick",
+        "cache::disk",
+        &["entry", "folder", "health", "purge", "room"],
+    ),
+    ("carrick", "cache::memory", &["body", "object"]),
+    ("carrick", "cache::memory::body", &["pieces", "place"]),
+    ("carrick", "cli::top", &["page", "table"]),
+    ("carrick", "config", &["keys", "plan", "values"]),
+    (
+        "carrick",
+        "config::check",
+        &[
+            "cache",
+            "legs",
+            "link",
+            "listener",
+            "route",
+            "senders",
+            "transparent",
+        ],
+    ),
+    (
+        "carrick",
+        "context",
+        &["client", "kernel_forward", "pace", "request_log"],
+    ),
+    (
+        "carrick",
+        "http",
+        &[
+            "cached",
+            "head",
+            "kernel_forward",
+            "prefetch",
+            "relay",
+            "response_body",
+            "sender",
+            "session",
+        ],
+    ),
+    (
+        "carrick",
+        "http::cached",
+        &[
+            "ask", "find", "judge", "parts", "refresh", "send", "shared", "tee",
+        ],
+    ),
+    (
+        "carrick",
+        "http::kernel_forward",
+        &["body", "send", "settle", "wait"],
+    ),
+    ("carrick", "http::prefetch", &["fetch", "page"]),
+    ("carrick", "tcp", &["link", "tunnel"]),
+    ("carrick", "telemetry", &["metrics", "tunnels"]),
+    ("carrick-lab", "", &["peers", "testbed"]),
+    (
+        "carrick-lab",
+        "bench",
+        &["cached", "fetch", "talk", "works", "wrk"],
+    ),
+    ("carrick-lab", "experiment", &["figure", "results"]),
+    ("carrick-lab", "experiment", &["schedule", "spec"]),
+    ("carrick-lab", "load", &["drain", "engine"]),
+    ("carrick-lab", "origin", &["answer", "resource"]),
+    ("carrick-lab", "report::plot", &["legend", "lines", "panel"]),
+    (
+        "carrick-lab",
+        "torture::http",
+        &["client", "origin", "play"],
+    ),
+    ("carrick-splice", "packet", &["records", "requests"]),
+    ("carrick-splice", "packet::requests", &["encode", "table"]),
+];
+
+/// Modules of a crate by their paths, and whom each of them names.
+type Imports = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
+/// Sibling modules: which names which.
+type Edges = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn no_two_modules_import_each_other() {
+    let mut complaints = Vec::new();
+    let mut known: BTreeSet<_> = KNOWN.iter().copied().collect();
+    for crate_name in ["carrick", "carrick-lab", "carrick-logic", "carrick-splice"] {
+        for (parent, edges) in siblings(&imports(crate_name)) {
+            for circle in circles(&edges) {
+                let names: Vec<&str> = circle.iter().map(String::as_str).collect();
+                let is_known = |entry: &(&str, &str, &[&str])| {
+                    entry.0 == crate_name && entry.1 == parent && entry.2 == names
+                };
+                let found = known.iter().find(|entry| is_known(entry)).copied();
+                if found.is_none_or(|entry| !known.remove(&entry)) {
+                    complaints.push(format!("{crate_name} {parent}: a circle of {names:?}"));
+                }
+            }
+        }
+    }
+    complaints.extend(
+        (known.iter()).map(|entry| format!("{entry:?} is no circle any more: take it out")),
+    );
+    assert_none(&complaints);
+}
+
+#[test]
+fn lower_layers_never_name_higher_ones() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let section = map
+        .split("\n### ")
+        .find(|section| section.starts_with("carrick:"))
+        .expect("the program's section");
+    let layers: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert!(layers.len() > 10, "{layers:?}");
+    let height = |module: &str| layers.iter().position(|layer| *layer == module);
+    let mut complaints = Vec::new();
+    for (module, named) in siblings(&imports("carrick")).remove("").unwrap_or_default() {
+        for below in named {
+            if height(&module) >= height(&below) {
+                complaints.push(format!("`{module}` names `{below}`, which is above it"));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn circles_are_found() {
+    let edges = |pairs: &[(&str, &str)]| {
+        let mut edges = Edges::new();
+        for (from, to) in pairs {
+            (edges.entry((*from).to_owned()).or_default()).insert((*to).to_owned());
+        }
+        edges
+    };
+    assert!(circles(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+    let two = circles(&edges(&[
+        ("a", "b"),
+        ("b", "c"),
+        ("c", "a"),
+        ("d", "a"),
+        ("e", "f"),
+        ("f", "e"),
+    ]));
+    let expected = [vec!["a", "b", "c"], vec!["e", "f"]];
+    assert_eq!(two, expected);
+    let paths = paths("use crate::{a::b, c};\nuse super::{d::{self, E}, f};\nlet x = self::g::H;");
+    assert_eq!(
+        paths,
+        [
+            "crate::a::b",
+            "crate::c",
+            "super::d::self",
+            "super::d::E",
+            "super::f",
+            "self::g::H"
+        ]
+    );
+}
+
+/// Whom the modules of a crate name, tests left out.
+fn imports(crate_name: &str) -> Imports {
+    let prefix = format!("crates/{crate_name}/src/");
+    let files: Vec<(Vec<String>, String)> = written()
+        .into_iter()
+        .filter_map(|file| {
+            let name = file.name.strip_prefix(&prefix)?.strip_suffix(".rs")?;
+            let mut module: Vec<String> = name.split('/').map(str::to_owned).collect();
+            if matches!(module.last()?.as_str(), "mod" | "lib" | "main") {
+                module.pop();
+            }
+            let is_test = (module.iter()).any(|part| matches!(part.as_str(), "tests" | "testing"));
+            (!is_test).then_some((module, file.text))
+        })
+        .collect();
+    let known: BTreeSet<Vec<String>> = files.iter().map(|(module, _)| module.clone()).collect();
+    let named = files.into_iter().map(|(module, text)| {
+        let all = paths(&program(&text));
+        let resolved = all.iter().map(|path| resolve(path, &module, &known));
+        (module.clone(), resolved.collect())
+    });
+    named.collect()
+}
+
+/// A file's text without comments and without the tests at its end.
+fn program(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let lines = text.get(..end).unwrap_or_default().lines();
+    lines
+        .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")
+        .collect()
+}
+
+/// Paths that begin with `crate`, `super` or `self`, with groups taken apart.
+fn paths(text: &str) -> Vec<String> {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..) {
+        let next = ["crate::", "super::", "self::"].iter();
+        let Some(start) = next.filter_map(|word| rest.find(word)).min() else {
+            break;
+        };
+        let begins = start == 0
+            || !rest
+                .as_bytes()
+                .get(start - 1)
+                .is_some_and(|byte| is_word(*byte) || *byte == b':');
+        let path = rest.get(start..).unwrap_or_default();
+        let mut depth = 0;
+        let length = path
+            .bytes()
+            .position(|byte| {
+                match byte {
+                    b'{' => depth += 1,
+                    b'}' if depth > 0 => depth -= 1,
+                    _ => {}
+                }
+                depth == 0 && byte != b'}' && byte != b':' && !is_word(byte)
+            })
+            .unwrap_or(path.len());
+        if begins {
+            let whole: String = path
+                .get(..length)
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
+            expand("", &whole, &mut found);
+        }
+        at += start + length.max(1);
+    }
+    found
+}
+
+/// Takes the groups of a path apart.
+fn expand(prefix: &str, path: &str, found: &mut Vec<String>) {
+    let Some((before, group)) = path.split_once('{') else {
+        if !path.is_empty() {
+            found.push(format!("{prefix}{path}"));
+        }
+        return;
+    };
+    let group = group.strip_suffix('}').unwrap_or(group);
+    let prefix = format!("{prefix}{before}");
+    let (mut depth, mut start) = (0, 0);
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                expand(&prefix, group.get(start..at).unwrap_or_default(), found);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    expand(&prefix, group.get(start..).unwrap_or_default(), found);
+}
+
+/// The module that a path of `module` leads to.
+fn resolve(path: &str, module: &[String], known: &BTreeSet<Vec<String>>) -> Vec<String> {
+    let mut absolute = module.to_vec();
+    for part in path.split("::") {
+        match part {
+            "crate" => absolute.clear(),
+            "super" => drop(absolute.pop()),
+            "self" => {}
+            part => absolute.push(part.to_owned()),
+        }
+    }
+    while !absolute.is_empty() && !known.contains(&absolute) {
+        absolute.pop();
+    }
+    absolute
+}
+
+/// For each module, which of its children name which others.
+fn siblings(imports: &Imports) -> BTreeMap<String, Edges> {
+    let mut siblings: BTreeMap<String, Edges> = BTreeMap::new();
+    for (module, named) in imports {
+        for other in named {
+            let common = module
+                .iter()
+                .zip(other)
+                .take_while(|(one, other)| one == other)
+                .count();
+            if let (Some(from), Some(to)) = (module.get(common), other.get(common)) {
+                let parent = module.get(..common).unwrap_or_default().join("::");
+                let edges = siblings.entry(parent).or_default();
+                edges.entry(from.clone()).or_default().insert(to.clone());
+            }
+        }
+    }
+    siblings
+}
+
+/// Groups of modules each of which can be reached from each other one.
+fn circles(edges: &Edges) -> Vec<Vec<String>> {
+    let reach = |from: &String| {
+        let mut seen = BTreeSet::new();
+        let mut waiting: Vec<&String> = edges.get(from).into_iter().flatten().collect();
+        while let Some(module) = waiting.pop() {
+            if seen.insert(module) {
+                waiting.extend(edges.get(module).into_iter().flatten());
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        edges.keys().map(|module| (module, reach(module))).collect();
+    let mut circles: BTreeSet<Vec<String>> = BTreeSet::new();
+    for (module, to) in &reached {
+        let is_back = |other: &&&String| {
+            reached
+                .get(*other)
+                .is_some_and(|back| back.contains(module))
+        };
+        let circle: Vec<String> = to
+            .iter()
+            .filter(is_back)
+            .map(|other| (*other).clone())
+            .collect();
+        if circle.len() > 1 {
+            circles.insert(circle);
+        }
+    }
+    circles.into_iter().collect()
+}
