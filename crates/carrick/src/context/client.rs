@@ -1,13 +1,13 @@
 //! A client, as those see it who serve it.
 use super::kernel_forward::Binding;
 use super::live::WorkerLive;
-use super::pace::KeptPace;
 use super::worker::Worker;
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::net::admission::Admitted;
 use crate::net::deadline::Timer;
 use crate::net::unread::Unread;
 use crate::syn_defer::Kept;
+use carrick_splice::Paced;
 use carrick_splice::tcp::UnreadLimit;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -182,3 +182,7 @@ pub enum Next {
     /// The connection is reset, so that the client notices that the response is not whole.
     Reset,
 }
+
+/// What a client has of a class. Dropped with the class, the configuration, or the client.
+#[derive(Default)]
+pub struct KeptPace(pub(super) Option<Box<(usize, Paced)>>);

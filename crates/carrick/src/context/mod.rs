@@ -5,6 +5,7 @@ pub mod followers;
 pub mod idle;
 pub mod kernel_forward;
 pub mod live;
+pub mod log_line;
 pub mod original;
 pub mod pace;
 pub mod request_log;

@@ -1,10 +1,6 @@
 //! How what is spliced for a client is paced: by the class of where its request goes, kept for the requests that follow.
 use crate::context::client::Client;
-use carrick_splice::{PaceHandle, Paced};
-
-/// What a client has of a class. Dropped with the class, the configuration, or the client.
-#[derive(Default)]
-pub struct KeptPace(Option<Box<(usize, Paced)>>);
+use carrick_splice::PaceHandle;
 
 impl Client {
     /// How what is spliced for this client is paced, to the server and to the client, by a class of the plan in force for it (an

@@ -1,6 +1,5 @@
 //! Whose a request is, as far as the sender is believed, and whether it may be served at all.
 use super::circle;
-use super::session;
 use crate::context::client::Client;
 use crate::context::request_log::RequestLog;
 use crate::net::scratch::Scratch;
@@ -13,7 +12,7 @@ pub fn refuse(client: &mut Client, scratch: &mut Scratch, trace: &mut RequestLog
     let stated = take_statement(client, scratch);
     trace.client = client.stated;
     stated
-        .map_err(|refusal| session::refused(client, refusal))
+        .map_err(|refusal| refused(client, refusal))
         .and_then(|()| may_ask(client))
         .err()
         .or_else(|| circle::refuse(client, &scratch.request, &scratch.request_head))
@@ -87,4 +86,17 @@ pub fn judge_fields(client: &Client, head: &mut RequestHead, bytes: &[u8]) -> Re
         head.forget_other_form(client.listener.trusted.stated_in);
     }
     Ok(())
+}
+
+/// The answer to a request that must not be passed on.
+pub fn refused(client: &Client, refusal: Refusal) -> Reply {
+    if refusal.status == 431 {
+        let fields = refusal.label == "too_many_fields";
+        client.worker.metrics.limits.reached(if fields {
+            Limit::HeadFields
+        } else {
+            Limit::HeadBytes
+        });
+    }
+    Reply::new(refusal.status, refusal.label, refusal.reason)
 }

@@ -4,7 +4,7 @@
 use super::cached::{self, Asking, Begun, Source};
 use super::decide::{Decision, decide};
 use super::head::{self, NoHead};
-use super::relay::{Failure, Outcome, relay, relay_for_cache};
+use super::relay::{Outcome, relay, relay_for_cache};
 use super::response_body::Passed;
 use super::sender;
 use crate::cache::memory::Object;
@@ -12,6 +12,7 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::Destination;
 use crate::context::request_log::RequestLog;
+use crate::http::failure::Failure;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
 use crate::net::io::{is_readable, read_some, try_read_some};
@@ -22,7 +23,7 @@ use crate::tcp::tunnel;
 use crate::telemetry::metrics::{CacheResult, Limit};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::cache::Reuse;
-use carrick_logic::http1::{BodyLength, Method, Refusal};
+use carrick_logic::http1::{BodyLength, Method};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -483,24 +484,11 @@ async fn refuse_head(
                 "The request's head did not arrive in time.",
             )
         }
-        NoHead::Refused(refusal) => refused(client, refusal),
+        NoHead::Refused(refusal) => sender::refused(client, refusal),
     };
     let sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
     trace.finish(client, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
-}
-
-/// The answer to a request that must not be passed on.
-pub fn refused(client: &Client, refusal: Refusal) -> Reply {
-    if refusal.status == 431 {
-        let fields = refusal.label == "too_many_fields";
-        client.worker.metrics.limits.reached(if fields {
-            Limit::HeadFields
-        } else {
-            Limit::HeadBytes
-        });
-    }
-    Reply::new(refusal.status, refusal.label, refusal.reason)
 }
 
 /// Sends a reply of carrick's own in the place of a response.
@@ -548,7 +536,7 @@ async fn failed(
             client.worker.metrics.limits.reached(limit);
             Reply::new(408, "slow_body", "The request's body came too slowly.")
         }
-        Failure::BadRequest(refusal) => refused(client, refusal),
+        Failure::BadRequest(refusal) => sender::refused(client, refusal),
         Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
         Failure::NoResponse(how) => {
             trace.ended = how;

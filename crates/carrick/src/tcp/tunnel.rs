@@ -7,26 +7,25 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::client_key;
 use crate::context::destination::{Destination, NextHop};
+use crate::context::log_line::target_text;
 use crate::context::original;
+use crate::context::request_log::RequestLog;
 use crate::context::request_log::STALLED;
-use crate::context::request_log::{RequestLog, target_text};
-use crate::context::tunnels::Listed;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::net::scratch::Lent;
 use crate::reply;
 use crate::reply::{Asked, unreachable_reply};
-use crate::telemetry::metrics::{Job, Limit};
-use crate::telemetry::tunnels::{About, TARGET_BYTES_MAX};
+use crate::tcp::notes;
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::Limit;
 use crate::upstream::Unreachable;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::balance;
 use carrick_logic::client_hello::{self, CLIENT_HELLO_BYTES_MAX, Hello};
 use carrick_logic::http1::{RequestHead, TargetForm};
-use carrick_splice::tcp::path_state;
 use carrick_splice::{Choice, ExchangeEnd, ExchangeOrder, Joining, Leg, Side};
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ async fn relay(
         )
     });
     let head = scratch.request.get(..head_bytes).unwrap_or_default();
-    let target = kept_target(target_text(head, &scratch.request_head));
+    let target = notes::kept_target(target_text(head, &scratch.request_head));
     drop(scratch);
     trace.received += from_client.len() as u64;
     trace.sent += from_upstream.len() as u64;
@@ -169,7 +168,7 @@ async fn exchange(
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let listed = list(client, checkout.upstream.address, target, begun, trace);
+    let listed = notes::list(client, checkout.upstream.address, target, begun, trace);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
@@ -242,7 +241,7 @@ async fn exchange(
         }
     }
     drop(listed);
-    note_paths(client, &checkout.upstream.stream, trace);
+    notes::note_paths(client, &checkout.upstream.stream, trace);
     let bytes = [trace.received, trace.sent];
     let ended_well = matches!(end, Some(ExchangeEnd::Closed));
     split::settle(client, checkout, watched, bytes, ended_well);
@@ -293,60 +292,6 @@ fn leg<'a>(
         Ok(stream) => Leg::from(stream),
         Err(stream) => Leg::from(&**shared.insert(stream)),
     }
-}
-
-/// Puts a tunnel to a server, or to the far end of a link, into the list of those that stand.
-pub(super) fn list(
-    client: &Client,
-    server: SocketAddr,
-    target: Box<[u8]>,
-    begun: Instant,
-    trace: &RequestLog,
-) -> Listed {
-    let worker = &client.worker;
-    let upstreams = &client.live.plan().upstreams;
-    let about = About {
-        label: worker.tunnels.label(worker.number),
-        begun,
-        job: Job::from(&client.listener.mode),
-        listener: client.listener.address,
-        client: client.who(),
-        target,
-        upstream: trace
-            .upstream
-            .and_then(|index| upstreams.get(index))
-            .map(Arc::clone),
-        server,
-        class: client.class().map(Into::into),
-        bytes_before: [trace.received, trace.sent],
-    };
-    Listed::new(&worker.tunnels, &worker.metrics, about)
-}
-
-/// What is kept of a target while the tunnel stands.
-pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
-    target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
-}
-
-/// Takes note of how both connections have fared, before they are closed.
-pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut RequestLog) {
-    // It fails for nothing but a closed descriptor.
-    let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
-        return;
-    };
-    let paths = [near, far];
-    let metrics = &client.worker.metrics;
-    let counted = metrics
-        .tunnel_rtt
-        .iter()
-        .zip(&metrics.tunnel_retransmissions);
-    for (path, (rtt, retransmissions)) in paths.iter().zip(counted) {
-        retransmissions.add(path.retransmissions.into());
-        if let Some(time) = path.rtt {
-            rtt.observe(time);
-        }
-    }
-    trace.paths = Some(paths);
 }
 
 /// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
@@ -402,7 +347,7 @@ async fn tunnel_to(
 ) -> Next {
     let place = match place(client, route, sni) {
         Ok(place) => place,
-        Err(unreachable) => return not_reached(client, None, &unreachable, trace),
+        Err(unreachable) => return notes::not_reached(client, None, &unreachable, trace),
     };
     let mut address = [0; 16];
     let plan = match &place {
@@ -449,7 +394,7 @@ async fn tunnel_to(
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 let name = plan.as_ref().map(|plan| plan.name.as_str());
-                return not_reached(client, name, &unreachable, trace);
+                return notes::not_reached(client, name, &unreachable, trace);
             }
         };
     checkout.answered(&destination.place);
@@ -463,7 +408,7 @@ async fn tunnel_to(
         client,
         &mut checkout,
         ((engine, destination.pace), decided),
-        kept_target(target),
+        notes::kept_target(target),
         (preamble, Vec::new()),
         trace,
     )
@@ -492,19 +437,6 @@ fn place(client: &Client, route: &RoutePlan, sni: Option<&[u8]>) -> Result<NextH
     }
     let destination = client.original.ok_or(Unreachable::NoServer)?;
     Ok(original::place(client, destination, sni)?)
-}
-
-pub(super) fn not_reached(
-    client: &Client,
-    upstream: Option<&str>,
-    unreachable: &Unreachable,
-    trace: &mut RequestLog,
-) -> Next {
-    let reply = unreachable_reply(unreachable);
-    client.worker.metrics.refusals.count(reply.label);
-    tracing::debug!(upstream, "{unreachable}");
-    (trace.status, trace.ended) = (reply.status, reply.label);
-    Next::Reset
 }
 
 /// Reads the ClientHello; its server name, and what the connection seems to speak. What was read stays in `buffer`.

@@ -9,7 +9,8 @@ mod thread;
 pub use thread::LogThread;
 
 use crate::config::plan::LogFormat;
-use crate::telemetry::metrics::{Counter, Job, Limit, WorkerMetrics};
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::{Counter, Limit, WorkerMetrics};
 use carrick_splice::tcp::PathState;
 use clock::Clock;
 use std::cell::RefCell;

@@ -3,7 +3,8 @@
 //! The kernel tells of a request when it comes. How its response was is known when the next one comes, or when it is known to be whole and nothing has
 //! moved for a while, or when the connections are parted: only then it is counted. Times are from one request to the next, at most.
 use super::access_log::{AccessLog, Record};
-use super::metrics::{Job, WorkerMetrics};
+use super::metrics::WorkerMetrics;
+use crate::telemetry::job::Job;
 use carrick_splice::requests::{Events, RequestEvent};
 use carrick_splice::{PacketService, ResponseWatch, ToldResponse};
 use std::collections::HashMap;

@@ -7,6 +7,7 @@ pub use cache::{Ahead, CacheMetrics, CacheResult};
 pub use link::LinkMetrics;
 pub use split::{SplitEnd, SplitMetrics};
 
+use super::job::Job;
 use super::tunnels::Tunnels;
 use crate::net::shortage::Shortage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,57 +15,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use carrick_splice::{Counter, Counters};
-
-/// A listener's job, as metrics and the access log name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Job {
-    /// Forward proxy.
-    Forward,
-    /// Layer-7 switch.
-    Switch,
-    /// TCP relay.
-    Tunnel,
-    /// Splitter.
-    Split,
-    /// The far end of a link.
-    Link,
-}
-
-impl Job {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Forward,
-        Self::Switch,
-        Self::Tunnel,
-        Self::Split,
-        Self::Link,
-    ];
-
-    /// Its name, as in the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Switch => "switch",
-            Self::Tunnel => "tunnel",
-            Self::Split => "split",
-            Self::Link => "link",
-        }
-    }
-}
-
-impl From<&crate::config::plan::Mode> for Job {
-    fn from(mode: &crate::config::plan::Mode) -> Self {
-        use crate::config::plan::Mode;
-        match mode {
-            Mode::Forward(_) => Self::Forward,
-            Mode::Switch(_) => Self::Switch,
-            Mode::Tunnel(_) => Self::Tunnel,
-            Mode::Split(_) => Self::Split,
-            Mode::Link(_) => Self::Link,
-        }
-    }
-}
 
 /// Whether a thread goes on: it shows itself from time to time, until it has ended.
 #[derive(Debug, Default)]

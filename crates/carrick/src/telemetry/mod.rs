@@ -4,6 +4,7 @@ pub mod access_log;
 pub mod control;
 pub mod declarations;
 pub mod forwarded;
+pub mod job;
 pub mod metrics;
 pub mod process;
 pub mod tunnels;

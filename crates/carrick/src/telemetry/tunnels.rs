@@ -1,6 +1,6 @@
 //! The tunnels that stand now: each worker keeps a list that the control thread reads whenever somebody asks. Neither waits
 //! for the other. What the kernel moves on its own is added when the list is read.
-use super::metrics::{Job, WorkerMetrics};
+use super::job::Job;
 use crate::config::plan::UpstreamPlan;
 use arc_swap::ArcSwapOption;
 use carrick_splice::{Engine, Exchange, LiveSplice, PacketService, SocketService};
@@ -231,15 +231,15 @@ pub struct View {
 impl View {
     /// Looks. Takes some milliseconds while splices are in the kernel, and some microseconds for each tunnel.
     #[must_use]
-    pub fn of(
-        workers: &[Arc<WorkerMetrics>],
+    pub fn of<'t>(
+        workers: impl Iterator<Item = &'t Tunnels>,
         socket: &SocketService,
         packet: &PacketService,
     ) -> Self {
-        let workers = workers.iter().enumerate();
+        let workers = workers.enumerate();
         let listed: Vec<Listed> = workers
-            .flat_map(|(worker, metrics)| {
-                let tunnels = metrics.tunnels.iter();
+            .flat_map(|(worker, tunnels)| {
+                let tunnels = tunnels.iter();
                 tunnels.map(move |tunnel| Listed::new(worker, tunnel))
             })
             .collect();

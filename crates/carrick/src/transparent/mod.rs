@@ -19,7 +19,7 @@ pub use supervisor::keep;
 
 use crate::config::plan::{Account, Handshake, Interception, Plan};
 use crate::service;
-use crate::telemetry::metrics::Job;
+use crate::telemetry::job::Job;
 use claim::Claim;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};

@@ -36,7 +36,11 @@ impl Splices {
     /// At most `listed_max` of the tunnels are listed.
     pub(super) fn of(state: &ControlState, listed_max: usize) -> Self {
         let (in_kernel, limit) = state.kernel.socket.splices();
-        let view = View::of(&state.workers, &state.kernel.socket, &state.kernel.packet);
+        let view = View::of(
+            state.workers.iter().map(|worker| &worker.tunnels),
+            &state.kernel.socket,
+            &state.kernel.packet,
+        );
         let by_engine = ENGINES.map(engine_name).into_iter();
         let tunnels = by_engine.zip(view.count_by_engine()).collect();
         let mut seen: Vec<&Seen> = view.tunnels.iter().collect();

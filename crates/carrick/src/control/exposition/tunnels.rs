@@ -23,7 +23,11 @@ impl Writer<'_, '_> {
         });
         self.counters(&declared::TUNNEL_RETRANSMISSIONS, retransmissions)?;
 
-        let view = View::of(&state.workers, &state.kernel.socket, &state.kernel.packet);
+        let view = View::of(
+            state.workers.iter().map(|worker| &worker.tunnels),
+            &state.kernel.socket,
+            &state.kernel.packet,
+        );
         let by_engine = ENGINES.map(|engine| [("engine", engine_name(engine))]);
         self.gauges(
             &declared::TUNNELS_BY_ENGINE,

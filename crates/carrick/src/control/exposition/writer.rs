@@ -2,7 +2,8 @@
 use super::mode;
 use crate::control::ControlState;
 use crate::telemetry::declarations::{MetricDeclaration, MetricKind};
-use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, Job, WorkerMetrics};
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::{Counter, Histogram, HistogramTotal, WorkerMetrics};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use std::fmt;

@@ -5,7 +5,7 @@ use crate::context::destination::NextHop;
 use crate::context::kernel_forward::{Bound, Pending};
 use crate::context::request_log::RequestLog;
 use crate::telemetry::forwarded::Guest;
-use crate::telemetry::metrics::Job;
+use crate::telemetry::job::Job;
 use carrick_logic::http1::Method;
 use carrick_splice::{CaughtUp, Judging};
 

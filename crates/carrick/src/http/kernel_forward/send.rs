@@ -11,7 +11,7 @@ use crate::context::kernel_forward::{Bound, Pending};
 use crate::context::request_log::RequestLog;
 use crate::http::decide::hash_key;
 use crate::http::kernel_forward::classified::judging;
-use crate::http::relay::write_request;
+use crate::http::request_out::write_request;
 use crate::net::io::write_all;
 use crate::net::scratch::Scratch;
 use crate::upstream::checkout::Checkout;

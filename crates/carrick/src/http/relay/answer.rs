@@ -1,5 +1,5 @@
 //! Passing a response on, and what becomes of the two connections after it.
-use super::{Attempt, Failure, Outcome, means};
+use super::{Attempt, Outcome, means};
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
@@ -7,6 +7,7 @@ use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::cached;
 use crate::http::cached::{Asking, Tee, Verdict};
+use crate::http::failure::Failure;
 use crate::http::head::has_tunnel_bytes;
 use crate::http::kernel_forward;
 use crate::http::prefetch::Look;

@@ -10,23 +10,23 @@ mod wait;
 
 pub use peer::relay_for_cache;
 
-use super::cached::{self, Asking};
-use super::circle;
+use super::cached::Asking;
 use super::decide::hash_key;
 use super::request_body::Means;
 use super::response_body::Passed;
 use crate::connect::checkout::{Wanted, checkout};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
-use crate::context::original;
 use crate::context::request_log::RequestLog;
 use crate::context::worker::Worker;
+use crate::http::failure::Failure;
 use crate::http::kernel_forward;
+use crate::http::request_out::write_request;
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::Unreachable;
 use crate::upstream::checkout::Checkout;
-use carrick_logic::http1::{self, BodyLength, Refusal, RequestRewrite};
+use carrick_logic::http1::BodyLength;
 use carrick_splice::tcp::UnreadLimit;
 use carrick_splice::{PaceHandle, Policy, RateMin};
 use std::rc::Rc;
@@ -52,25 +52,6 @@ pub enum Outcome {
     AskAgain,
     /// The client has not been sent anything of a final response.
     Failed(Failure),
-}
-
-/// Why there is no response to pass on.
-#[derive(Debug)]
-pub enum Failure {
-    /// The client went away.
-    ClientGone(&'static str),
-    /// The client was too slow with its body, as this limit has it.
-    ClientSlow(Limit),
-    /// The request's body must not be passed on.
-    BadRequest(Refusal),
-    /// No connection.
-    Unreachable(Unreachable),
-    /// The upstream closed before its response's head was whole, or reset.
-    NoResponse(&'static str),
-    /// The upstream took too long.
-    TimedOut,
-    /// The response must not be passed on.
-    BadResponse(Refusal),
 }
 
 /// A request under way, with everything that belongs to it.
@@ -229,50 +210,6 @@ fn note_use(
     trace.took(&checkout.upstream);
     client.worker.metrics.upstream_connections_reused.add(1);
     checkout
-}
-
-/// Writes the request for the next hop to `scratch.out`.
-pub fn write_request(
-    client: &Client,
-    scratch: &mut Scratch,
-    destination: &Destination,
-    asking: Option<&mut Asking>,
-) {
-    let mut added = Vec::new();
-    let omitted = cached::request_lines(asking, scratch, &mut added);
-    let head = &scratch.request_head;
-    scratch.out.clear();
-    let original = client.original.filter(|_| head.host.is_empty());
-    let original = original.map(original::host).unwrap_or_default();
-    let default_host = match &destination.place {
-        NextHop::Group { group, .. } => group
-            .state
-            .servers
-            .first()
-            .map_or("", |server| &server.label),
-        NextHop::Origin { .. } => &original,
-    };
-    let how = RequestRewrite {
-        form: destination.form,
-        default_host,
-        via: &client.listener.via,
-        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
-        client: client.address.ip(),
-        forwarded: client.listener.forwarded,
-        stated_in: client.listener.trusted.stated_in,
-        pass_proxy_authorization: matches!(destination.place, NextHop::Origin { parent: true, .. }),
-        pass_upgrade: head.wants_upgrade,
-        drop_expect: false,
-        omitted,
-        added: &added,
-    };
-    http1::write_request(&mut scratch.out, &scratch.request, head, &how);
-}
-
-/// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
-fn marks(client: &Client, destination: &Destination) -> bool {
-    let is_strangers = matches!(destination.place, NextHop::Origin { parent: false, .. });
-    !client.listener.via.is_empty() || !is_strangers
 }
 
 /// Whether the request may be sent again although it may have been acted on.

@@ -1,7 +1,7 @@
 //! Asking another cache before the origin: for what it has stored, and for nothing else (`only-if-cached`, RFC 9111 section
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
 use super::wait::{HeadWait, NoHead};
-use super::{Attempt, Failure, Outcome, relay, write_request};
+use super::{Attempt, Outcome, relay};
 use crate::cache::peers::{Said, Sibling, Siblings};
 use crate::config::plan::{Responses, ServerAddress, SiblingsPlan};
 use crate::connect::dial::{Terms, dial};
@@ -9,6 +9,8 @@ use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
 use crate::context::request_log::RequestLog;
 use crate::http::cached::{Asking, meaning};
+use crate::http::failure::Failure;
+use crate::http::request_out::write_request;
 use crate::http::response_body::Passed;
 use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};

@@ -1,8 +1,9 @@
 //! Sending a request and getting to its response's head; with a body, both directions are served at the same time.
 use super::answer::{pass_response, write_head};
 use super::wait::{HeadWait, NoHead};
-use super::{Again, Attempt, Failure, Outcome, means};
+use super::{Again, Attempt, Outcome, means};
 use crate::http::cached;
+use crate::http::failure::Failure;
 use crate::http::kernel_forward;
 use crate::http::request_body;
 use crate::http::request_body::{Means, NotSent};

@@ -11,8 +11,9 @@ use crate::context::tunnels::Listed;
 use crate::net::deadline::Deadline;
 use crate::net::io::try_peek;
 use crate::reply::unreachable_reply;
-use crate::tcp::tunnel::{kept_target, note_paths};
-use crate::telemetry::metrics::{Job, Limit};
+use crate::tcp::notes;
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::Limit;
 use crate::telemetry::tunnels::About;
 use crate::upstream::link_connection::{Connection, Lost};
 use crate::upstream::{Unreachable, Upstream};
@@ -261,7 +262,7 @@ async fn relay(
     } else {
         of_received
     });
-    note_paths(client, &upstream.stream, trace);
+    notes::note_paths(client, &upstream.stream, trace);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(received);
@@ -293,7 +294,7 @@ fn list(client: &Client, upstream: &Upstream, target: &[u8], begun: Instant) -> 
         job: Job::Link,
         listener: client.listener.address,
         client: client.address,
-        target: kept_target(target),
+        target: notes::kept_target(target),
         upstream: None,
         server: upstream.address,
         class: client.class().map(Into::into),

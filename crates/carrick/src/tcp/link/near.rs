@@ -5,8 +5,9 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::destination::NextHop;
 use crate::context::request_log::RequestLog;
-use crate::tcp::tunnel::{kept_target, list, not_reached, note_paths};
-use crate::telemetry::metrics::{Job, Limit};
+use crate::tcp::notes;
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::Limit;
 use crate::upstream::Unreachable;
 use crate::upstream::group::Active;
 use crate::upstream::link::Link;
@@ -39,7 +40,7 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) 
     let link = Rc::clone(client.live.links.get(wish.link)?);
     let chosen = match choose(client, &wish, trace) {
         Ok(chosen) => chosen,
-        Err(unreachable) => return Some(not_reached(client, None, &unreachable, trace)),
+        Err(unreachable) => return Some(notes::not_reached(client, None, &unreachable, trace)),
     };
     let mut may_repeat = true;
     loop {
@@ -51,7 +52,7 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) 
                 return None;
             }
             Err(unreachable) => {
-                return Some(not_reached(client, None, &unreachable, trace));
+                return Some(notes::not_reached(client, None, &unreachable, trace));
             }
         };
         let carried = carry(client, (&connection, &chosen), &wish, trace).await;
@@ -161,10 +162,10 @@ async fn carry(
     let pace = client.paced(class);
     let counters = metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
-    let listed = list(
+    let listed = notes::list(
         client,
         connection.peer,
-        kept_target(wish.target),
+        notes::kept_target(wish.target),
         begun,
         trace,
     );
@@ -191,7 +192,7 @@ async fn carry(
     if let Some(server) = server {
         (trace.status, trace.server) = (200, Some(server));
     }
-    note_paths(client, &connection.stream, trace);
+    notes::note_paths(client, &connection.stream, trace);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(sent);

@@ -29,21 +29,14 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ),
     (
         "carrick",
-        "context",
-        &["client", "kernel_forward", "pace", "request_log"],
-    ),
-    (
-        "carrick",
         "http",
         &[
             "cached",
-            "head",
             "kernel_forward",
             "prefetch",
             "relay",
+            "request_out",
             "response_body",
-            "sender",
-            "session",
         ],
     ),
     (
@@ -59,8 +52,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         &["body", "send", "settle", "wait"],
     ),
     ("carrick", "http::prefetch", &["fetch", "page"]),
-    ("carrick", "tcp", &["link", "tunnel"]),
-    ("carrick", "telemetry", &["metrics", "tunnels"]),
     ("carrick-lab", "", &["peers", "testbed"]),
     (
         "carrick-lab",

@@ -1,0 +1,159 @@
+//! A request is over: its line in the access log, and its counts.
+use super::client::Client;
+use super::request_log::RequestLog;
+use crate::telemetry::access_log::Record;
+use crate::telemetry::engine_name;
+use crate::telemetry::job::Job;
+use crate::telemetry::metrics::CacheResult;
+use carrick_logic::http1::{RequestHead, Version, without_user_information};
+use std::borrow::Cow;
+use std::time::Duration;
+
+impl RequestLog {
+    /// Writes the log line and counts the request. `bytes` is the buffer of `head`; no head: it could not be read.
+    pub fn finish(&self, client: &Client, bytes: &[u8], head: Option<&RequestHead>) {
+        let worker = &client.worker;
+        let job = Job::from(&client.listener.mode);
+        let counters = worker.metrics.job(job);
+        let total = self.begun.elapsed().saturating_sub(self.over_for);
+        counters.requests.count(self.status);
+        counters.request_seconds.observe(total);
+        if let Some(connect) = self.connect {
+            worker.metrics.connect_seconds.observe(connect);
+        }
+        if let Some(first_byte) = self.first_byte {
+            worker.metrics.first_byte_seconds.observe(first_byte);
+        }
+        worker.metrics.client_bytes_received.add(self.received);
+        worker.metrics.client_bytes_sent.add(self.sent);
+        if let Some(result) = self.cache {
+            worker.metrics.cache.count(result, self.sent);
+        }
+        if !worker.log.is_on() {
+            return;
+        }
+        let field = |name| {
+            head.and_then(|head| head.field(bytes, name))
+                .unwrap_or_default()
+        };
+        let target = match head {
+            Some(head) => Cow::Borrowed(target_text(bytes, head)),
+            None => first_line(bytes),
+        };
+        self.write(
+            client,
+            job,
+            total,
+            RequestWords {
+                method: head.map_or(&[][..], |head| head.method_text.of(bytes)),
+                target: &target,
+                version: match head.map(|head| head.version) {
+                    Some(Version::Http11) => "HTTP/1.1",
+                    Some(Version::Http10) => "HTTP/1.0",
+                    None => "-",
+                },
+                referer: field("referer"),
+                user_agent: field("user-agent"),
+            },
+        );
+    }
+
+    /// Writes the log line of a tunnel without HTTP and counts it.
+    pub fn finish_tunnel(&self, client: &Client, target: &[u8], version: &'static str) {
+        let job = Job::from(&client.listener.mode);
+        let counters = client.worker.metrics.job(job);
+        let total = self.begun.elapsed();
+        counters.requests.count(self.status);
+        if let Some(connect) = self.connect {
+            client.worker.metrics.connect_seconds.observe(connect);
+        }
+        client
+            .worker
+            .metrics
+            .client_bytes_received
+            .add(self.received);
+        client.worker.metrics.client_bytes_sent.add(self.sent);
+        if client.worker.log.is_on() {
+            let words = RequestWords {
+                method: b"TUNNEL",
+                target,
+                version,
+                referer: b"",
+                user_agent: b"",
+            };
+            self.write(client, job, total, words);
+        }
+    }
+
+    fn write(&self, client: &Client, job: Job, total: Duration, words: RequestWords<'_>) {
+        let plan = client.live.plan();
+        let who = self.client.unwrap_or(client.address);
+        client.worker.log.write(&Record {
+            client: who.ip(),
+            client_port: who.port(),
+            user: self.user.as_deref(),
+            method: words.method,
+            target: &without_user_information(words.target),
+            version: words.version,
+            status: self.status,
+            bytes_received: self.received,
+            bytes_sent: self.sent,
+            referer: &without_user_information(words.referer),
+            user_agent: words.user_agent,
+            job,
+            upstream: self
+                .upstream
+                .and_then(|index| plan.upstreams.get(index))
+                .map(|upstream| upstream.name.as_str()),
+            server: self.server,
+            destination: client.original,
+            engine: self.engine.map(engine_name),
+            connect: self.connect,
+            first_byte: self.first_byte,
+            total,
+            reused: self.reused,
+            paths: self.paths,
+            cache: self.cache.map(CacheResult::name),
+            ended: if client.worker.has_cut_off() && self.ended != "complete" {
+                "drain"
+            } else {
+                self.ended
+            },
+        });
+    }
+}
+
+struct RequestWords<'a> {
+    method: &'a [u8],
+    target: &'a [u8],
+    version: &'static str,
+    referer: &'a [u8],
+    user_agent: &'a [u8],
+}
+
+/// The request target as it was written: between the first and the last space of the request line.
+pub fn target_text<'b>(bytes: &'b [u8], head: &RequestHead) -> &'b [u8] {
+    let line = memchr::memchr(b'\r', bytes)
+        .and_then(|end| bytes.get(..end))
+        .unwrap_or_default();
+    let start = head.method_text.end as usize + 1;
+    memchr::memrchr(b' ', line)
+        .and_then(|end| line.get(start..end))
+        .unwrap_or_default()
+}
+
+/// What to show of a request that could not be read: its first line, cut short.
+fn first_line(bytes: &[u8]) -> Cow<'_, [u8]> {
+    const SHOWN_BYTES_MAX: usize = 200;
+    let line = bytes
+        .split(|byte| matches!(byte, b'\r' | b'\n'))
+        .next()
+        .unwrap_or_default();
+    match without_user_information(line) {
+        Cow::Borrowed(line) => Cow::Borrowed(line.get(..SHOWN_BYTES_MAX).unwrap_or(line)),
+        Cow::Owned(mut line) => {
+            line.truncate(SHOWN_BYTES_MAX);
+            Cow::Owned(line)
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A request's head, as the next hop gets it.
+use crate::context::client::Client;
+use crate::context::destination::Destination;
+use crate::context::destination::NextHop;
+use crate::context::original;
+use crate::http::cached;
+use crate::http::cached::Asking;
+use crate::http::circle;
+use crate::net::scratch::Scratch;
+use carrick_logic::http1;
+use carrick_logic::http1::RequestRewrite;
+
+/// Writes the request for the next hop to `scratch.out`.
+pub fn write_request(
+    client: &Client,
+    scratch: &mut Scratch,
+    destination: &Destination,
+    asking: Option<&mut Asking>,
+) {
+    let mut added = Vec::new();
+    let omitted = cached::request_lines(asking, scratch, &mut added);
+    let head = &scratch.request_head;
+    scratch.out.clear();
+    let original = client.original.filter(|_| head.host.is_empty());
+    let original = original.map(original::host).unwrap_or_default();
+    let default_host = match &destination.place {
+        NextHop::Group { group, .. } => group
+            .state
+            .servers
+            .first()
+            .map_or("", |server| &server.label),
+        NextHop::Origin { .. } => &original,
+    };
+    let how = RequestRewrite {
+        form: destination.form,
+        default_host,
+        via: &client.listener.via,
+        mark: marks(client, destination).then(|| circle::mark(client, &scratch.request, head)),
+        client: client.address.ip(),
+        forwarded: client.listener.forwarded,
+        stated_in: client.listener.trusted.stated_in,
+        pass_proxy_authorization: matches!(destination.place, NextHop::Origin { parent: true, .. }),
+        pass_upgrade: head.wants_upgrade,
+        drop_expect: false,
+        omitted,
+        added: &added,
+    };
+    http1::write_request(&mut scratch.out, &scratch.request, head, &how);
+}
+
+/// Whether the request is to be known if it comes back. Strangers' servers lead nowhere else, and without `Via` need not know of a proxy.
+fn marks(client: &Client, destination: &Destination) -> bool {
+    let is_strangers = matches!(destination.place, NextHop::Origin { parent: false, .. });
+    !client.listener.via.is_empty() || !is_strangers
+}

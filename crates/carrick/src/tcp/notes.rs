@@ -1,0 +1,81 @@
+//! What is noted of a tunnel while it stands and when it ends, with or without a link.
+use crate::context::client::Client;
+use crate::context::client::Next;
+use crate::context::request_log::RequestLog;
+use crate::context::tunnels::Listed;
+use crate::reply::unreachable_reply;
+use crate::telemetry::job::Job;
+use crate::telemetry::tunnels::About;
+use crate::telemetry::tunnels::TARGET_BYTES_MAX;
+use crate::upstream::Unreachable;
+/// Puts a tunnel to a server, or to the far end of a link, into the list of those that stand.
+use carrick_splice::tcp::path_state;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::net::TcpStream;
+pub(super) fn list(
+    client: &Client,
+    server: SocketAddr,
+    target: Box<[u8]>,
+    begun: Instant,
+    trace: &RequestLog,
+) -> Listed {
+    let worker = &client.worker;
+    let upstreams = &client.live.plan().upstreams;
+    let about = About {
+        label: worker.tunnels.label(worker.number),
+        begun,
+        job: Job::from(&client.listener.mode),
+        listener: client.listener.address,
+        client: client.who(),
+        target,
+        upstream: trace
+            .upstream
+            .and_then(|index| upstreams.get(index))
+            .map(Arc::clone),
+        server,
+        class: client.class().map(Into::into),
+        bytes_before: [trace.received, trace.sent],
+    };
+    Listed::new(&worker.tunnels, &worker.metrics, about)
+}
+
+/// What is kept of a target while the tunnel stands.
+pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
+    target.get(..TARGET_BYTES_MAX).unwrap_or(target).into()
+}
+
+/// Takes note of how both connections have fared, before they are closed.
+pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut RequestLog) {
+    // It fails for nothing but a closed descriptor.
+    let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
+        return;
+    };
+    let paths = [near, far];
+    let metrics = &client.worker.metrics;
+    let counted = metrics
+        .tunnel_rtt
+        .iter()
+        .zip(&metrics.tunnel_retransmissions);
+    for (path, (rtt, retransmissions)) in paths.iter().zip(counted) {
+        retransmissions.add(path.retransmissions.into());
+        if let Some(time) = path.rtt {
+            rtt.observe(time);
+        }
+    }
+    trace.paths = Some(paths);
+}
+
+pub(super) fn not_reached(
+    client: &Client,
+    upstream: Option<&str>,
+    unreachable: &Unreachable,
+    trace: &mut RequestLog,
+) -> Next {
+    let reply = unreachable_reply(unreachable);
+    client.worker.metrics.refusals.count(reply.label);
+    tracing::debug!(upstream, "{unreachable}");
+    (trace.status, trace.ended) = (reply.status, reply.label);
+    Next::Reset
+}
