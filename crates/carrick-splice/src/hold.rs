@@ -27,7 +27,7 @@ mod frame;
 mod held;
 mod reader;
 
-skeleton!("hold.skel.rs");
+skeleton!("syn_defer.skel.rs");
 
 pub use frame::Unreachable;
 pub use held::Held;
@@ -48,13 +48,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Readers there can be: `HOLD_READERS_MAX` of bpf/hold.h.
+/// Readers there can be: `HOLD_READERS_MAX` of bpf/syn_defer/syn_defer.h.
 pub const READERS_MAX: usize = 256;
 
-/// Marks there can be: `HOLD_MARKS_MAX` of bpf/hold.h.
+/// Marks there can be: `HOLD_MARKS_MAX` of bpf/syn_defer/syn_defer.h.
 pub const MARKS_MAX: usize = 64;
 
-/// `HOLD_RING_BYTES` of bpf/hold.h.
+/// `HOLD_RING_BYTES` of bpf/syn_defer/syn_defer.h.
 const RING_BYTES: u32 = 1 << 20;
 
 /// The kernel's function that attaches programs to netfilter.
@@ -132,7 +132,7 @@ impl Holder {
 
     fn load(settings: &Settings) -> libbpf_rs::Result<Holder> {
         let mut object = MaybeUninit::<OpenObject>::uninit();
-        let mut open = skeleton::HoldSkelBuilder::default().open(&mut object)?;
+        let mut open = skeleton::SynDeferSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = &mut open.maps.rodata_data {
             rodata.readers = settings.readers as u32;
         }

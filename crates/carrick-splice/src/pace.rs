@@ -12,7 +12,7 @@ mod table;
 mod throttle;
 mod turn;
 
-skeleton!("pace.skel.rs");
+skeleton!("pacing.skel.rs");
 
 use block::{Block, CLASSES, WORKERS};
 pub use class::{
@@ -53,7 +53,7 @@ impl PaceHandle {
         self.0 == 0
     }
 
-    /// As programs have it (`pace_handle` of bpf/pace.h).
+    /// As programs have it (`pace_handle` of bpf/pacing/pacing.h).
     pub(crate) fn to_bits(self) -> u64 {
         self.0
     }

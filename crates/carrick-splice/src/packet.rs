@@ -17,7 +17,7 @@ pub(crate) mod state;
 mod surroundings;
 mod table;
 
-skeleton!("packet.skel.rs");
+skeleton!("tc.skel.rs");
 
 use crate::Unavailable;
 use crate::pace::Pacing;
@@ -350,7 +350,7 @@ impl PacketEngine {
     }
 
     fn attach(
-        loaded: &skeleton::PacketSkel<'_>,
+        loaded: &skeleton::TcSkel<'_>,
         interfaces: &[String],
         folder: Option<PathBuf>,
     ) -> Result<Hooks, Unavailable> {
@@ -373,7 +373,7 @@ impl PacketEngine {
 
     /// Attaches the programs so that they outlive the process, below this folder; and where.
     fn attach_pinned(
-        loaded: &skeleton::PacketSkel<'_>,
+        loaded: &skeleton::TcSkel<'_>,
         interfaces: &[String],
         pins: &Path,
     ) -> Result<(Hooks, PathBuf), Unavailable> {
@@ -438,8 +438,8 @@ impl PacketEngine {
         own_mark: u32,
         pacing: Option<&Pacing>,
         connections: Connections,
-    ) -> libbpf_rs::Result<skeleton::PacketSkel<'object>> {
-        let mut open = skeleton::PacketSkelBuilder::default().open(object)?;
+    ) -> libbpf_rs::Result<skeleton::TcSkel<'object>> {
+        let mut open = skeleton::TcSkelBuilder::default().open(object)?;
         // Otherwise the programs have one of their own, in which no worker lives: nothing is paced.
         if let Some(block) = pacing.and_then(Pacing::map) {
             open.maps.pace.reuse_fd(block)?;
@@ -474,7 +474,7 @@ impl PacketEngine {
 
     /// Takes what is needed of the loaded programs and maps.
     fn take(
-        loaded: &skeleton::PacketSkel<'_>,
+        loaded: &skeleton::TcSkel<'_>,
         splices_max: u32,
         surroundings: Surroundings,
         pinned: Option<Result<PathBuf, String>>,

@@ -10,7 +10,7 @@ mod shared;
 mod shelter;
 pub(crate) mod tcp_info;
 
-skeleton!("socket.skel.rs");
+skeleton!("sockmap.skel.rs");
 
 use crate::tenant::Tenant;
 use crate::waking::{self, Waking};
@@ -144,7 +144,7 @@ impl SocketEngine {
     fn load_maps(splices_max: u32, pacing: Option<&Pacing>) -> libbpf_rs::Result<SocketEngine> {
         let sockets_max = 2 * splices_max;
         let mut object = MaybeUninit::<OpenObject>::uninit();
-        let mut open = skeleton::SocketSkelBuilder::default().open(&mut object)?;
+        let mut open = skeleton::SockmapSkelBuilder::default().open(&mut object)?;
         open.maps.sockets.set_max_entries(sockets_max + 1)?;
         open.maps.receivers.set_max_entries(sockets_max)?;
         open.maps.places.set_max_entries(sockets_max)?;

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often it is said that somebody reads: `UNATTENDED_NS` of bpf/hold.bpf.c is four times as long.
+/// How often it is said that somebody reads: `UNATTENDED_NS` of bpf/syn_defer/syn_defer.bpf.c is four times as long.
 const BEAT_EVERY: Duration = Duration::from_millis(250);
 
 /// What is told of, and was not asked for yet.

@@ -10,7 +10,7 @@ fn programs() -> Option<[OwnedFd; 2]> {
         return None;
     }
     let mut object = MaybeUninit::<OpenObject>::uninit();
-    let open = skeleton::HoldSkelBuilder::default().open(&mut object);
+    let open = skeleton::SynDeferSkelBuilder::default().open(&mut object);
     let loaded = open.unwrap().load().unwrap();
     let owned = |program: &libbpf_rs::ProgramMut<'_>| program.as_fd().try_clone_to_owned().unwrap();
     Some([

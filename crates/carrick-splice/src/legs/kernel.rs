@@ -14,9 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-skeleton!("legs.skel.rs");
+skeleton!("tcp_tuning.skel.rs");
 
-/// bpf/legs.h
+/// bpf/tcp_tuning/tcp_tuning.h
 const LEG_LEVEL: i32 = 0x6361_726b;
 const LEG_OPTION: i32 = 1;
 const LEG_INITIAL_WINDOW: u32 = 1;
@@ -200,7 +200,7 @@ fn attach() -> Result<(Private, Result<Link, Unavailable>), Unavailable> {
 
     let explain = |error: libbpf_rs::Error| Unavailable::explain(&error);
     let mut object = MaybeUninit::<OpenObject>::uninit();
-    let mut skeleton = skeleton::LegsSkelBuilder::default()
+    let mut skeleton = skeleton::TcpTuningSkelBuilder::default()
         .open(&mut object)
         .map_err(explain)?;
     if let Some(constants) = &mut skeleton.maps.rodata_data {

@@ -1,4 +1,4 @@
-//! The control block (`struct pace_block` of bpf/pace.h): in memory that workers and BPF programs share.
+//! The control block (`struct pace_block` of bpf/pacing/pacing.h): in memory that workers and BPF programs share.
 
 use super::skeleton;
 use super::skeleton::types::{pace_block, pace_bucket, pace_class, pace_credit, pace_worker};
@@ -96,7 +96,7 @@ impl Block {
 fn new_map() -> libbpf_rs::Result<MapHandle> {
     let printed = libbpf_rs::set_print(None);
     let mut object = MaybeUninit::<OpenObject>::uninit();
-    let map = skeleton::PaceSkelBuilder::default()
+    let map = skeleton::PacingSkelBuilder::default()
         .open(&mut object)
         .and_then(|open| MapHandle::try_from(&open.load()?.maps.pace));
     libbpf_rs::set_print(printed);

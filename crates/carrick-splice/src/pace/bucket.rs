@@ -1,7 +1,7 @@
 //! Bytes over time: when what somebody wants to send may go, if all that share a rate keep to it.
 //!
 //! A rate is one number, the time until which everything that was taken is paid for (a virtual schedule, as in ATM's GCRA): so it
-//! needs no timer that fills it up, and those who take from it need no lock. Programs do the same (`pace_take` of bpf/pace.h).
+//! needs no timer that fills it up, and those who take from it need no lock. Programs do the same (`pace_take` of bpf/pacing/pacing.h).
 
 use super::block::Block;
 use super::skeleton::types::pace_bucket;
@@ -9,10 +9,10 @@ use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// A bucket and those above it: as in bpf/pace.h (`PACE_LEVELS`).
+/// A bucket and those above it: as in bpf/pacing/pacing.h (`PACE_LEVELS`).
 const LEVELS: usize = 6;
 
-/// Degrees of urgency above the least, and what the urgent leave of a ceiling: as in bpf/pace.h.
+/// Degrees of urgency above the least, and what the urgent leave of a ceiling: as in bpf/pacing/pacing.h.
 pub(super) const URGENCIES: usize = 3;
 const LEAVE_ONE_IN: u64 = 64;
 

@@ -1,5 +1,5 @@
 //! Pacing: senders that have used up what they were granted get their turn, and hear of it. A thread of its own, which sleeps as long as
-//! nobody waits (`carrick_grant` of bpf/packet_grant.h).
+//! nobody waits (`carrick_grant` of bpf/tc/grant.h).
 
 use super::command::{ETHERNET_HEADER, run};
 use libbpf_rs::{MapHandle, RingBufferBuilder};

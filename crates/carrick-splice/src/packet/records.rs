@@ -1,4 +1,4 @@
-//! What the kernel notes of forwarded responses (`struct packet_response` of bpf/packet.h), in memory that it shares with the process.
+//! What the kernel notes of forwarded responses (`struct packet_response` of bpf/tc/tc.h), in memory that it shares with the process.
 
 use super::requests::METHODS;
 use super::skeleton::types::packet_response;
@@ -380,7 +380,7 @@ impl Drop for Record {
     }
 }
 
-/// bpf/packet.h: `RESPONSE_ALL`.
+/// bpf/tc/tc.h: `RESPONSE_ALL`.
 const ALL: u32 = 4;
 
 /// `PACKET_LATEST`.

@@ -1,7 +1,7 @@
 //! Requests that are judged in the kernel: whether a packet is exactly one plain request without a body, and which route takes
 //! it. Tables of routes, what the kernel says of requests, and what it tells of those that it has forwarded.
 //!
-//! The judge is `bpf/judge.h` and what it includes; `docs/internals/request-classifier.md` tells what it looks at. It decides as HTTP and the order of
+//! The judge is `bpf/classifier/classifier.h` and what it includes; `docs/internals/request-classifier.md` tells what it looks at. It decides as HTTP and the order of
 //! routes have it, or not at all: then the request is up to the process.
 
 mod encode;
@@ -13,7 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-skeleton!("judge.skel.rs");
+skeleton!("classifier.skel.rs");
 
 pub(crate) use encode::METHODS;
 pub use event::{Events, RequestEvent};

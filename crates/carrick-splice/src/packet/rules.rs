@@ -64,7 +64,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// So many rules are in a set at most: a packet that none takes is compared with all. `RULES_MAX` of bpf/rules.h.
+/// So many rules are in a set at most: a packet that none takes is compared with all. `RULES_MAX` of bpf/rules/rules.h.
 pub const RULES_MAX: usize = 64;
 
 /// What a rule has done since the set was put in place.

@@ -1,4 +1,4 @@
-//! The state of a splice as it stands in the map: `struct packet_splice` of bpf/packet.h, read and written as bytes.
+//! The state of a splice as it stands in the map: `struct packet_splice` of bpf/tc/tc.h, read and written as bytes.
 
 use super::skeleton::types::{flow, packet_leg, packet_splice, packet_state, packet_way};
 use std::mem::{offset_of, size_of};

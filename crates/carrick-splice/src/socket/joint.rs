@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 
 /// Bytes that may wait for the receiver's TCP in the kernel's queue. They wait for a worker of the kernel only, not for
-/// the receiver to read (see `has_room` in bpf/socket.bpf.c).
+/// the receiver to read (see `has_room` in bpf/sockmap/sockmap.bpf.c).
 const BACKLOG_MAX: u64 = 1 << 20;
 
 /// The receive window that a socket needs, so that it can be stilled: one that is nearly closed asks the program whatever

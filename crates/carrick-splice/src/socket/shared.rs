@@ -1,4 +1,4 @@
-//! The memory that the verdict program and the process share: one `struct direction` of bpf/socket.h per direction.
+//! The memory that the verdict program and the process share: one `struct direction` of bpf/sockmap/sockmap.h per direction.
 
 use super::skeleton::types::direction;
 use crate::PaceHandle;

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/socket.bpf.c).
+/// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/sockmap/sockmap.bpf.c).
 const ROOM_BYTES: usize = 64 << 20;
 
 /// One for all splices: it is used by one at a time, and nothing of one is left for the next.

@@ -2,7 +2,7 @@
 
 use super::super::block::Block;
 use super::super::skeleton::types::{pace_bucket, pace_class, pace_credit, pace_worker};
-use super::super::skeleton::{self, PaceSkel};
+use super::super::skeleton::{self, PacingSkel};
 use super::super::{ClassSettings, INTERVAL, NetworkRate, Pacing, Policy, bucket};
 use crate::PaceHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -14,13 +14,13 @@ use std::time::Duration;
 const SECOND: u64 = 1_000_000_000;
 
 /// Runs a test with the programs on the block of `pacing`; not, visibly, where the kernel does not let us.
-fn with_programs(pacing: &Pacing, test: impl FnOnce(&PaceSkel<'_>)) {
+fn with_programs(pacing: &Pacing, test: impl FnOnce(&PacingSkel<'_>)) {
     let Some(map) = pacing.map() else {
         carrick_test::skip!("the kernel does not share memory with us (root?)");
         return;
     };
     let mut object = MaybeUninit::<OpenObject>::uninit();
-    let mut open = skeleton::PaceSkelBuilder::default()
+    let mut open = skeleton::PacingSkelBuilder::default()
         .open(&mut object)
         .unwrap();
     open.maps.pace.reuse_fd(map).unwrap();
@@ -28,7 +28,7 @@ fn with_programs(pacing: &Pacing, test: impl FnOnce(&PaceSkel<'_>)) {
 }
 
 /// What a program finds that may go, and takes.
-fn ask(programs: &PaceSkel<'_>, handle: PaceHandle, now: u64, bytes: u64) -> u64 {
+fn ask(programs: &PacingSkel<'_>, handle: PaceHandle, now: u64, bytes: u64) -> u64 {
     let mut packet = vec![0_u8; 14];
     for word in [handle.to_bits(), now, bytes, 0] {
         packet.extend(word.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! A rule as the program has it: `struct rule` of bpf/rules.h.
+//! A rule as the program has it: `struct rule` of bpf/rules/rules.h.
 
 use super::rule::{Action, Family, Match, Protocol, Rewrite, Rule, Timestamps, Window};
 use super::skeleton::types::rule;

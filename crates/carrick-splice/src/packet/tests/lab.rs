@@ -42,7 +42,7 @@ pub use Fate::{Dropped, Forwarded, Passed};
 /// What the programs mark packets with between each other.
 pub const OWN_MARK: u32 = 0x6361_7273;
 
-/// bpf/packet.bpf.c: what copies for local sockets are marked with.
+/// bpf/tc/tc.bpf.c: what copies for local sockets are marked with.
 pub const COPY_MARK: u32 = OWN_MARK ^ 1;
 
 /// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.

@@ -24,7 +24,7 @@ impl Sealed {
             return None;
         }
         let mut object = MaybeUninit::uninit();
-        let loaded: skeleton::PacketSkel<'_> =
+        let loaded: skeleton::TcSkel<'_> =
             PacketEngine::load_maps(&mut object, 4, OWN_MARK, None, Connections::Own).unwrap();
         let handle = |map: &libbpf_rs::MapMut<'_>| MapHandle::try_from(map).unwrap();
         let (flows, splices) = (handle(&loaded.maps.flows), handle(&loaded.maps.splices));

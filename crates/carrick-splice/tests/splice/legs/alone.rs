@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// bpf/legs.h
+/// bpf/tcp_tuning/tcp_tuning.h
 const LEVEL: i32 = 0x6361_726b;
 const OPTION: i32 = 1;
 

@@ -114,7 +114,7 @@ pub fn send(packets: u64) {
     }
 }
 
-/// The programs of `bpf/hooks_test.bpf.c`, loaded.
+/// The programs of `bpf/tc/hooks_test.bpf.c`, loaded.
 pub struct Programs(Object);
 
 /// Packets that were seen.

@@ -1,4 +1,4 @@
-//! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/packet_model.bpf.c).
+//! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/tc/model.bpf.c).
 
 use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
 use super::endpoint::{Life, Tcp};
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_model.o"));
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.o"));
 
 /// Places for splices: each that begins anew takes another one.
 pub const PLACES: u32 = 64;
