@@ -10,7 +10,7 @@ use super::legs;
 use super::upstream::checkout::Checkout;
 use crate::config::plan::{Mode, RoutePlan, Splitting};
 use carrick_logic::split::{Decision, FirstKnown, Purpose, Reason, Way, is_chosen};
-use carrick_splice::legs::measure;
+use carrick_splice::tcp_tuning::measure;
 use carrick_splice::{Choice, Joining};
 use std::net::SocketAddr;
 

@@ -26,7 +26,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::{Forwarded, Reader};
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use admission::Admission;
-use carrick_splice::legs::LegService;
+use carrick_splice::tcp_tuning::LegService;
 use carrick_splice::{Drain, Pacer, Splicer};
 use idle::IdleSessions;
 use live::{Live, WorkerLive};

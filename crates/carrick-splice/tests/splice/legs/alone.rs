@@ -4,7 +4,7 @@
 
 use super::bed::bed;
 use crate::support::HANG;
-use carrick_splice::legs::{LegService, Moment, Profile, measure};
+use carrick_splice::tcp_tuning::{LegService, Moment, Profile, measure};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
