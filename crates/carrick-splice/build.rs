@@ -5,13 +5,20 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, ffi::OsString};
 
-/// The programs: `bpf/NAME.bpf.c` becomes `NAME.skel.rs`.
+/// The programs, in the order in which they are reported: `bpf/NAME/NAME.bpf.c` becomes `NAME.skel.rs`.
 const PROGRAMS: [&str; 8] = [
-    "socket", "live", "packet", "pace", "rules", "judge", "legs", "hold",
+    "sockmap",
+    "live",
+    "tc",
+    "pacing",
+    "rules",
+    "classifier",
+    "tcp_tuning",
+    "syn_defer",
 ];
 
-/// Programs that only tests load: `bpf/NAME.bpf.c` becomes `NAME.o`.
-const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "packet_model"];
+/// Programs that only tests load: `bpf/tc/NAME.bpf.c` becomes `NAME.o`.
+const TEST_PROGRAMS: [&str; 2] = ["hooks_test", "model"];
 
 /// Older ones make other code of these programs than any that is tried.
 const CLANG_MIN: u32 = 14;
@@ -51,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     arguments.push(format!("-I/usr/include/{architecture}-linux-gnu").into());
     let mut objects = String::new();
     for program in PROGRAMS {
-        let source = format!("bpf/{program}.bpf.c");
+        let source = format!("bpf/{program}/{program}.bpf.c");
         SkeletonBuilder::new()
             .source(&source)
             .obj(out.join(format!("{program}.o")))
@@ -64,7 +71,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     for program in TEST_PROGRAMS {
-        let source = format!("bpf/{program}.bpf.c");
+        let source = format!("bpf/tc/{program}.bpf.c");
         SkeletonBuilder::new()
             .source(&source)
             .obj(out.join(format!("{program}.o")))

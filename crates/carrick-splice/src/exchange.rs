@@ -1,19 +1,20 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
 mod chatter;
-mod fares;
 mod joining;
 mod packets;
+mod path_statistics;
 mod sleeping;
 mod worth;
 
-use crate::flow::{Ends, Flow, Step};
+use crate::engine::tc::path_statistics::PathStatistics;
 use crate::kernel::Kernel;
-use crate::local_copy::Sink;
-use crate::packet::fares::Fares;
-use crate::stalls::{self, Stall};
+use crate::relay::flow::{Ends, Flow, Step};
+use crate::relay::local_copy::Sink;
+use crate::relay::stalls;
+use crate::relay::stalls::Stall;
+use crate::relay::watch::{Alarm, ErrorWatch, Watch};
 use crate::tcp::UnreadLimit;
-use crate::watch::{Alarm, ErrorWatch, Watch};
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
 use chatter::Chatter;
 use packets::Packets;
@@ -150,7 +151,7 @@ pub struct Exchange<'a> {
     /// Why they stay with the local sockets, as long as nobody has asked.
     packets_refused: Option<Reason>,
     /// What the packet engine was told of both legs.
-    fares: Option<Box<Fares>>,
+    path_statistics: Option<Box<PathStatistics>>,
     joining: Joining,
     /// Of most exchanges there is none.
     forwarded: Option<Box<Forwarded>>,
@@ -163,8 +164,22 @@ pub struct Exchange<'a> {
     stall: Option<Box<Stall>>,
 }
 
+impl Splicer {
+    /// A transfer both ways. Nothing happens before [`Exchange::run`]. The connections are lent or given for good: see
+    /// [`Leg`].
+    #[must_use]
+    pub fn exchange<'a>(
+        &self,
+        a: impl Into<Leg<'a>>,
+        b: impl Into<Leg<'a>>,
+        order: ExchangeOrder<'a>,
+    ) -> Exchange<'a> {
+        Exchange::new(self.clone(), [a.into(), b.into()], order)
+    }
+}
+
 impl<'a> Exchange<'a> {
-    pub(crate) fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
+    fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
         let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
         let has_packets = order.joining != Joining::Never && splicer.packet_engine().is_some();
@@ -194,7 +209,7 @@ impl<'a> Exchange<'a> {
             flow
         };
         Exchange {
-            fares: Exchange::fares_of(&splicer, &legs),
+            path_statistics: Exchange::path_statistics_of(&splicer, &legs),
             legs: Some(legs),
             parked: None,
             calm: Calm::default(),
@@ -232,7 +247,7 @@ impl<'a> Exchange<'a> {
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         let end = self.poll_end(cx);
         if end.is_ready() {
-            self.note_fares(None);
+            self.note_path_statistics(None);
         }
         end
     }

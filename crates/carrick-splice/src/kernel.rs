@@ -2,8 +2,8 @@
 //!
 //! docs/internals/socket-engine.md has the states and says why the order of things is what it is.
 
-use crate::flow::{Ends, Flow, KernelPart};
-use crate::socket::joint::{Joint, Refusal, Ways, is_closed};
+use crate::engine::sockmap::joint::{Joint, Refusal, Ways, is_closed};
+use crate::relay::flow::{Ends, Flow, KernelPart};
 use crate::{Choice, Counters, Fault, PaceHandle, Side, Splicer, sys, tcp};
 use std::future::Future;
 use std::io::{self, ErrorKind};

@@ -63,60 +63,50 @@
 mod skeleton;
 
 mod choice;
-mod clock;
 mod counters;
+mod engine;
 mod exchange;
-mod flow;
-pub mod hold;
 pub mod interface;
 mod kernel;
 mod leg;
-pub mod legs;
-mod local_copy;
-mod mapped;
 mod outcome;
-mod pace;
-mod packet;
-mod pipe;
-mod pool;
+mod pacing;
 pub mod probe;
 mod refusal;
+mod relay;
 mod responses;
-mod socket;
-mod sockopt;
-mod stalls;
+pub mod syn_defer;
 mod sys;
 pub mod tcp;
-mod tenant;
+pub mod tcp_tuning;
 mod transfer;
 mod unavailable;
 pub mod verifier;
-mod waking;
-mod watch;
 
 pub use choice::{Choice, Reason, UnknownEngine};
 pub use counters::{Counter, Counters};
-pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder, Forwarded, Joining};
-pub use leg::Leg;
-pub use local_copy::LocalCopy;
-pub use outcome::{Ended, Fault, HandOver, Side};
-pub use pace::{
-    ClassReport, ClassSettings, Drain, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle,
-    Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Throttle, Weight, WorkerReport,
-};
-pub use packet::{
+pub use engine::sockmap::live::{LiveDirection, LiveLeg, LiveSplice};
+pub use engine::sockmap::{SPLICES_MAX, SocketService};
+pub use engine::tc::{
     Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, measuring,
     requests, rules,
 };
-pub use pool::{PoolLimits, Splicer};
+pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder, Forwarded, Joining};
+pub use leg::Leg;
+pub use outcome::{End, Ended, Fault, HandOver, Side};
+pub use pacing::{
+    ClassReport, ClassSettings, Drain, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle,
+    Paced, Pacer, Pacing, Policy, RATE_MAX, RATE_MIN, Throttle, Weight, WorkerReport,
+};
+pub use relay::local_copy::LocalCopy;
+pub use relay::pool::{PoolLimits, Splicer};
+pub use relay::stalls::Stalled;
+pub use relay::watch::RateMin;
 pub use responses::{
     Arming, CaughtUp, DisarmError, Judging, Progress as ResponseProgress, ResponseSplice,
     ResponseWatch, ToldResponse,
 };
-pub use socket::live::{LiveDirection, LiveLeg, LiveSplice};
-pub use socket::{SPLICES_MAX, SocketService};
-pub use stalls::Stalled;
-pub use transfer::{End, Order, RateMin, Transfer};
+pub use transfer::{Order, Transfer};
 pub use unavailable::Unavailable;
 
 /// How bytes move.

@@ -3,6 +3,17 @@
 use crate::Engine;
 use std::io;
 
+/// Where a transfer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket, or, if the kernel
+    /// had it in its hands already, is given back by [`unsplice`](crate::Transfer::unsplice) ([`HandOver::surplus`]). If the sender
+    /// closes before, the transfer ends with [`Ended::EndOfStream`].
+    AfterBytes(u64),
+    /// When the sender closes its side.
+    EndOfStream,
+}
+
 /// How a transfer ended without a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {

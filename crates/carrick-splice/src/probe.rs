@@ -1,11 +1,13 @@
 //! Tries each engine and kernel feature on this machine and says which can be used, and why not.
 
-pub use crate::packet::hooks::Way;
-pub use crate::packet::hooks::doctor::{
+mod self_test;
+
+pub use crate::engine::tc::hooks::Way;
+pub use crate::engine::tc::hooks::doctor::{
     InterfaceFact, OWN_PROTOCOL, Obstacle, interface_facts, obstacles,
 };
 
-use crate::pipe::Pipe;
+use crate::relay::pipe::Pipe;
 use crate::unavailable::on_loopback;
 use rustix::pipe::SpliceFlags;
 use std::fs::read_to_string;
@@ -52,12 +54,12 @@ pub fn probe_but_socket() -> Vec<Feature> {
 /// Like [`probe`], for pipes of `pipe_bytes`.
 #[must_use]
 pub fn probe_with(pipe_bytes: usize) -> Vec<Feature> {
-    let mut features = features(pipe_bytes, Some(crate::socket::probe));
-    features.push(feature("engine packet", crate::packet::probe()));
-    features.extend(crate::legs::probe().map(|(name, tried)| feature(name, tried)));
+    let mut features = features(pipe_bytes, Some(self_test::probe));
+    features.push(feature("engine packet", crate::engine::tc::probe()));
+    features.extend(crate::tcp_tuning::probe().map(|(name, tried)| feature(name, tried)));
     features.push(feature(
         "handshakes after the server's",
-        crate::hold::probe(),
+        crate::syn_defer::probe(),
     ));
     features
 }

@@ -1,11 +1,11 @@
 //! Responses that the kernel forwards from a server to a client, while the requests go through the process (packet engine).
 
-use crate::packet::command::Answer;
-pub use crate::packet::command::Judging;
-use crate::packet::fares::Fares;
-use crate::packet::records::Record;
-pub use crate::packet::records::{ResponseWatch, ToldResponse};
-use crate::packet::splice::PacketSplice;
+use crate::engine::tc::command::Answer;
+pub use crate::engine::tc::command::Judging;
+use crate::engine::tc::path_statistics::PathStatistics;
+use crate::engine::tc::records::Record;
+pub use crate::engine::tc::records::{ResponseWatch, ToldResponse};
+use crate::engine::tc::splice::PacketSplice;
 use crate::{PaceHandle, Reason, Splicer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -37,7 +37,7 @@ pub struct ResponseSplice {
     is_body: bool,
     /// Requests that the kernel had forwarded when that was asked for last.
     judged: u32,
-    fares: Box<Fares>,
+    path_statistics: Box<PathStatistics>,
 }
 
 /// A client with less room than that is what a response waits for.
@@ -123,8 +123,9 @@ impl Splicer {
         let [Ok(to_client), Ok(to_server)] = [client, server].map(TcpStream::peer_addr) else {
             return Err(refuse(Reason::PacketRefused));
         };
-        let fares = Fares::from_now([to_client.ip(), to_server.ip()], [client, server]);
-        if fares.has_bad_leg(engine) {
+        let path_statistics =
+            PathStatistics::from_now([to_client.ip(), to_server.ip()], [client, server]);
+        if path_statistics.has_bad_leg(engine) {
             return Err(refuse(Reason::PacketBadLeg));
         }
         let record = engine
@@ -141,7 +142,7 @@ impl Splicer {
                 splicer: self.clone(),
                 is_fresh: false,
                 is_body: false,
-                fares: Box::new(fares),
+                path_statistics: Box::new(path_statistics),
             }),
             Err(reason) => Err(refuse(reason)),
         }
@@ -436,19 +437,20 @@ impl ResponseSplice {
     /// Tells the engine how both connections have fared since that was told last, or since they became known to the kernel: it refuses
     /// new splices of their networks for a while if one leg loses much. To be called when they are parted, with the same connections.
     /// Costs three system calls.
-    pub fn note_fares(&mut self, client: &TcpStream, server: &TcpStream) {
+    pub fn note_path_statistics(&mut self, client: &TcpStream, server: &TcpStream) {
         let Some(engine) = self.splicer.packet_engine() else {
             return;
         };
         let mut state = self.splice.state();
         // Only responses are forwarded; the other way go acknowledgements.
         (state.packets[0], state.bytes[0]) = (0, 0);
-        self.fares.note(engine, [client, server], Some(&state));
+        self.path_statistics
+            .note(engine, [client, server], Some(&state));
     }
 
     fn has_bad_leg(&self) -> bool {
         let engine = self.splicer.packet_engine();
-        engine.is_some_and(|engine| self.fares.has_bad_leg(engine))
+        engine.is_some_and(|engine| self.path_statistics.has_bad_leg(engine))
     }
 
     /// Adds what was acknowledged since to the splicer's counters. So do the next request and [`ResponseSplice::disarm`].

@@ -4,6 +4,12 @@
 //! less than was asked for has emptied the socket's queue, and a write that takes less than was offered has filled it
 //! (epoll(7), question 9), so that both clear the readiness here and the call that would say `EAGAIN` is saved.
 
+pub(crate) mod clock;
+pub(crate) mod mmap;
+pub(crate) mod release;
+pub(crate) mod sockopt;
+pub(crate) mod tcp_info;
+
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use std::io::{self, ErrorKind, IoSlice};

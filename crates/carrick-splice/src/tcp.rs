@@ -45,7 +45,7 @@ pub fn pending_input(stream: &TcpStream) -> io::Result<u64> {
 /// How many bytes were sent that the peer has not acknowledged; `None`, if that cannot be told. One system call (`SIOCOUTQ`).
 #[must_use]
 pub fn unacknowledged_bytes(stream: &TcpStream) -> Option<u64> {
-    crate::socket::unacked_bytes(stream).ok()
+    crate::sys::tcp_info::unacked_bytes(stream).ok()
 }
 
 /// Whether a connection is gone both ways: it was reset, or both ends have ended. One system call (`poll`).
@@ -68,10 +68,11 @@ pub struct PathState {
 /// # Errors
 /// What `getsockopt` says.
 pub fn path_state(stream: &TcpStream) -> io::Result<PathState> {
-    let fared = crate::socket::fared(stream)?;
+    let connection_statistics = crate::sys::tcp_info::connection_statistics(stream)?;
     Ok(PathState {
-        rtt: (fared.rtt_us > 0).then(|| Duration::from_micros(fared.rtt_us.into())),
-        retransmissions: fared.retransmissions,
+        rtt: (connection_statistics.rtt_us > 0)
+            .then(|| Duration::from_micros(connection_statistics.rtt_us.into())),
+        retransmissions: connection_statistics.retransmissions,
     })
 }
 
@@ -111,7 +112,7 @@ pub fn set_hops_min(socket: &impl AsFd, hops: u8) -> io::Result<()> {
 /// # Errors
 /// What `getsockopt` says.
 pub fn segment_bytes(stream: &impl AsFd) -> io::Result<u32> {
-    crate::socket::segment_bytes(stream)
+    crate::sys::tcp_info::segment_bytes(stream)
 }
 
 /// Lets a socket whose SYN has not left yet say in it that segments may be so long at most, in bytes as

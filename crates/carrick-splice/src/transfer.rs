@@ -2,14 +2,16 @@
 
 mod joining;
 
-use crate::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::kernel::Kernel;
-use crate::local_copy::Sink;
-use crate::stalls::{self, Stall};
+use crate::relay::flow::{Ends, Flow, Step, TURN_BURSTS};
+use crate::relay::local_copy::Sink;
+use crate::relay::stalls;
+use crate::relay::stalls::Stall;
+use crate::relay::watch::{Alarm, ErrorWatch, InputWatch, Watch};
 use crate::tcp::UnreadLimit;
-use crate::watch::{Alarm, ErrorWatch, InputWatch, Watch};
 use crate::{
-    Choice, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, Reason, Side, Splicer,
+    Choice, End, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, RateMin, Reason, Side,
+    Splicer,
 };
 use joining::Leaving;
 use std::future::poll_fn;
@@ -17,26 +19,6 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
-
-/// Where a transfer ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// After exactly so many bytes from the sender's connection. The next byte stays in the sender's socket, or, if the kernel
-    /// had it in its hands already, is given back by [`unsplice`](Transfer::unsplice) ([`HandOver::surplus`]). If the sender
-    /// closes before, the transfer ends with [`Ended::EndOfStream`].
-    AfterBytes(u64),
-    /// When the sender closes its side.
-    EndOfStream,
-}
-
-/// The least rate at which bytes must move.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateMin {
-    /// Bytes per second that are passed on. A slow sender and a slow receiver count alike.
-    pub bytes_per_second: u64,
-    /// The rate is looked at once per this interval, over this interval. The first one is thus the time of grace.
-    pub grace: Duration,
-}
 
 /// What a [`Transfer`] is asked to do.
 pub struct Order<'a> {
@@ -120,13 +102,21 @@ pub struct Transfer<'a> {
     stall: Option<Box<Stall>>,
 }
 
-impl<'a> Transfer<'a> {
-    pub(crate) fn new(
-        splicer: Splicer,
+impl Splicer {
+    /// A transfer one way. Nothing happens before [`Transfer::run`].
+    #[must_use]
+    pub fn transfer<'a>(
+        &self,
         from: &'a TcpStream,
         to: &'a TcpStream,
         order: Order<'a>,
-    ) -> Self {
+    ) -> Transfer<'a> {
+        Transfer::new(self.clone(), from, to, order)
+    }
+}
+
+impl<'a> Transfer<'a> {
+    fn new(splicer: Splicer, from: &'a TcpStream, to: &'a TcpStream, order: Order<'a>) -> Self {
         splicer.counters().transfers.add(1);
         let sink = Sink::new(order.local_copy);
         let instead = match order.choice {

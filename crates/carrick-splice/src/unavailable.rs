@@ -1,6 +1,7 @@
 //! Why an engine of the kernel's cannot be used.
 
-use crate::{refusal, socket};
+use crate::refusal;
+use crate::sys::release;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -89,7 +90,7 @@ impl Here {
             has_btf: Path::new(BTF).exists(),
             has_privileges: is_privileged && has.contains(CapabilitySet::NET_ADMIN),
             is_confidential: lockdown.contains("[confidentiality]"),
-            is_old: socket::kernel::is_before(OLDEST),
+            is_old: release::is_before(OLDEST),
         }
     }
 

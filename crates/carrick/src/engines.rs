@@ -5,9 +5,9 @@ use crate::config::plan::{PacePlan, PacketUse, Plan};
 use crate::path_history::Learned;
 use crate::syn_defer::Handshakes;
 use crate::telemetry::forwarded::Forwarded;
-use carrick_splice::legs::LegService;
 use carrick_splice::probe::Feature;
 use carrick_splice::requests::{RequestsError, TABLES_MAX};
+use carrick_splice::tcp_tuning::LegService;
 use carrick_splice::{ClassSettings, Left, PaceError, Pacing, PacketService, SocketService};
 use std::collections::HashMap;
 use std::io;
@@ -319,9 +319,9 @@ impl Engines {
     }
 
     /// Starts their threads, with the privileges that the process has now.
-    pub fn start_waking(&self) {
-        self.socket.start_waking();
-        self.packet.start_waking();
+    pub fn start_notifier(&self) {
+        self.socket.start_notifier();
+        self.packet.start_notifier();
     }
 }
 

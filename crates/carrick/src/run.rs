@@ -231,7 +231,7 @@ impl Program {
         self.loading = None;
         let before = Arc::clone(&self.orders.borrow().live);
         let plan = &before.plan;
-        self.engines.start_waking();
+        self.engines.start_notifier();
         self.engines.warn_of_foreign_programs();
         self.engines.tell_obstacle(plan);
         self.engines.warn_of_pins();

@@ -2,9 +2,9 @@
 
 use super::Exchange;
 use super::chatter::RUN_BYTES_MAX;
-use crate::flow::{Flow, Step};
+use crate::engine::sockmap::joint::Refusal;
 use crate::kernel::{Gate, Kernel};
-use crate::socket::joint::Refusal;
+use crate::relay::flow::{Flow, Step};
 use crate::{Choice, Fault, Leg, Reason, Side, sys};
 use std::task::{Context, Poll, ready};
 

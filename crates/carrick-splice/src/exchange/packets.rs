@@ -2,10 +2,10 @@
 
 use super::worth::Worth;
 use super::{Exchange, ExchangeEnd, Forwarded};
-use crate::flow::Step;
-use crate::packet::command::Answer;
-use crate::packet::splice::PacketSplice;
-use crate::packet::state::{Holder, State};
+use crate::engine::tc::command::Answer;
+use crate::engine::tc::splice::PacketSplice;
+use crate::engine::tc::state::{Holder, State};
+use crate::relay::flow::Step;
 use crate::{Ended, Engine, Fault, Reason, Side, sys, tcp};
 use socket2::SockRef;
 use std::future::Future;
@@ -87,7 +87,7 @@ impl Exchange<'_> {
         let state = placed.splice.state();
         let is_to_come_back = placed.splice.is_astray() || placed.disarm_looks > 0;
         self.note_forwarded(&state);
-        self.note_fares(Some(&state));
+        self.note_path_statistics(Some(&state));
         match state.holder {
             Holder::Process | Holder::Kernel => {
                 if is_to_come_back {
@@ -188,7 +188,7 @@ impl Exchange<'_> {
         }
         // What is in a SOCKMAP has no rest that one could see.
         debug_assert!(self.kernel.is_none() && !self.wants_kernel);
-        self.note_fares(None);
+        self.note_path_statistics(None);
         if self.has_bad_leg() {
             self.refuse_packets(Reason::PacketBadLeg);
             return false;
@@ -302,7 +302,7 @@ impl Exchange<'_> {
         self.wake_up();
         let is_empty = self.legs.iter().flatten().all(|socket| {
             let unread = tcp::pending_input(socket);
-            let unsent = crate::socket::unacked_bytes(&**socket);
+            let unsent = crate::sys::tcp_info::unacked_bytes(&**socket);
             matches!((unread, unsent), (Ok(0), Ok(0)))
         });
         let has_passed_all = !self.a_to_b.holds_bytes() && !self.b_to_a.holds_bytes();
@@ -334,7 +334,7 @@ impl Exchange<'_> {
         (placed.disarm_looks, placed.look) = (0, None);
         let state = placed.splice.state();
         self.note_forwarded(&state);
-        self.note_fares(Some(&state));
+        self.note_path_statistics(Some(&state));
         let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
         if let Packets::Placed(placed) = &mut self.packets {
             // What the local sockets send shows their ways anew.

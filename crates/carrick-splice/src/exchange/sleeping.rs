@@ -2,7 +2,7 @@
 //! piece.
 
 use super::{Exchange, ExchangeEnd};
-use crate::watch::{Alarm, ErrorWatch};
+use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::{Fault, Leg, Side};
 use std::future::Future;
 use std::net::TcpStream;

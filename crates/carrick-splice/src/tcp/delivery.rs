@@ -1,7 +1,7 @@
 //! How far a connection has come with what it was given to send.
 
-use crate::socket::tcp_info::{info, number, word};
-use crate::socket::unacked_bytes;
+use crate::sys::tcp_info::unacked_bytes;
+use crate::sys::tcp_info::{info, number, word};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;

@@ -45,7 +45,7 @@ impl UnreadLimit {
     }
 
     fn set(stream: &TcpStream, bytes: u32, may_be_far: bool) -> io::Result<Self> {
-        let locks = crate::sockopt::buffer_locks(stream);
+        let locks = crate::sys::sockopt::buffer_locks(stream);
         let is_fixed = matches!(locks, Ok(locks) if locks & RECEIVE_LOCK != 0);
         let is_far = Look::at(stream)?.rtt >= NEAR;
         if is_fixed || locks.is_err() || is_far && !may_be_far {
@@ -166,7 +166,7 @@ impl UnreadWindow {
 impl Look {
     fn at(stream: &TcpStream) -> io::Result<Self> {
         // Not the smoothed round trip: a server that acknowledges a request with its answer seems far as long as it thinks.
-        let (rtt, come_bytes) = crate::socket::rtt_min_and_received(stream)?;
+        let (rtt, come_bytes) = crate::sys::tcp_info::rtt_min_and_received(stream)?;
         Ok(Self {
             now: Instant::now(),
             come_bytes,
@@ -181,7 +181,7 @@ fn widen(stream: &TcpStream, window_bytes: u32) -> io::Result<bool> {
     lock(stream, false)?;
     let mark = window_bytes.min(i32::MAX as u32) as i32;
     set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)?;
-    let reached = crate::sockopt::receive_low_water(stream);
+    let reached = crate::sys::sockopt::receive_low_water(stream);
     let is_wide = matches!(reached, Ok(reached) if reached >= window_bytes);
     let locked = if is_wide { lock(stream, true) } else { Ok(()) };
     // In any case: until then nobody is told of what comes. What has come meanwhile is told of now.
@@ -191,13 +191,13 @@ fn widen(stream: &TcpStream, window_bytes: u32) -> io::Result<bool> {
 
 /// Whether the size of the receive buffer is fixed from now on (`SO_BUF_LOCK`); that of the send buffer stays as it is.
 fn lock(stream: &TcpStream, is_fixed: bool) -> io::Result<()> {
-    let others = crate::sockopt::buffer_locks(stream)? & !RECEIVE_LOCK;
+    let others = crate::sys::sockopt::buffer_locks(stream)? & !RECEIVE_LOCK;
     let locks = if is_fixed {
         others | RECEIVE_LOCK
     } else {
         others
     };
-    crate::sockopt::set_buffer_locks(stream, locks)
+    crate::sys::sockopt::set_buffer_locks(stream, locks)
 }
 
 #[cfg(test)]

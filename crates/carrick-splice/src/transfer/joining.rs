@@ -1,9 +1,9 @@
 //! How a transfer gives its connections into the kernel's hands, helps there, and takes them back.
 
 use super::Transfer;
-use crate::flow::Step;
+use crate::engine::sockmap::joint::Refusal;
 use crate::kernel::{Gate, Kernel};
-use crate::socket::joint::Refusal;
+use crate::relay::flow::Step;
 use crate::{Choice, Ended, Fault, Reason, Side};
 use std::task::{Context, Poll, ready};
 

@@ -7,7 +7,7 @@ mod places;
 
 use crate::rules::bed::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
 use crate::support::HANG;
-use carrick_splice::hold::{Held, Holder, Reader, Settings, Unreachable};
+use carrick_splice::syn_defer::{Held, Holder, Reader, Settings, Unreachable};
 use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};
 use std::io::{Read, Write};
 use std::net::TcpStream;

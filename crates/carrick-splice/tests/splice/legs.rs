@@ -7,7 +7,7 @@ mod routes;
 
 use crate::support::{HANG, wait_until};
 use bed::{Bed, Host, acked_bytes, bed, pacing_rate};
-use carrick_splice::legs::{LegService, Moment, Profile, measure};
+use carrick_splice::tcp_tuning::{LegService, Moment, Profile, measure};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

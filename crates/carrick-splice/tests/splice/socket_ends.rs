@@ -261,7 +261,7 @@ fn leave_nothing_behind() {
     on_worker(async {
         let service: &SocketService = socket_service();
         // Its thread has descriptors of its own.
-        service.start_waking();
+        service.start_notifier();
         let splicer = splicer();
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();

@@ -12,7 +12,7 @@ use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_splice::Choice;
-use carrick_splice::hold::{Held, Reader, Unreachable as Told};
+use carrick_splice::syn_defer::{Held, Reader, Unreachable as Told};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

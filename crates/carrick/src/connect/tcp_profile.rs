@@ -1,7 +1,7 @@
 //! Legs: the TCP of clients' connections, and of those to servers, as leg profiles say.
 use crate::config::plan::{LegPlan, LegRules, ListenerPlan};
 use crate::context::client::Client;
-use carrick_splice::legs::{Facts, LegService, LegSide, Moment, Profile, facts};
+use carrick_splice::tcp_tuning::{Facts, LegService, LegSide, Moment, Profile, facts};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;

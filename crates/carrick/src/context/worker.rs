@@ -13,7 +13,7 @@ use crate::syn_defer::Handshakes;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::forwarded::Forwarded;
 use crate::telemetry::metrics::WorkerMetrics;
-use carrick_splice::legs::LegService;
+use carrick_splice::tcp_tuning::LegService;
 use carrick_splice::{Drain, Pacer, Splicer};
 use slab::Slab;
 use std::cell::{Cell, RefCell};

@@ -12,7 +12,7 @@ pub use kept::Kept;
 
 use crate::config::plan::{Handshake, Plan};
 use carrick_splice::Unavailable;
-use carrick_splice::hold::{Holder, Reader, Settings};
+use carrick_splice::syn_defer::{Holder, Reader, Settings};
 use kept::Table;
 use std::io;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@ use crate::connect::tcp_profile;
 use crate::context::client::Client;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::split::{Decision, FirstKnown, Purpose, Reason, Way, is_chosen};
-use carrick_splice::legs::measure;
+use carrick_splice::tcp_tuning::measure;
 use carrick_splice::{Choice, Joining};
 use std::net::SocketAddr;
 

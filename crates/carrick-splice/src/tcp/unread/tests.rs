@@ -75,11 +75,11 @@ fn buffer_bytes(stream: &TcpStream) -> usize {
 
 /// How long the window may become (`TCP_WINDOW_CLAMP`).
 fn window_max(stream: &TcpStream) -> u32 {
-    crate::legs::window_max(stream).unwrap()
+    crate::tcp_tuning::window_max(stream).unwrap()
 }
 
 fn is_fixed(stream: &TcpStream) -> bool {
-    crate::sockopt::buffer_locks(stream).unwrap() & RECEIVE_LOCK != 0
+    crate::sys::sockopt::buffer_locks(stream).unwrap() & RECEIVE_LOCK != 0
 }
 
 #[tokio::test]
@@ -106,5 +106,5 @@ async fn a_window_that_grows_needs_no_leave_of_rmem_max() {
     // As large as the system has it, the kernel sees to it.
     assert!(!widen(&one, i32::MAX as u32).unwrap());
     assert!(!is_fixed(&one));
-    assert_eq!(crate::sockopt::receive_low_water(&one).unwrap(), 1);
+    assert_eq!(crate::sys::sockopt::receive_low_water(&one).unwrap(), 1);
 }

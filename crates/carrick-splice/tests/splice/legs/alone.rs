@@ -4,7 +4,7 @@
 
 use super::bed::bed;
 use crate::support::HANG;
-use carrick_splice::legs::{LegService, Moment, Profile, measure};
+use carrick_splice::tcp_tuning::{LegService, Moment, Profile, measure};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// bpf/legs.h
+/// bpf/tcp_tuning/tcp_tuning.h
 const LEVEL: i32 = 0x6361_726b;
 const OPTION: i32 = 1;
 

@@ -2,7 +2,7 @@
 
 use super::bed::{self, Bed, Host, bed, retransmission_timeout, send_window};
 use crate::support::HANG;
-use carrick_splice::legs::{LegService, Moment, Profile};
+use carrick_splice::tcp_tuning::{LegService, Moment, Profile};
 use socket2::Socket;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};

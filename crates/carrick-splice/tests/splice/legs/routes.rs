@@ -2,7 +2,7 @@
 
 use super::bed::{self, CLIENT, GATEWAY, Host, SERVER, bed};
 use crate::support::HANG;
-use carrick_splice::legs::{Conditions, LegSide, Rule, Selector, facts, interface_towards};
+use carrick_splice::tcp_tuning::{Conditions, LegSide, Rule, Selector, facts, interface_towards};
 use socket2::SockRef;
 use std::net::{SocketAddr, TcpStream};
 

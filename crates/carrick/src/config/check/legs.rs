@@ -7,7 +7,7 @@ use crate::config::plan::{LegPlan, LegRules};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
-use carrick_splice::legs::{
+use carrick_splice::tcp_tuning::{
     Conditions, Keepalive, LegSide, Profile, Rule, Selector, bandwidth_delay_bytes,
 };
 use std::sync::Arc;
@@ -163,7 +163,7 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
     };
     if let Err(error) = profile.check() {
         let key = match error.setting {
-            carrick_splice::legs::Setting::CongestionControl => "congestion",
+            carrick_splice::tcp_tuning::Setting::CongestionControl => "congestion",
             _ => "",
         };
         let given = written.keys_given.iter().find(|(name, _)| *name == key);

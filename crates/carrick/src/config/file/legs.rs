@@ -2,7 +2,7 @@
 use super::{Section, Setting, inline, keys_given, required_text};
 use crate::config::keys;
 use crate::config::problem::Problems;
-use carrick_splice::legs::{
+use carrick_splice::tcp_tuning::{
     BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, RTO_MAX, RTO_MAX_MIN,
 };
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! Leg profiles, and which connections have them.
-use carrick_splice::legs::{Profile, Selector};
+use carrick_splice::tcp_tuning::{Profile, Selector};
 use std::sync::Arc;
 
 /// `[leg.NAME]`

@@ -145,7 +145,7 @@ fn part_short(client: &Client, checkout: &mut Checkout) {
         return;
     }
     if let Some(mut splice) = checkout.splice.take() {
-        splice.note_fares(&client.stream, &checkout.upstream.stream);
+        splice.note_path_statistics(&client.stream, &checkout.upstream.stream);
     }
 }
 

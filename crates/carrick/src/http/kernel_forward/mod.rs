@@ -129,13 +129,13 @@ impl Bound {
 
     /// [`Bound::disarm`] for good: the engine hears how both connections have fared.
     fn disarm_to_part(&mut self, client: &Client) -> Disarmed {
-        self.note_fares(client);
+        self.note_path_statistics(client);
         self.disarm()
     }
 
-    fn note_fares(&mut self, client: &Client) {
+    fn note_path_statistics(&mut self, client: &Client) {
         let server = &self.checkout.upstream.stream;
-        self.splice.note_fares(&client.stream, server);
+        self.splice.note_path_statistics(&client.stream, server);
     }
 
     /// Gives the packets back to the process.

@@ -172,7 +172,7 @@ pub async fn wait(client: &mut Client, limit: Duration) -> Waited {
                 Parting::End(next) => return Waited::End(next),
             },
             // A response that takes so long may show what its legs are like.
-            Event::Tick => bound.note_fares(client),
+            Event::Tick => bound.note_path_statistics(client),
             Event::Body => {}
         }
         match bound.look(client) {

@@ -5,7 +5,7 @@
 //! most: what a server needs for its answer belongs to what a user waits for, what the user needs for the next request does not, and
 //! nobody here can tell one from the other but by its length.
 //!
-//! While the kernel forwards packets, its program keeps the same account by them (`active_ns` of bpf/packet.h). Otherwise the process sees
+//! While the kernel forwards packets, its program keeps the same account by them (`active_ns` of bpf/tc/tc.h). Otherwise the process sees
 //! when it relays bytes. What it has written may take long to arrive: in a longer pause, the kernel's own account of each
 //! leg says for how long something was to be sent, or unacknowledged (`tcpi_busy_time`).
 use std::time::{Duration, Instant};

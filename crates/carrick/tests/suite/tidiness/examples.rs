@@ -9,6 +9,7 @@ use carrick::telemetry::METRICS;
 use clap::Parser;
 use clap::error::ErrorKind;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Where an example's `users.htpasswd` is.
 const EXAMPLES: &str = "config";
@@ -143,10 +144,12 @@ fn metrics_in_documents_exist() {
 
 /// The text of all programs for the kernel.
 fn bpf_programs() -> String {
-    let folder = root().join("crates/carrick-splice/bpf");
-    let files = std::fs::read_dir(folder).expect("the folder of BPF programs");
-    files
-        .map(|file| file.expect("a file").path())
+    let list = |folder: PathBuf| {
+        let files = std::fs::read_dir(folder).expect("a folder of BPF programs");
+        files.map(|file| file.expect("a file").path())
+    };
+    list(root().join("crates/carrick-splice/bpf"))
+        .flat_map(list)
         .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
         .map(|path| std::fs::read_to_string(path).expect("a program"))
         .collect()

@@ -1,0 +1,338 @@
+// The socket engine: hands what one socket receives to its peer in the kernel, as long as the peer has room for it.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "sockmap.h"
+#include "../pacing/pacing.h"
+
+// What it tells the kernel: some of the helpers are for programs under the GPL only.
+char _license[] SEC("license") = "GPL";
+
+// What one piece costs in the receiver's send buffer beyond its bytes, at most: a socket buffer of its own, and one more
+// for each so many bytes (17 fragments of one segment; tcp_stream_alloc_skb, MAX_SKB_FRAGS).
+#define PIECE_COST_BYTES 2048
+#define BYTES_PER_COST_BYTE_SHIFT 3
+
+// Pieces that may wait for the receiver's TCP: they bound the memory that many tiny pieces take.
+#define PIECES_MAX 64
+
+// In a TCP header (RFC 9293 section 3.1): where the flags are, and the one that ends the stream.
+#define TCP_FLAGS_OFFSET 13
+#define TCP_FIN 1
+
+// What bpf_skb_adjust_room takes away at a time at most, and how often that makes the largest piece: TCP merges what it queues, up
+// to 17 fragments of 32 KB (tcp_try_coalesce, MAX_SKB_FRAGS), and sometimes of more.
+#define CUT_BYTES_MAX 0xfff
+#define CUTS_MAX 256
+
+// What a socket filter says to keep a packet whole.
+#define WHOLE -1
+
+// One direction at a time is sheltered, so this bounds all.
+#define SHELTERED_BYTES_MAX (64 << 20)
+
+// The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE).
+struct sock {
+	int sk_wmem_queued;
+	int sk_sndbuf;
+} __attribute__((preserve_access_index));
+
+struct inet_sock {
+	struct sock sk;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u64 bytes_acked;
+	__u32 copied_seq;
+	__u32 snd_una;
+	__u32 write_seq;
+} __attribute__((preserve_access_index));
+
+struct tcp_skb_cb {
+	__u32 seq;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+	char cb[48];
+} __attribute__((preserve_access_index));
+
+// The sockets: those of splice n at 2n and 2n + 1, behind all of them the shelter. The process sets the sizes of
+// all maps when it loads them.
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} sockets SEC(".maps");
+
+// The receivers of splices one way, at the place of the sender's peer. There is no program here: what they receive stays theirs.
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} receivers SEC(".maps");
+
+// The cookie of a socket, and its place in `sockets` and `directions`.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2);
+	__type(key, __u64);
+	__type(value, __u32);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct direction);
+} directions SEC(".maps");
+
+// Directions whose process is to wake up. Each is named once for each time that it begins to wait; so this is room for all. The
+// process sets the size.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+// Whether the receiver's TCP can take everything that waits for it and `bytes` more without waiting for the receiver to
+// read. Only then is the backlog short, and nothing that is queued behind it stands still.
+static __always_inline int has_room(struct direction *way, struct tcp_sock *receiver, __u64 bytes)
+{
+	// In this order, an acknowledgement that comes in between makes the backlog look larger, never smaller.
+	__u64 acked = *(volatile __u64 *)&receiver->bytes_acked;
+	__u32 unacked = receiver->snd_una;
+	__s64 written, backlog, cost;
+	__u32 pieces;
+
+	unacked = receiver->write_seq - unacked;
+	written = acked + unacked - way->receiver_base;
+	backlog = way->forwarded_bytes + way->relayed_bytes - written;
+	if (backlog <= 0) {
+		backlog = 0;
+		way->pieces_before = 0;
+		way->pieces_since = 0;
+		way->mark_bytes = way->forwarded_bytes;
+	} else if (written >= (__s64)(way->mark_bytes + way->relayed_bytes)) {
+		way->pieces_before = way->pieces_since;
+		way->pieces_since = 0;
+		way->mark_bytes = way->forwarded_bytes;
+	}
+	pieces = way->pieces_before + way->pieces_since;
+	backlog += bytes;
+	if (pieces >= PIECES_MAX || backlog > (__s64)way->backlog_max)
+		return 0;
+	cost = backlog + (backlog >> BYTES_PER_COST_BYTE_SHIFT) + (__s64)(pieces + 1) * PIECE_COST_BYTES;
+	return receiver->inet_conn.icsk_inet.sk.sk_wmem_queued + cost <=
+	       receiver->inet_conn.icsk_inet.sk.sk_sndbuf;
+}
+
+struct cut {
+	struct __sk_buff *skb;
+	__u32 left; /* bytes */
+};
+
+// Cuts a part of what stands at the beginning of a piece. Not 0: that is all, or it cannot be done.
+static long cut_a_part(__u32 number, void *context)
+{
+	struct cut *cut = context;
+	__u32 part = cut->left < CUT_BYTES_MAX ? cut->left : CUT_BYTES_MAX;
+
+	if (bpf_skb_adjust_room(cut->skb, -(__s32)part, 0, 0))
+		return 1;
+	cut->left -= part;
+	return !cut->left;
+}
+
+// Sees to it that the piece begins where the last one ended: what is sent again together with new bytes is queued whole, and so
+// is what has been read in part; but tcp_read_skb knows no offset. False if that cannot be had, and the splice is broken.
+static __always_inline int begins_anew(struct __sk_buff *skb, struct direction *way)
+{
+	struct tcp_skb_cb *control = (void *)&((struct sk_buff *)skb)->cb;
+	struct tcp_sock *sender = 0;
+	__u32 seq, repeated;
+
+	if (bpf_probe_read_kernel(&seq, sizeof(seq), &control->seq))
+		goto broken;
+	if (!way->is_begun) {
+		if (skb->sk)
+			sender = bpf_skc_to_tcp_sock(skb->sk);
+		if (!sender)
+			goto broken;
+		way->next_seq = sender->copied_seq;
+		way->is_begun = 1;
+	}
+	repeated = way->next_seq - seq;
+	if (repeated) {
+		// Also if it is "negative": then bytes are missing.
+		if (repeated >= skb->len)
+			goto broken;
+		struct cut cut = { .skb = skb, .left = repeated };
+
+		bpf_loop(CUTS_MAX, cut_a_part, &cut, 0);
+		if (cut.left)
+			goto broken;
+	}
+	way->next_seq += skb->len;
+	return 1;
+broken:
+	way->gap = 1;
+	return 0;
+}
+
+// Wakes the process if it waits: there is something for it in this direction that nobody else tells.
+static __always_inline void tell(struct direction *way, __u32 own)
+{
+	__u32 wake = *(volatile __u32 *)&way->wake;
+
+	if (wake && way->told != wake && !bpf_ringbuf_output(&events, &own, sizeof(own), 0))
+		way->told = wake;
+}
+
+// Whether a piece may go on now. What may not is left to the process, which waits until it may: it stays in the sender's queue, and
+// closes its window.
+static __always_inline int keeps_pace(const struct direction *way, __u64 bytes)
+{
+	struct pace_block *block = pace_find(way->pace);
+	struct pace_class *class;
+
+	if (!block || pace_left_of(block, way->pace, bpf_ktime_get_ns()) >= bytes)
+		return 1;
+	class = pace_class_of(block, way->pace);
+	if (class)
+		__sync_fetch_and_add(&class->held, 1);
+	return 0;
+}
+
+// Whether with `bytes` more the direction is in a longer run than it should be: the kernel is good for chatter, not for bulk.
+static __always_inline int is_bulk(struct direction *way, __u32 peer, __u64 bytes)
+{
+	struct direction *other;
+	__u64 answered;
+
+	if (!way->run_bytes_max)
+		return 0;
+	other = bpf_map_lookup_elem(&directions, &peer);
+	if (!other)
+		return 0;
+	answered = *(volatile __u64 *)&other->forwarded_bytes;
+	if (answered != way->run_answered) {
+		way->run_answered = answered;
+		way->run_start = way->forwarded_bytes;
+	}
+	return way->forwarded_bytes - way->run_start + bytes > way->run_bytes_max;
+}
+
+SEC("sk_skb/stream_verdict")
+int splice_verdict(struct __sk_buff *skb)
+{
+	__u64 cookie, bytes, look;
+	struct tcp_sock *tcp;
+	struct direction *way;
+	struct bpf_sock *receiver;
+	__u32 *place, own, peer, shelter, only_receives;
+	int fits = 0;
+	long redirected;
+
+	// An end of stream without data. TCP has taken note of it already; passed up behind a backlog it would break the
+	// connection (sk_psock_backlog takes a piece of no length for an error).
+	if (!skb->len)
+		return SK_DROP;
+	cookie = bpf_get_socket_cookie(skb);
+	place = bpf_map_lookup_elem(&places, &cookie);
+	if (!place)
+		return SK_PASS;
+	own = *place;
+	peer = own ^ 1;
+	way = bpf_map_lookup_elem(&directions, &own);
+	if (!way)
+		return SK_PASS;
+	if (!begins_anew(skb, way)) {
+		tell(way, own);
+		return SK_DROP;
+	}
+	bytes = skb->len;
+	// The process takes this socket out of the map, with which everything is lost that waits here.
+	shelter = *(volatile __u32 *)&way->shelter;
+	if (shelter) {
+		// It is a matter of microseconds, but for a process that is stopped just then. What cannot be sheltered is lost, and
+		// the splice broken.
+		if (way->sheltered_bytes + bytes > SHELTERED_BYTES_MAX ||
+		    bpf_sk_redirect_map(skb, &sockets, shelter - 1, BPF_F_INGRESS) != SK_PASS) {
+			way->gap = 1;
+			return SK_DROP;
+		}
+		way->sheltered_bytes += bytes;
+		return SK_PASS;
+	}
+	// What the process holds must not be overtaken.
+	if (!*(volatile __u32 *)&way->redirecting ||
+	    way->passed_bytes != *(volatile __u64 *)&way->relayed_bytes)
+		goto pass;
+	// A piece with the end inside is cut by the process.
+	if (way->forwarded_bytes + way->passed_bytes + bytes > way->bytes_max)
+		goto pass;
+	if (is_bulk(way, peer, bytes))
+		goto pass;
+	if (!keeps_pace(way, bytes))
+		goto pass;
+	only_receives = way->only_receives;
+	if (only_receives)
+		receiver = bpf_map_lookup_elem(&receivers, &peer);
+	else
+		receiver = bpf_map_lookup_elem(&sockets, &peer);
+	if (!receiver)
+		goto pass;
+	tcp = bpf_skc_to_tcp_sock(receiver);
+	if (tcp)
+		fits = has_room(way, tcp, bytes);
+	bpf_sk_release(receiver);
+	if (!fits)
+		goto pass;
+	if (only_receives)
+		redirected = bpf_sk_redirect_map(skb, &receivers, peer, 0);
+	else
+		redirected = bpf_sk_redirect_map(skb, &sockets, peer, 0);
+	if (redirected != SK_PASS)
+		goto pass;
+	way->pieces_since += 1;
+	if (way->pace)
+		pace_take(pace_find(way->pace), way->pace, bytes, bpf_ktime_get_ns());
+	// With a barrier: either this sees that the process waits, or the process sees these bytes.
+	__sync_fetch_and_add(&way->forwarded_bytes, bytes);
+	// A socket whose queue is empty again is not readable: epoll says nothing.
+	look = *(volatile __u64 *)&way->look_bytes;
+	if (way->forwarded_bytes + way->passed_bytes == way->bytes_max || (look && way->forwarded_bytes >= look))
+		tell(way, own);
+	return SK_PASS;
+pass:
+	// With a barrier, as above.
+	__sync_fetch_and_add(&way->passed_bytes, bytes);
+	// Otherwise epoll tells.
+	if (*(volatile __u32 *)&way->is_asleep)
+		tell(way, own);
+	return SK_PASS;
+}
+
+// Attached to a socket for the moment in which it leaves the map. With a high low-water mark what arrives rests in its queue
+// and the verdict program is not asked, but for an end of stream (tcp_data_ready, SOCK_DONE): what comes with that would be lost
+// if it came just when the socket's state in the map is unlinked. So it does not come: its sender sends it again.
+SEC("socket")
+int hold_end(struct __sk_buff *skb)
+{
+	__u8 flags;
+
+	// The filter of a TCP socket sees the segment from its TCP header on.
+	if (bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags)))
+		return WHOLE;
+	return flags & TCP_FIN ? 0 : WHOLE;
+}

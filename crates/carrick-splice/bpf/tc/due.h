@@ -1,0 +1,199 @@
+/* The state DUE: a response goes through the process as yet. At the first packet of the server (leg 1) that finds all before it received,
+ * RESPONSES begins. Included by machine.h. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_DUE_H
+#define CARRICK_TC_DUE_H
+
+/* As far as the server is to send. */
+static __always_inline __u32 limit_of(const struct packet_splice *splice)
+{
+	const struct packet_way *down = &splice->ways[1];
+	__u32 held = down->start + HELD_BYTES;
+
+	if (splice->is_measured)
+		held = splice->legs[1].passed_end + (splice->left_bytes > WINDOW_LIMIT ? WINDOW_LIMIT : splice->left_bytes) + HELD_BYTES;
+	else if (is_after(down->acked, down->start))
+		return down->offered_end;
+	return is_after(held, down->offered_end) ? down->offered_end : held;
+}
+
+/* The client takes more than the server has been allowed: it hears of that at once, since its local socket says nothing of it. The
+ * client's local socket gets the packet beside. */
+static __always_inline void tell_window(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *down = &splice->ways[1];
+	__u32 shift = server->own_shift & 15, limit = limit_of(splice), window = (limit - server->received) >> shift, end;
+
+	if (window > 0xffff)
+		window = 0xffff;
+	end = server->received + (window << shift);
+	if (!server->is_clamped || is_after(server->received, limit) || !is_after(end, server->told_end) || !server->ifindex)
+		return;
+	server->told_end = end;
+	if (is_after(end, down->window_end))
+		down->window_end = end;
+	forward_to_server(splice, packet, server->local_end, window << shift, plan);
+	packet->headers->pace.says_window = 0;
+	plan->rewriting.ack = server->received - packet->ack;
+	plan->local_ack = client->local_acked - client->send_offset;
+	plan->is_copied = 1;
+}
+
+/* A packet from the client: for its local socket. */
+static __always_inline void judge_client_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (packet->flags & FLAG_SYN)
+		return;
+	plan->rewriting.seq = -client->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
+	plan->rewriting.tsecr = -client->ts_offset;
+	note_given(client, packet);
+	if (packet->flags & FLAG_RST || !is_from_client(splice, packet, acked))
+		return;
+	note_time(client, packet);
+	note_sent(up, packet->seq + packet->payload_bytes, 0);
+	if (is_after(packet->ack, client->local_acked))
+		client->local_acked = packet->ack;
+	if (is_before(acked, down->acked))
+		return;
+	down->acked = acked;
+	down->offered_end = acked + window;
+	if (!(packet->flags & ~(FLAG_ACK | FLAGS_OF_ECN)) && !packet->payload_bytes && !packet->sack_blocks && packet->seq == up->end)
+		tell_window(splice, packet, plan);
+}
+
+/* Whether the server has not been allowed more than the client takes. What is too much it would have to send again. */
+static __always_inline int is_taken(const struct packet_way *down)
+{
+	return !is_after(down->window_end, down->offered_end);
+}
+
+/* A packet from the server: for its local socket, or the first one that goes on to the client. `is_next`: the local socket has all before
+ * it, and waits for it. */
+static __always_inline void judge_server_due(struct packet_splice *splice, struct packet_response *record,
+					     const struct packet *packet, int is_next, struct plan *plan)
+{
+	struct packet_leg *server = &splice->legs[1];
+	struct packet_way *down = &splice->ways[1];
+	__u32 given = server->passed_end;
+
+	/* It has heard that it may send less than before. */
+	if (server->is_told_less && packet->timestamps_at && !is_before(packet->tsecr, server->told_tsval) &&
+	    !(packet->flags & FLAG_SYN)) {
+		server->is_told_less = 0;
+		down->window_end = server->told_end;
+	}
+	/* Nothing else is under way to the local socket: it would surface behind what is forwarded. */
+	if (is_next && splice->left_bytes && packet->seq == server->passed_end &&
+	    !(packet->flags & ~(FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN)) && is_seen(splice) && !splice->legs[0].is_ahead && is_taken(down)) {
+		down->start = down->end = packet->seq;
+		/* Its head has gone by. */
+		splice->response_start = packet->seq - 1;
+		/* It may have been told less than it had sent. */
+		down->window_max = is_after(down->window_end, down->acked) ? down->window_end - down->acked : 0;
+		pace_begin(down, down->pace.handle, down->window_end, down->pace.segment_bytes);
+		record->has_begun = 1;
+		splice->state = PACKET_RESPONSES;
+		judge_server(splice, record, packet, plan);
+		return;
+	}
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (packet->flags & FLAG_SYN)
+		return;
+	plan->rewriting.seq = -server->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -server->send_offset;
+	plan->rewriting.tsecr = -server->ts_offset;
+	note_given(server, packet);
+	given = server->passed_end - given;
+	splice->left_bytes = given < splice->left_bytes ? splice->left_bytes - given : 0;
+	if (!(packet->flags & FLAG_ACK) || is_after(packet->ack, server->local_end))
+		return;
+	note_time(server, packet);
+	if (is_after(packet->ack, server->local_acked))
+		server->local_acked = packet->ack;
+}
+
+/* A packet of the client's local socket: a part of the response, or an acknowledgement. */
+static __always_inline void judge_local_client_due(struct packet_splice *splice, const struct packet *packet)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 end = packet->ack + client->receive_offset, window_end;
+
+	client->local_window = packet->window;
+	if (packet->flags & FLAG_ACK && is_after(end, client->received))
+		client->received = splice->judged_start = splice->judged_end = end;
+	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
+	if (is_after(window_end, up->window_end))
+		up->window_end = window_end;
+	if (sequence_length(packet))
+		note_sent(down, note_sent_locally(client, packet) - down->delta, 0);
+	/* Nothing can follow. */
+	if (packet->flags & (FLAG_RST | FLAG_FIN))
+		splice->state = PACKET_PROCESS;
+}
+
+/* A request is sent: the response begins at `start`, and what of it comes to the client behind what it was sent. (That its head is
+ * another one there makes little difference to windows.) */
+static __always_inline void begin_response(struct packet_splice *splice, __u32 start)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+	__u32 offered = down->offered_end + down->delta;
+
+	down->delta = client->local_end - start;
+	down->start = down->end = start;
+	down->acked = client->local_acked - down->delta;
+	down->offered_end = offered - down->delta;
+	splice->is_measured = 0;
+}
+
+/* A packet of the server's local socket. From now on it allows the server no more than the client takes, but what it has allowed. */
+static __always_inline void judge_local_server_due(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *server = &splice->legs[1];
+	struct packet_way *down = &splice->ways[1];
+	__u32 acked = packet->ack + server->receive_offset, shift = server->own_shift & 15;
+	__u32 end = acked + ((__u32)packet->window << shift), limit, allowed;
+
+	if (packet->payload_bytes && !splice->left_bytes)
+		begin_response(splice, acked);
+	limit = limit_of(splice);
+	/* By what its sender has acknowledged before, a request tells nothing that would be less (RFC 9293 section 3.10.7.4). Others, only where it can
+	 * be seen that it was heard. */
+	allowed = server->is_told_less ? server->told_end : down->window_end;
+	if ((sequence_length(packet) || !packet->timestamps_at) && is_before(limit, allowed))
+		limit = allowed;
+	server->is_clamped = packet->flags & FLAG_ACK && is_after(end, limit);
+	if (server->is_clamped) {
+		plan->rewriting.window = is_after(limit, acked) ? (limit - acked) >> shift : 0;
+		end = limit;
+	}
+	if (is_after(end, down->window_end)) {
+		down->window_end = end;
+		server->is_told_less = 0;
+	} else if (is_before(end, down->window_end) && !server->is_told_less && !sequence_length(packet)) {
+		/* With a timestamp of its own. */
+		server->is_told_less = 1;
+		server->ts_offset += 1;
+		plan->rewriting.tsval += 1;
+		server->told_tsval = server->last_tsval = server->local_tsval = packet->tsval + server->ts_offset;
+	}
+	server->told_end = end;
+	if (packet->flags & FLAG_ACK && is_after(acked, server->received))
+		server->received = acked;
+	if (sequence_length(packet))
+		note_sent_locally(server, packet);
+	if (packet->flags & FLAG_RST)
+		splice->state = PACKET_PROCESS;
+}
+
+#endif

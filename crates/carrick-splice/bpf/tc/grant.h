@@ -1,0 +1,362 @@
+/* Pacing by windows: who is granted how much, and how those hear of it that nobody says anything to. Included by tc.bpf.c, behind its
+ * maps. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_GRANT_H
+#define CARRICK_TC_GRANT_H
+
+#include "share.h"
+
+/* So many are looked at by one run of `carrick_grant` at most. */
+#define GRANTS_MAX 64
+
+/* If nobody has looked at those that wait for so long, nobody does, and each takes what it can. */
+#define UNVISITED_NS 100000000ULL
+
+/* A window update is a packet of no more than so many bytes: Ethernet, IPv6, TCP with timestamps. */
+#define UPDATE_BYTES_MAX (ETH_HLEN + 40 + TCP_HEADER_MIN + 12)
+
+/* A way that waits. */
+struct held_way {
+	__u32 direction; /* the place of its sender's connection, as in `flows` */
+	__u32 bucket;    /* that it waits for: 1 more than its number, or 0 */
+};
+
+/* Ways whose senders could be told of more, in the order in which it is their turn. The process sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 4);
+	__uint(value_size, sizeof(struct held_way));
+} held SEC(".maps");
+
+struct holding {
+	__u64 visited_ns; /* when they were looked at last, or the first of them came */
+	__u32 count;      /* how many there are */
+	__u32 buckets[PACE_BUCKETS + 1]; /* of which so many wait for each bucket */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct holding);
+} holdings SEC(".maps");
+
+/* Wakes who looks at them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} held_events SEC(".maps");
+
+/* The headers of a window update. */
+struct update_numbers {
+	__u32 seq;
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u32 ifindex;
+	__u16 window;
+	__u8 has_timestamps;
+	__u8 is_due;
+};
+
+/* What a window update is made in, and what is known of the way that it is for. */
+struct update {
+	struct pace_view view;
+	struct update_numbers numbers;
+	__u8 frame[UPDATE_BYTES_MAX];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct update);
+} updates SEC(".maps");
+
+static __always_inline __u32 bucket_of(pace_handle handle)
+{
+	__u32 bucket = handle >> 32;
+
+	return bucket <= PACE_BUCKETS ? bucket : 0;
+}
+
+static __always_inline int is_paced(const struct packet_splice *splice)
+{
+	return splice->ways[0].pace.handle || splice->ways[1].pace.handle;
+}
+
+/* For a packet that is not paced. */
+static __always_inline void forget_pace(struct pace_view *view)
+{
+	__builtin_memset(view, 0, sizeof(*view));
+}
+
+/* Looks up how much may be granted to a way now. Those that wait for the same bucket go first: with `is_turn`, it is one of them. */
+static __always_inline void look_up_rate(struct pace_view *view, __u64 handle, __u64 now, int is_turn)
+{
+	struct pace_block *block = pace_find(handle);
+	struct pace_class *class;
+	struct holding *holding;
+	__u32 zero = 0, bucket = bucket_of(handle);
+
+	view->now = now;
+	view->hold_max_ns = ~0ULL;
+	view->piece_bytes = PACE_PIECE_BYTES;
+	view->left = pace_left_of(block, handle, now);
+	if (!block || view->left == ~0ULL)
+		return;
+	class = pace_class_of(block, handle);
+	if (!view->left) {
+		/* For the sake of the worker, nobody is held for ever. */
+		if (class && (!bucket || pace_bucket_left(block, bucket, now)))
+			view->hold_max_ns = *(volatile __u64 *)&class->hold_max_ns;
+		return;
+	}
+	holding = bpf_map_lookup_elem(&holdings, &zero);
+	if (is_turn || !holding || !holding->count)
+		return;
+	if (now - *(volatile __u64 *)&holding->visited_ns > UNVISITED_NS)
+		view->piece_bytes = 1;
+	else if (bucket <= PACE_BUCKETS && holding->buckets[bucket])
+		view->left = 0;
+}
+
+/* What holds for a packet of a paced splice: it speaks of the window to the sender of the way `told`. (A function for itself, which is not
+ * static: so the verifier looks at it once, and not again for each state in which it is called. It finds what it needs by itself.) */
+__attribute__((noinline)) int look_up_pace(__u32 number, __u32 told, __u64 now)
+{
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	__u32 zero = 0;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+	struct pace_view *view;
+	__u64 handle;
+
+	if (!splice || !headers_of)
+		return 0;
+	view = &headers_of->pace;
+	told &= 1;
+	handle = *(volatile __u64 *)&splice->ways[told].pace.handle;
+	look_up_rate(view, handle, now, 0);
+	view->told_way = handle && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES) ? told + 1 : 0;
+	return 0;
+}
+
+/* Puts a way behind those that wait. */
+static __always_inline void wait_turn(struct packet_splice *splice, __u32 direction, __u64 handle, __u64 now)
+{
+	struct held_way way = { .direction = direction, .bucket = bucket_of(handle) };
+	__u32 zero = 0;
+	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+
+	if (!holding || bpf_map_push_elem(&held, &way, 0)) {
+		/* Whoever comes next tries again. */
+		splice->ways[direction & 1].pace.is_held = 0;
+		return;
+	}
+	if (way.bucket <= PACE_BUCKETS)
+		__sync_fetch_and_add(&holding->buckets[way.bucket], 1);
+	if (!__sync_fetch_and_add(&holding->count, 1)) {
+		holding->visited_ns = now;
+		bpf_ringbuf_output(&held_events, &zero, sizeof(zero), 0);
+	}
+}
+
+/* How much is granted of what the state machine has noted. (Likewise; and three of them, since the caller's stack is long.) */
+__attribute__((noinline)) int settle_pace(__u32 number, __u32 told)
+{
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	__u32 zero = 0;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+	struct pace_view *view;
+
+	if (!splice || !headers_of)
+		return 0;
+	view = &headers_of->pace;
+	told &= 1;
+	bpf_spin_lock(&splice->lock);
+	if (view->has_sent)
+		pace_sent(&splice->ways[told ^ 1], told ^ 1, view);
+	if (view->told_way && view->says_window)
+		pace_window(&splice->ways[told], told, view);
+	bpf_spin_unlock(&splice->lock);
+	return 0;
+}
+
+/* It is paid for. */
+__attribute__((noinline)) int pay_pace(__u32 number, __u32 side)
+{
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	__u32 zero = 0;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+	__u64 handle;
+
+	if (!splice || !headers_of)
+		return 0;
+	side &= 1;
+	handle = splice->ways[side].pace.handle;
+	return pace_take(pace_find(handle), handle, headers_of->pace.taken[side], headers_of->pace.now);
+}
+
+/* The way waits for more. */
+__attribute__((noinline)) int hold_pace(__u32 number, __u32 told, __u64 now)
+{
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	struct pace_class *class;
+	struct pace_block *block;
+	__u64 handle;
+
+	if (!splice)
+		return 0;
+	told &= 1;
+	handle = splice->ways[told].pace.handle;
+	block = pace_find(handle);
+	class = block ? pace_class_of(block, handle) : 0;
+	if (class)
+		__sync_fetch_and_add(&class->held, 1);
+	wait_turn(splice, 2 * number + told, handle, now);
+	return 0;
+}
+
+/* What the receiver of the way `side` would say now. Its lock is held. */
+static __always_inline void read_numbers(const struct packet_splice *splice, __u32 side, struct update_numbers *numbers)
+{
+	const struct packet_way *way = &splice->ways[side & 1], *back = &splice->ways[~side & 1];
+	const struct packet_leg *sender = &splice->legs[side & 1], *receiver = &splice->legs[~side & 1];
+	__u32 window = is_after(way->offered_end, way->acked) ? way->offered_end - way->acked : 0;
+
+	numbers->seq = back->end;
+	numbers->ack = way->acked + way->delta;
+	numbers->window = scale_window(window, receiver->peer_shift);
+	numbers->tsval = splice->state == PACKET_RESPONSES ? receiver->peer_tsval : sender->last_tsval - back->ts_delta;
+	numbers->tsecr = receiver->last_tsval;
+	numbers->has_timestamps = receiver->has_tsval && sender->has_tsval;
+	numbers->ifindex = receiver->ifindex;
+}
+
+/* Writes down a bare acknowledgement by the peer of a leg. How long it is. */
+static __always_inline __u32 write_update(struct update *update, const struct packet_leg *leg, const struct update_numbers *numbers)
+{
+	__u8 *frame = update->frame, *ip = frame + ETH_HLEN, *tcp = ip + (leg->is_ipv6 ? 40 : 20);
+	__u32 tcp_bytes = TCP_HEADER_MIN + (numbers->has_timestamps ? 12 : 0);
+	__s64 sum;
+
+	__builtin_memset(frame, 0, sizeof(update->frame));
+	if (leg->is_ipv6) {
+		frame[12] = 0x86;
+		frame[13] = 0xdd;
+		ip[0] = 0x60;
+		ip[5] = tcp_bytes;
+		ip[6] = IPPROTO_TCP;
+		ip[7] = 64;
+		__builtin_memcpy(ip + 8, leg->flow.peer, 16);
+		__builtin_memcpy(ip + 24, leg->flow.own, 16);
+		sum = bpf_csum_diff(0, 0, (__be32 *)(ip + 8), 32, 0);
+	} else {
+		frame[12] = 0x08;
+		ip[0] = 0x45;
+		ip[3] = 20 + tcp_bytes;
+		ip[6] = 0x40;
+		ip[8] = 64;
+		ip[9] = IPPROTO_TCP;
+		__builtin_memcpy(ip + 12, &leg->flow.peer[3], 4);
+		__builtin_memcpy(ip + 16, &leg->flow.own[3], 4);
+		sum = bpf_csum_diff(0, 0, (__be32 *)ip, 20, 0);
+		*(__u16 *)(ip + 10) = ~fold(sum);
+		sum = bpf_csum_diff(0, 0, (__be32 *)(ip + 12), 8, 0);
+	}
+	*(__u16 *)tcp = leg->flow.peer_port;
+	*(__u16 *)(tcp + 2) = leg->flow.own_port;
+	write_u32_anywhere(tcp + 4, numbers->seq);
+	write_u32_anywhere(tcp + 8, numbers->ack);
+	tcp[12] = tcp_bytes / 4 << 4;
+	tcp[13] = FLAG_ACK;
+	*(__u16 *)(tcp + 14) = bpf_htons(numbers->window);
+	if (numbers->has_timestamps) {
+		tcp[20] = tcp[21] = OPTION_NOTHING;
+		tcp[22] = OPTION_TIMESTAMPS;
+		tcp[23] = 10;
+		write_u32_anywhere(tcp + 24, numbers->tsval);
+		write_u32_anywhere(tcp + 28, numbers->tsecr);
+		sum = bpf_csum_diff(0, 0, (__be32 *)tcp, 32, sum);
+	} else {
+		sum = bpf_csum_diff(0, 0, (__be32 *)tcp, 20, sum);
+	}
+	*(__u16 *)(tcp + 16) = ~fold(sum + bpf_htonl(tcp_bytes) + bpf_htonl(IPPROTO_TCP));
+	return tcp - frame + tcp_bytes;
+}
+
+/* Gives more to a way whose turn it is, and tells its sender by a packet that comes in as if the receiver had sent it: then all is as with any
+ * other. */
+__attribute__((noinline)) int grant_turn(struct __sk_buff *skb, __u32 direction, __u64 now)
+{
+	__u32 number = direction >> 1, side = direction & 1, zero = 0, bucket, bytes, waiting = 1;
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	struct update *update = bpf_map_lookup_elem(&updates, &zero);
+	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+	struct update_numbers *numbers;
+	struct pace_view *view;
+	struct packet_way *way;
+	__u64 handle, share;
+
+	if (!splice || !update || !holding)
+		return 0;
+	side &= 1;
+	view = &update->view;
+	numbers = &update->numbers;
+	__builtin_memset(numbers, 0, sizeof(*numbers));
+	way = &splice->ways[side];
+	handle = *(volatile __u64 *)&way->pace.handle;
+	bucket = bucket_of(handle);
+	forget_pace(view);
+	look_up_rate(view, handle, now, 1);
+	/* It waits no more itself. */
+	if (IS_WITHIN(bucket, 1, PACE_BUCKETS))
+		waiting = holding->buckets[bucket] + 1;
+	share = view->left / (waiting ? waiting : 1);
+	/* Little is not divided: each grant has its price, and others have their turns. */
+	if (share < PACE_TURN_BYTES)
+		share = view->left < PACE_TURN_BYTES ? view->left : PACE_TURN_BYTES;
+	bpf_spin_lock(&splice->lock);
+	if (way->pace.is_held && (splice->state == PACKET_SPLICED || splice->state == PACKET_RESPONSES))
+		numbers->is_due = pace_grant(way, side, splice->legs[side].own_shift & 15, share > WINDOW_LIMIT ? WINDOW_LIMIT : share, view);
+	else
+		way->pace.is_held = 0;
+	if (numbers->is_due)
+		read_numbers(splice, side, numbers);
+	bpf_spin_unlock(&splice->lock);
+	if (view->is_held)
+		wait_turn(splice, direction, handle, now);
+	if (!numbers->is_due)
+		return 0;
+	pace_take(pace_find(handle), handle, view->taken[side], now);
+	bytes = write_update(update, &splice->legs[side ^ 1], numbers);
+	if (!IS_WITHIN(bytes, ETH_HLEN + 40, UPDATE_BYTES_MAX) || bpf_skb_change_tail(skb, bytes, 0) ||
+	    bpf_skb_store_bytes(skb, 0, update->frame, bytes, 0))
+		return 0;
+	return bpf_clone_redirect(skb, numbers->ifindex, BPF_F_INGRESS);
+}
+
+/* A run of `carrick_grant`. */
+struct granting {
+	struct __sk_buff *skb;
+	__u64 now;
+};
+
+/* Looks at the next one that waits. A call of bpf_loop(): not 0 ends it. */
+static long grant_next(__u32 index, struct granting *granting)
+{
+	__u32 zero = 0;
+	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+	struct held_way way = {};
+
+	if (!holding || bpf_map_pop_elem(&held, &way))
+		return 1;
+	__sync_fetch_and_add(&holding->count, -1);
+	if (way.bucket <= PACE_BUCKETS)
+		__sync_fetch_and_add(&holding->buckets[way.bucket], -1);
+	grant_turn(granting->skb, way.direction, granting->now);
+	return 0;
+}
+
+#endif

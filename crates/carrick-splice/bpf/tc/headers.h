@@ -1,0 +1,441 @@
+/* Reading and rewriting the headers of a TCP packet, IPv4 or IPv6, over Ethernet. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_HEADERS_H
+#define CARRICK_TC_HEADERS_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <stddef.h>
+#include "../common/bounds.h"
+
+#define TCP_HEADER_MIN 20
+#define TCP_HEADER_MAX 60
+
+/* Bits of the fourteenth byte of a TCP header (RFC 9293 section 3.1). */
+#define FLAG_FIN 0x01
+#define FLAG_SYN 0x02
+#define FLAG_RST 0x04
+#define FLAG_PSH 0x08
+#define FLAG_ACK 0x10
+#define FLAG_URG 0x20
+#define FLAGS_OF_ECN 0xc0 /* CWR, ECE (RFC 3168) */
+
+/* Kinds of options (RFC 9293, 2018, 7323). */
+#define OPTION_END 0
+#define OPTION_NOTHING 1
+#define OPTION_SACK 5
+#define OPTION_TIMESTAMPS 8
+
+/* Nothing, nothing, timestamps, of ten bytes. */
+#define TIMESTAMPS_ALONE 0x0101080a
+
+/* As many options as there can be without padding of more than one byte in front of each. */
+#define OPTIONS_MAX 20
+#define SACK_BLOCKS_MAX 4
+
+/* Two TCP headers, the one that came and the one that goes. In a map, since a program's stack cannot be indexed freely; with room
+ * behind them, so that the verifier believes that an index stays inside. */
+#define HEADER_ROOM 64
+#define HEADER_INDEX 63
+
+/* What has to do with pacing in a packet: looked up before a splice is locked, noted by the state machine, and settled afterwards. */
+struct pace_view {
+	__u64 now;
+	__u64 left;        /* so many bytes may be granted; ~0: as many as the receiver takes */
+	__u64 hold_max_ns; /* if the way has been held for so long, a little may be granted; ~0: not even then */
+	__u32 piece_bytes; /* what is granted is no less, unless that is all that the receiver takes */
+	__u32 told_way;    /* 1 more than the way whose sender may be told of more; 0: that is not paced */
+	/* Noted: */
+	__u32 acked;       /* with says_window: what the packet acknowledges to that sender, in its numbers */
+	__u32 window;      /* and how much the receiver takes beyond it */
+	__u32 shift;       /* in this scale */
+	__u32 sent_from;   /* with has_sent: before it, the other way had got no further than this */
+	__u8 says_window;
+	__u8 is_stale;     /* it says nothing but that the receiver takes more than before */
+	__u8 has_sent;
+	/* Settled: */
+	__u8 is_held;      /* the way is to wait */
+	__u8 is_idle;      /* the packet is of no use for its receiver */
+	__u16 field;       /* the window */
+	__u32 taken[2];    /* bytes to be paid for, of each way */
+};
+
+/* What is found among the options of a packet. */
+struct options {
+	__u32 at;  /* the next one that is looked at */
+	__u32 end; /* of the header */
+	__u8 timestamps_at; /* as in `struct packet` */
+	__u8 sack_at;
+	__u8 sack_blocks;
+	__u8 is_odd; /* they are others than those of an established connection */
+};
+
+/* How the TCP header of a packet is to change. Differences are added. */
+struct rewriting {
+	__u32 seq;
+	__u32 ack;
+	__u32 sack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window; /* the new value */
+	__u8 is_reset; /* an end of stream becomes a reset */
+	__u8 is_plain : 1;    /* an end of stream is left out, and whatever makes some bytes others than those around them (URG) */
+	__u8 is_sackless : 1; /* so are blocks of SACK */
+};
+
+/* What is to be done with a packet. */
+enum fate {
+	FATE_LOCAL,   /* goes its way, to or from the local socket */
+	FATE_FORWARD, /* goes to the other peer, on its connection */
+	FATE_DROP,
+	FATE_FORGET,  /* is the beginning of another connection: the splice is forgotten */
+	FATE_CUT,     /* comes in again, with the first `part` bytes of its payload */
+};
+
+/* What was decided about a packet. It stands in a map, of which the verifier knows nothing: so it goes on once behind all decisions, not once
+ * for each. */
+struct plan {
+	enum fate fate;
+	struct rewriting rewriting;
+	__u8 is_copied : 1;
+	__u8 is_head : 1;       /* its payload is of a response's beginning: for the record */
+	__u8 is_tail : 1;       /* nothing of the response behind it was sent: for the record */
+	__u8 is_told : 1;       /* the process is to be told */
+	__u8 is_request : 1;    /* FORWARD: a request that was judged */
+	__u8 is_acknowledging : 1; /* the client has got more of a response: for the record */
+	union {
+		__u32 ifindex; /* FORWARD: the interface */
+		__u32 part;    /* CUT */
+	};
+	__u32 head_from;    /* with is_head: where its payload is in the response */
+	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
+};
+
+struct headers {
+	struct flow flow; /* of the packet: its destination is `own` */
+	__u8 old[HEADER_ROOM + 16];
+	__u8 new[HEADER_ROOM + 16];
+	struct pace_view pace;
+	__u64 response_bytes; /* so long is the response that begins in this packet; 0: not known, or none does */
+	struct options options;
+	__u32 interim_bytes; /* so long is the interim head (1xx) with which this packet begins */
+	__u32 method; /* of the request that was judged in this packet: an `enum request_method` */
+	struct plan plan;
+	struct packet_request payload; /* with has_payload: what the packet carries */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct headers);
+} headers SEC(".maps");
+
+/* What is known of a packet. Numbers are in the order of the host. */
+struct packet {
+	struct headers *headers;
+	__u32 payload_bytes;
+	__u32 seq;
+	__u32 ack;
+	__u32 tsval;
+	__u32 tsecr;
+	__u16 window;
+	__u8 tcp_at;       /* offset of the TCP header */
+	__u8 header_bytes; /* of TCP, with its options */
+	__u8 flags;
+	__u8 is_ipv6 : 1;
+	__u8 is_odd : 1;      /* it has IP options, or other TCP options than those of an established connection */
+	__u8 is_expiring : 1; /* its time to live ends here, unless it is for a local socket */
+	__u8 has_payload : 1; /* what it carries stands in `headers`, and nobody can change it any more */
+	__u8 timestamps_at; /* in the TCP header, behind kind and length; 0: there are none */
+	__u8 sack_at;       /* likewise */
+	__u8 sack_blocks;
+};
+
+static __always_inline __u32 read_u32(const __u8 *at)
+{
+	return bpf_ntohl(*(const __u32 *)at);
+}
+
+static __always_inline void write_u32(__u8 *at, __u32 value)
+{
+	*(__u32 *)at = bpf_htonl(value);
+}
+
+/* Options may stand at any byte. */
+static __always_inline __u32 read_u32_anywhere(const __u8 *at)
+{
+	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
+}
+
+static __always_inline void write_u32_anywhere(__u8 *at, __u32 value)
+{
+	at[0] = value >> 24;
+	at[1] = value >> 16;
+	at[2] = value >> 8;
+	at[3] = value;
+}
+
+/* Looks at the next option. A function of its own, which the verifier goes through once, and not again for each way through the options before. */
+static long find_option(__u32 index, void *unused)
+{
+	__u32 zero = 0, at;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+	struct options *options;
+	__u8 kind, length;
+
+	if (!headers_of)
+		return 1;
+	options = &headers_of->options;
+	at = options->at & HEADER_INDEX;
+	if (at + 1 >= options->end)
+		return 1;
+	kind = headers_of->old[at];
+	if (kind == OPTION_NOTHING) {
+		options->at = at + 1;
+		return 0;
+	}
+	length = headers_of->old[at + 1];
+	if (kind == OPTION_END || length < 2 || at + length > options->end) {
+		options->is_odd |= kind != OPTION_END;
+		options->at = options->end;
+		return 1;
+	}
+	if (kind == OPTION_TIMESTAMPS && length == 10) {
+		options->is_odd |= options->timestamps_at;
+		options->timestamps_at = at + 2;
+	} else if (kind == OPTION_SACK && length >= 10) {
+		options->is_odd |= options->sack_at | ((length & 7) ^ 2);
+		options->sack_at = at + 2;
+		options->sack_blocks = (length - 2) >> 3;
+	} else {
+		options->is_odd = 1;
+	}
+	options->at = at + length;
+	return 0;
+}
+
+/* Finds timestamps and SACK blocks; and whether there are other options, the same one twice, or one that is cut off. */
+static __always_inline void find_options(struct packet *packet)
+{
+	struct options *options = &packet->headers->options;
+	const __u8 *header = packet->headers->old;
+
+	/* Mostly there are timestamps alone, as RFC 7323 (appendix A) lays them out. */
+	if (packet->header_bytes == TCP_HEADER_MIN + 12 && read_u32(header + TCP_HEADER_MIN) == TIMESTAMPS_ALONE) {
+		packet->timestamps_at = TCP_HEADER_MIN + 4;
+	} else if (packet->header_bytes > TCP_HEADER_MIN) {
+		*options = (struct options){ .at = TCP_HEADER_MIN, .end = packet->header_bytes };
+		bpf_loop(OPTIONS_MAX, find_option, 0, 0);
+		packet->timestamps_at = options->timestamps_at;
+		packet->sack_at = options->sack_at;
+		packet->sack_blocks = options->sack_blocks;
+		/* There may be more of them. */
+		packet->is_odd |= options->is_odd || options->at + 1 < options->end;
+	}
+	if (packet->timestamps_at) {
+		header += packet->timestamps_at & HEADER_INDEX;
+		packet->tsval = read_u32_anywhere(header);
+		packet->tsecr = read_u32_anywhere(header + 4);
+	}
+}
+
+/* Makes the headers that are read the packet's own: who has sent it on this machine might write into them meanwhile (PACKET_TX_RING), and make an
+ * acknowledgement one with bytes that nobody has looked at. */
+static __always_inline void own_headers(struct __sk_buff *skb)
+{
+	__u32 bytes = ETH_HLEN + sizeof(struct iphdr) + TCP_HEADER_MIN;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		bytes = ETH_HLEN + sizeof(struct ipv6hdr) + TCP_HEADER_MIN;
+	if ((void *)(long)skb->data + bytes > (void *)(long)skb->data_end && skb->len >= bytes)
+		bpf_skb_pull_data(skb, bytes);
+}
+
+/* Takes a packet apart. False if it is none that could belong to a splice: then it is nobody's business here. */
+static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 zero = 0, ip_bytes, header_bytes;
+
+	__builtin_memset(packet, 0, sizeof(*packet));
+	packet->headers = bpf_map_lookup_elem(&headers, &zero);
+	if (!packet->headers)
+		return 0;
+	__builtin_memset(&packet->headers->flow, 0, sizeof(packet->headers->flow));
+	/* A program's stack is short. */
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (struct iphdr *)packet->headers->new;
+
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, sizeof(*ip)))
+			return 0;
+		if (ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP || ip->frag_off & bpf_htons(0x3fff))
+			return 0;
+		packet->tcp_at = ETH_HLEN + ip->ihl * 4;
+		packet->is_odd = ip->ihl > 5;
+		packet->is_expiring = ip->ttl <= 1;
+		packet->headers->flow.own[2] = packet->headers->flow.peer[2] = bpf_htonl(0xffff);
+		packet->headers->flow.own[3] = ip->daddr;
+		packet->headers->flow.peer[3] = ip->saddr;
+		ip_bytes = bpf_ntohs(ip->tot_len);
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (struct ipv6hdr *)packet->headers->new;
+
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, sizeof(*ip)))
+			return 0;
+		if (ip->version != 6 || ip->nexthdr != IPPROTO_TCP)
+			return 0;
+		packet->is_ipv6 = 1;
+		packet->is_expiring = ip->hop_limit <= 1;
+		packet->tcp_at = ETH_HLEN + sizeof(*ip);
+		__builtin_memcpy(packet->headers->flow.own, &ip->daddr, sizeof(packet->headers->flow.own));
+		__builtin_memcpy(packet->headers->flow.peer, &ip->saddr, sizeof(packet->headers->flow.peer));
+		ip_bytes = ip->payload_len ? bpf_ntohs(ip->payload_len) + sizeof(*ip) : 0;
+	} else {
+		return 0;
+	}
+	/* Large ones, of which TCP makes segments later, may not say how long they are. */
+	if (!ip_bytes)
+		ip_bytes = skb->len - ETH_HLEN;
+	if (ip_bytes > skb->len - ETH_HLEN)
+		return 0;
+	if (bpf_skb_load_bytes(skb, packet->tcp_at, packet->headers->old, TCP_HEADER_MIN))
+		return 0;
+	packet->headers->flow.peer_port = *(__u16 *)packet->headers->old;
+	packet->headers->flow.own_port = *(__u16 *)(packet->headers->old + 2);
+	header_bytes = (packet->headers->old[12] >> 4) * 4;
+	if (header_bytes < TCP_HEADER_MIN || header_bytes > TCP_HEADER_MAX ||
+	    packet->tcp_at - ETH_HLEN + header_bytes > ip_bytes)
+		return 0;
+	packet->header_bytes = header_bytes;
+	packet->payload_bytes = ip_bytes - (packet->tcp_at - ETH_HLEN) - header_bytes;
+	return 1;
+}
+
+/* Reads what `read_packet` has left out: only packets of known connections are worth it. */
+static __always_inline int read_tcp(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 option_bytes = packet->header_bytes - TCP_HEADER_MIN;
+	__u8 *header = packet->headers->old;
+
+	if (option_bytes && (!IS_WITHIN(option_bytes, 1, TCP_HEADER_MAX - TCP_HEADER_MIN) ||
+			     bpf_skb_load_bytes(skb, packet->tcp_at + TCP_HEADER_MIN, header + TCP_HEADER_MIN, option_bytes)))
+		return 0;
+	packet->seq = read_u32(header + 4);
+	packet->ack = read_u32(header + 8);
+	packet->flags = header[13];
+	packet->window = bpf_ntohs(*(__u16 *)(header + 14));
+	find_options(packet);
+	__builtin_memcpy(packet->headers->new, packet->headers->old, sizeof(packet->headers->old));
+	return 1;
+}
+
+/* Changes the new header in memory. */
+static __always_inline void rewrite_tcp(struct packet *packet, const struct rewriting *rewriting)
+{
+	__u8 *header = packet->headers->new;
+	__u32 words = 2 * packet->sack_blocks, i;
+
+	write_u32(header + 4, packet->seq + rewriting->seq);
+	if (packet->flags & FLAG_ACK)
+		write_u32(header + 8, packet->ack + rewriting->ack);
+	*(__u16 *)(header + 14) = bpf_htons(rewriting->window);
+	if (rewriting->is_reset)
+		header[13] = FLAG_RST | FLAG_ACK;
+	if (rewriting->is_plain) {
+		header[13] &= FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN;
+		*(__u16 *)(header + 18) = 0;
+	}
+	if (packet->timestamps_at) {
+		__u8 *at = header + (packet->timestamps_at & HEADER_INDEX);
+
+		write_u32_anywhere(at, packet->tsval + rewriting->tsval);
+		/* Without ACK it means nothing, and is 0. */
+		if (packet->flags & FLAG_ACK)
+			write_u32_anywhere(at + 4, packet->tsecr + rewriting->tsecr);
+	}
+	if (packet->sack_blocks && rewriting->is_sackless)
+		header[(packet->sack_at - 2) & HEADER_INDEX] = header[(packet->sack_at - 1) & HEADER_INDEX] = OPTION_NOTHING;
+	for (i = 0; i < 2 * SACK_BLOCKS_MAX; i++) {
+		__u32 at = (packet->sack_at + 4 * i) & HEADER_INDEX;
+
+		/* Made one comparison with that of the loop, it has no constant in it, which Linux 6.1 wants for an end. */
+		asm volatile("" : "+r"(i));
+		if (i >= words)
+			break;
+		if (rewriting->is_sackless)
+			write_u32_anywhere(header + at, 0x01010101 * OPTION_NOTHING);
+		else
+			write_u32_anywhere(header + at, read_u32_anywhere(packet->headers->old + at) + rewriting->sack);
+	}
+}
+
+/* Puts the new TCP header into the packet, with its checksum. It may be changed and put there again. */
+static __always_inline int write_tcp(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 bytes = packet->header_bytes;
+	__s64 difference;
+
+	if (!IS_WITHIN(bytes, TCP_HEADER_MIN, TCP_HEADER_MAX))
+		return 0;
+	difference = bpf_csum_diff((__be32 *)packet->headers->old, bytes, (__be32 *)packet->headers->new, bytes, 0);
+	if (difference < 0 || bpf_skb_store_bytes(skb, packet->tcp_at, packet->headers->new, bytes, 0))
+		return 0;
+	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference, 0);
+}
+
+/* A forwarded packet lives no longer than a routed one would. */
+static __always_inline int count_down(struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 at = ETH_HLEN + offsetof(struct iphdr, ttl);
+	__u16 old, new;
+	__u8 hops;
+
+	if (packet->is_ipv6) {
+		at = ETH_HLEN + offsetof(struct ipv6hdr, hop_limit);
+		if (bpf_skb_load_bytes(skb, at, &hops, 1))
+			return 0;
+		hops -= 1;
+		return !bpf_skb_store_bytes(skb, at, &hops, 1, BPF_F_RECOMPUTE_CSUM);
+	}
+	/* With the protocol, it is a word of the checksum. */
+	if (bpf_skb_load_bytes(skb, at, &old, sizeof(old)))
+		return 0;
+	new = old - bpf_htons(1 << 8);
+	return !bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), old, new, sizeof(new)) &&
+	       !bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0);
+}
+
+/* Gives the packet the addresses of a leg: from there to its peer. The ports are in the TCP header. */
+static __always_inline int write_addresses(struct __sk_buff *skb, struct packet *packet, const struct flow *flow)
+{
+	__u32 old[8], new[8];
+	__s64 difference;
+
+	if (packet->is_ipv6) {
+		__builtin_memcpy(old, packet->headers->flow.peer, 16);
+		__builtin_memcpy(old + 4, packet->headers->flow.own, 16);
+		__builtin_memcpy(new, flow->own, 16);
+		__builtin_memcpy(new + 4, flow->peer, 16);
+		difference = bpf_csum_diff(old, sizeof(old), new, sizeof(new), 0);
+		/* Where the interface has summed up the whole packet, this and the last call together keep the kernel's sum right: that
+		 * one allows for a checksum of the IP header, as IPv4 has it. */
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), new, sizeof(new), BPF_F_RECOMPUTE_CSUM))
+			return 0;
+	} else {
+		old[0] = packet->headers->flow.peer[3];
+		old[1] = packet->headers->flow.own[3];
+		new[0] = flow->own[3];
+		new[1] = flow->peer[3];
+		difference = bpf_csum_diff(old, 8, new, 8, 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), new, 8, 0) ||
+		    bpf_l3_csum_replace(skb, ETH_HLEN + offsetof(struct iphdr, check), 0, difference, 0))
+			return 0;
+	}
+	return !bpf_l4_csum_replace(skb, packet->tcp_at + offsetof(struct tcphdr, check), 0, difference,
+				    BPF_F_PSEUDO_HDR);
+}
+
+#endif

@@ -1,0 +1,184 @@
+/* What the packet engine reads of a local socket. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_LOCAL_H
+#define CARRICK_TC_LOCAL_H
+
+/* net/tcp_states.h */
+#define ESTABLISHED 1
+#define SYN_RECV 3
+#define LISTEN 10
+
+/* Bytes of options that stand in each segment of a connection with timestamps. */
+#define TIMESTAMPS_BYTES 12
+
+/* The few fields of the kernel's structures that are read, found by their names when the program is loaded (CO-RE). */
+struct rb_root {
+	void *rb_node;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct {
+		void *tail;
+	} sk_backlog;
+} __attribute__((preserve_access_index));
+
+struct inet_sock {
+	struct sock sk;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} __attribute__((preserve_access_index));
+
+struct tcp_options_received {
+	__u32 ts_recent;
+	__u16 saw_tstamp : 1, tstamp_ok : 1, dsack : 1, wscale_ok : 1, sack_ok : 3, smc_ok : 1, snd_wscale : 4, rcv_wscale : 4;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 copied_seq;
+	__u32 rcv_nxt;
+	__u32 rcv_wnd;
+	__u32 rcv_wup;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 snd_wnd;
+	__u32 write_seq;
+	__u32 tsoffset;
+	__u32 mss_cache;
+	__u16 advmss;
+	__u8 ecn_flags;
+	struct tcp_options_received rx_opt;
+	struct rb_root out_of_order_queue;
+	void *md5sig_info;
+	void *ao_info;
+} __attribute__((preserve_access_index));
+
+/* Sockets that the process has shown: the kernel takes an entry from nobody but who has a descriptor of the socket, and forgets it with
+ * the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} owned SEC(".maps");
+
+/* Set when they are loaded to be measured, or tried: connections without a socket are taken, too. */
+#ifndef TAKES_NOBODYS
+const volatile __u32 takes_nobodys = 0;
+#define TAKES_NOBODYS takes_nobodys
+#endif
+
+/* What is known of a local socket. */
+struct local {
+	__u32 rcv_nxt;
+	__u32 copied_seq; /* what the process has read */
+	__u32 snd_una;
+	__u32 write_seq;
+	__u32 window_end; /* behind the last byte that its peer may send */
+	__u32 offered_end; /* behind the last byte that its peer takes */
+	__u32 window;     /* what it lets its peer send */
+	__u32 tsval;      /* what it would send now */
+	__u32 ts_recent;  /* what its peer has sent last */
+	__u32 segment_bytes; /* what its peer takes, options included */
+	__u32 advertised_bytes; /* what it takes */
+	__u8 is_there;
+	__u8 is_shown;   /* the process has it */
+	__u8 is_whole;   /* has numbers, whatever its state is */
+	__u8 is_established;
+	__u8 is_opening; /* its peer sent data with the SYN (TCP Fast Open), and has not acknowledged the answer yet */
+	__u8 is_empty;   /* nothing is to be received or sent */
+	__u8 is_in_order; /* it has nothing that it cannot give to the process yet */
+	__u8 has_timestamps;
+	__u8 has_sack;
+	__u8 has_ecn;
+	__u8 is_signed;
+	__u8 own_shift;
+	__u8 peer_shift;
+};
+
+/* Looks at a local socket, and whether the process has it. (Not static, so that the verifier looks at it once: for each field of the
+ * kernel's, it goes through all of the kernel's types.) */
+__attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct packet_leg *leg, struct local *local)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *socket;
+	struct tcp_sock *tcp;
+
+	if (!leg || !local)
+		return 0;
+	__builtin_memset(local, 0, sizeof(*local));
+	/* As a packet from the peer has it. */
+	if (leg->is_ipv6) {
+		__builtin_memcpy(tuple.ipv6.saddr, leg->flow.peer, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, leg->flow.own, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.sport = leg->flow.peer_port;
+		tuple.ipv6.dport = leg->flow.own_port;
+		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		tuple.ipv4.saddr = leg->flow.peer[3];
+		tuple.ipv4.daddr = leg->flow.own[3];
+		tuple.ipv4.sport = leg->flow.peer_port;
+		tuple.ipv4.dport = leg->flow.own_port;
+		socket = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!socket)
+		return 0;
+	/* Whoever listens there is found, too, but is none of the two. */
+	local->is_there = socket->state != LISTEN;
+	if (!TAKES_NOBODYS && local->is_there)
+		local->is_shown = bpf_sk_storage_get(&owned, socket, 0, 0) != 0;
+	tcp = socket->state != LISTEN ? bpf_skc_to_tcp_sock(socket) : 0;
+	if (tcp) {
+		local->is_whole = 1;
+		local->is_established = socket->state == ESTABLISHED;
+		local->is_opening = socket->state == SYN_RECV;
+		local->rcv_nxt = tcp->rcv_nxt;
+		local->write_seq = tcp->write_seq;
+		local->snd_una = tcp->snd_una;
+		local->copied_seq = tcp->copied_seq;
+		local->is_in_order = !tcp->out_of_order_queue.rb_node && !tcp->inet_conn.icsk_inet.sk.sk_backlog.tail;
+		local->is_empty = tcp->copied_seq == tcp->rcv_nxt && tcp->snd_nxt == tcp->write_seq &&
+				  !tcp->out_of_order_queue.rb_node;
+		local->window = tcp->rcv_wnd;
+		local->window_end = tcp->rcv_wup + tcp->rcv_wnd;
+		local->offered_end = tcp->snd_una + tcp->snd_wnd;
+		local->has_timestamps = BPF_CORE_READ_BITFIELD(tcp, rx_opt.tstamp_ok);
+		local->has_sack = BPF_CORE_READ_BITFIELD(tcp, rx_opt.sack_ok) != 0;
+		local->own_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.rcv_wscale);
+		local->peer_shift = BPF_CORE_READ_BITFIELD(tcp, rx_opt.snd_wscale);
+		local->tsval = (__u32)(bpf_ktime_get_ns() / 1000000) + tcp->tsoffset;
+		local->ts_recent = tcp->rx_opt.ts_recent;
+		local->segment_bytes = tcp->mss_cache + (local->has_timestamps ? TIMESTAMPS_BYTES : 0);
+		local->advertised_bytes = tcp->advmss;
+		local->has_ecn = tcp->ecn_flags & 1;
+		if (bpf_core_field_exists(tcp->md5sig_info))
+			local->is_signed = tcp->md5sig_info != 0;
+		if (bpf_core_field_exists(tcp->ao_info))
+			local->is_signed |= tcp->ao_info != 0;
+	}
+	bpf_sk_release(socket);
+	return 0;
+}
+
+/* Where `look_for` puts what it finds: a program's stack is short. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct local);
+} looked_at SEC(".maps");
+
+/* The same, for one look at a time on each CPU. */
+static __always_inline struct local *look_for(struct __sk_buff *skb, const struct packet_leg *leg)
+{
+	__u32 zero = 0;
+	struct local *local = bpf_map_lookup_elem(&looked_at, &zero);
+
+	if (local)
+		look_at(skb, leg, local);
+	return local;
+}
+
+#endif

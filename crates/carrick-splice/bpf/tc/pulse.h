@@ -1,0 +1,42 @@
+/* Splices that outlive their process: who looks after them, and what becomes of those that everybody has forsaken. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_PULSE_H
+#define CARRICK_TC_PULSE_H
+
+/* If nobody has looked after the splices for this long, those in which nothing has moved for that long are given up. */
+#define UNATTENDED_NS (60ULL * 1000000000)
+#define FORSAKEN_NS (3ULL * 3600 * 1000000000)
+
+/* How exact a pulse is. */
+#define PULSE_NS 1000000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_pulse);
+} pulse SEC(".maps");
+
+/* Whether the process has died, nobody has taken its place, and the peers of this splice have vanished, too. */
+static __always_inline int is_forsaken(const struct packet_splice *splice, __u64 now)
+{
+	struct packet_pulse *last;
+	__u32 first = 0;
+
+	if (splice->state < PACKET_SPLICED || now - splice->seen_ns < FORSAKEN_NS)
+		return 0;
+	last = bpf_map_lookup_elem(&pulse, &first);
+	return last && last->attended_ns && now - last->attended_ns > UNATTENDED_NS;
+}
+
+static __always_inline void note_pulse(__u64 now)
+{
+	struct packet_pulse *last;
+	__u32 first = 0;
+
+	last = bpf_map_lookup_elem(&pulse, &first);
+	if (last && now - last->forwarded_ns > PULSE_NS)
+		last->forwarded_ns = now;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* What a client sends while responses are forwarded: requests that the kernel has judged go to the server, everything else to the local socket.
+ * Included by responses.h. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_REQUESTS_H
+#define CARRICK_TC_REQUESTS_H
+
+/* Whether the server's TCP might throw the packet away as one from before others that it has (RFC 7323 section 5). */
+static __always_inline int is_old(const struct packet_leg *leg, const struct packet *packet)
+{
+	return packet->timestamps_at && is_before(packet->tsval, leg->peer_tsval);
+}
+
+/* Whether nobody has anything to do but to answer this packet: all requests before it are answered, and the response to the latest is known to
+ * be whole. So a client that does not wait for its responses is the process's. Whatever the
+ * server's TCP could take otherwise than the judge, or not at all, is the process's. */
+static __always_inline int is_next_request(const struct packet_splice *splice, const struct packet_response *record,
+					   const struct packet *packet)
+{
+	const struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+
+	return splice->state == PACKET_RESPONSES && splice->table && packet->has_payload && !packet->is_odd && !packet->is_expiring &&
+	       !is_old(client, packet) && !(packet->flags & ~(FLAG_ACK | FLAG_PSH)) && packet->seq == up->end && client->received == up->end &&
+	       packet->ack - down->delta == down->end && !down->has_end && server->local_acked == server->local_end &&
+	       record->passed_bytes == record->settled_bytes && record->sent_bytes != record->head_at &&
+	       record->sent_bytes == record->whole_end;
+}
+
+/* Keeps the bytes of a request that goes to the server. */
+static __always_inline void keep_request(struct packet_request *kept, const struct packet *packet)
+{
+	const struct packet_request *payload = &packet->headers->payload;
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < PACKET_REQUEST_WORDS && 8 * i < packet->payload_bytes; i++)
+		kept->words[i] = payload->words[i];
+}
+
+/* Whether a packet carries the same bytes as the request that was kept, from `offset` on. */
+static __always_inline int is_kept(const struct packet_request *kept, const struct packet *packet, __u32 offset)
+{
+	const struct packet_request *payload = &packet->headers->payload;
+	__u32 i;
+
+#pragma clang loop unroll(disable)
+	for (i = 0; i < PACKET_REQUEST_WORDS; i++) {
+		__u32 at = offset + 8 * i, left = packet->payload_bytes - 8 * i;
+		__u64 difference;
+
+		asm volatile("" : "+r"(at));
+		if (at > sizeof(*kept) - 8)
+			return 0;
+		difference = payload->words[i] ^ *(const __u64 *)((const __u8 *)kept + at);
+		if (left <= 8)
+			return !(difference << (64 - 8 * left));
+		if (difference)
+			return 0;
+	}
+	return 0;
+}
+
+/* A request that the kernel has judged goes to the server, as if it had gone through the local sockets. */
+static __always_inline void forward_request(struct packet_splice *splice, struct packet_response *record,
+					    struct packet_request *kept, const struct packet *packet, __u32 window,
+					    struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0];
+	__u32 bytes = packet->payload_bytes;
+
+	keep_request(kept, packet);
+	splice->judged_start = packet->seq;
+	splice->judged_end = up->end = packet->seq + bytes;
+	splice->judged_delta = server->local_end - packet->seq;
+	splice->request_start = server->local_end;
+	client->receive_offset += bytes;
+	server->send_offset += bytes;
+	server->local_end += bytes;
+	server->local_acked = server->local_end;
+	splice->response_start = splice->ways[1].end;
+	plan->is_request = 1;
+	note_response_end(record);
+	/* The response to the latest request of the process. */
+	if (record->judged == record->judged_before) {
+		record->passed_status = latest_status(record);
+		record->passed_end = record->sent_bytes;
+	}
+	forget_head(record);
+	record->method = packet->headers->method;
+	record->judged += 1;
+	forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+}
+
+/* Whether a request was forwarded that the server has not acknowledged. */
+static __always_inline int is_request_outstanding(const struct packet_splice *splice)
+{
+	return is_before(splice->legs[0].received, splice->judged_end);
+}
+
+/* Whether the packet's numbers are those of that request, or of a part of it. There may be an end behind it. */
+static __always_inline int is_in_request(const struct packet_splice *splice, const struct packet *packet)
+{
+	return is_request_outstanding(splice) && packet->payload_bytes && !is_before(packet->seq, splice->judged_start) &&
+	       !is_after(packet->seq + packet->payload_bytes, splice->judged_end) && !(packet->flags & FLAG_RST);
+}
+
+/* How much of a packet is of that request, if there is more behind it: a client that does not wait for its responses sends both again as one
+ * packet. The rest comes once more when the request is acknowledged. */
+static __always_inline __u32 bytes_in_request(const struct packet_splice *splice, const struct packet *packet)
+{
+	__u32 bytes = splice->judged_end - packet->seq;
+
+	if (!is_request_outstanding(splice) || is_before(packet->seq, splice->judged_start) ||
+	    !is_before(packet->seq, splice->judged_end) || bytes >= packet->payload_bytes)
+		return 0;
+	return bytes;
+}
+
+/* Takes note of what comes to the client's local socket. */
+static __always_inline void note_passed(struct packet_splice *splice, struct packet_response *record, const struct packet *packet)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0];
+	__u32 end = packet->seq + packet->payload_bytes;
+
+	if (is_after(end, up->end))
+		record->passed_bytes += end - up->end;
+	note_sent(up, end, 0);
+	/* So that it does not stay behind by more than numbers can tell. */
+	if (!is_request_outstanding(splice))
+		splice->judged_start = splice->judged_end = client->received;
+}
+
+/* Nothing behind an end or a reset is judged: they count no bytes, so that what they are followed by would have their number. Nor behind
+ * bytes that only the local socket may believe. */
+static __always_inline void stop_judging(struct packet_splice *splice, const struct packet *packet, int is_believed)
+{
+	if (packet->flags & (FLAG_FIN | FLAG_RST) ||
+	    (!is_believed && packet->payload_bytes && is_after(packet->seq + packet->payload_bytes, splice->ways[0].end)))
+		splice->table = 0;
+}
+
+/* A packet from the client. */
+static __always_inline void judge_client(struct packet_splice *splice, struct packet_response *record,
+					 struct packet_request *kept, const struct packet *packet, int is_judged,
+					 struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 acked = packet->ack - down->delta, window = (__u32)packet->window << (client->peer_shift & 15);
+	int is_believed = is_from_client(splice, packet, acked) && !packet->is_odd;
+	/* Before the packet's own time is noted. */
+	int is_next = is_believed && is_judged && is_next_request(splice, record, packet);
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	plan->part = bytes_in_request(splice, packet);
+	if (plan->part) {
+		plan->fate = FATE_CUT;
+		return;
+	}
+	stop_judging(splice, packet, is_believed);
+	if (packet->flags & FLAG_SYN)
+		return;
+	if (is_believed) {
+		window = limit_window(splice, acked, window);
+		note_time(client, packet);
+		acknowledge_locally(client, packet, plan);
+		plan->is_acknowledging = is_after(acked, down->start);
+		note_acknowledged(splice, record, acked);
+		note_window(down, acked, window);
+		packet->headers->pace.is_stale = !plan->is_acknowledging && is_stale(packet, down, acked, window);
+		if (!is_before(acked, down->acked))
+			down->offered_end = acked + window;
+		plan->is_told = is_end_due(down, record);
+	}
+	if (is_next) {
+		forward_request(splice, record, kept, packet, window, plan);
+		return;
+	}
+	if (is_in_request(splice, packet)) {
+		/* The local socket, too, would take it for the request that has been read. */
+		if (!is_believed || !packet->has_payload || !is_kept(kept, packet, packet->seq - splice->judged_start)) {
+			plan->fate = FATE_DROP;
+			splice->refused += 1;
+			return;
+		}
+		/* An end is for the local socket. The client sends it once more when its request is acknowledged. */
+		forward_to_server(splice, packet, packet->seq + splice->judged_delta, window, plan);
+		return;
+	}
+	plan->rewriting.seq = -client->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -client->send_offset;
+	plan->rewriting.tsecr = -client->ts_offset;
+	if (sequence_length(packet) || packet->flags & FLAG_RST) {
+		/* The local socket takes the acknowledgement from this packet. What is not to be believed, it does not believe. */
+		plan->is_copied = 0;
+		if (is_believed)
+			note_passed(splice, record, packet);
+		return;
+	}
+	if (!is_believed) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		return;
+	}
+	/* A keep-alive probe, which the local socket answers; or an old acknowledgement. */
+	if (is_before(packet->seq, up->end)) {
+		plan->is_copied = 0;
+		return;
+	}
+	forward_to_server(splice, packet, splice->legs[1].local_end, window, plan);
+}
+
+/* Takes note of what the server has acknowledged of requests that were forwarded; whether that is news for the client. */
+static __always_inline int note_request_acked(struct packet_splice *splice, const struct packet *packet)
+{
+	struct packet_leg *client = &splice->legs[0];
+	__u32 acked = packet->ack - splice->judged_delta;
+
+	if (!is_request_outstanding(splice) || !is_after(acked, client->received))
+		return 0;
+	/* Behind it, what the process has passed on may be acknowledged, too. */
+	client->received = is_after(acked, splice->judged_end) ? splice->judged_end : acked;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,434 @@
+/* The state RESPONSES: what the server (leg 1) sends goes to the client (leg 0), what the client sends to the local socket, and the
+ * client's acknowledgements to the server. Included by machine.h. */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+#ifndef CARRICK_TC_RESPONSES_H
+#define CARRICK_TC_RESPONSES_H
+
+/* The local sockets are always where the client has acknowledged: whenever it acknowledges more, the client's local socket is taken
+ * to have sent that, and the server's to have received it. Thus nothing is to be computed when the connections are given back. */
+static __always_inline void note_acknowledged(struct packet_splice *splice, struct packet_response *record, __u32 acked)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+	__u32 bytes = acked - down->start;
+
+	if (is_after(acked, down->acked))
+		down->acked = acked;
+	if (!is_after(acked, down->start))
+		return;
+	down->start = acked;
+	down->bytes += bytes;
+	down->has_moved = 1;
+	client->send_offset += bytes;
+	client->local_end += bytes;
+	client->local_acked = client->local_end;
+	splice->legs[1].receive_offset += bytes;
+	record->acked_bytes += bytes;
+}
+
+/* So much of a response may come before it is known what is to become of it: where only the rest of one is forwarded, the server is not
+ * allowed more than so much behind it. */
+#define HELD_BYTES (32 << 10)
+
+static __always_inline __u32 limit_window(const struct packet_splice *splice, __u32 acked, __u32 window)
+{
+	__u32 room;
+
+	if (splice->left_bytes > WINDOW_LIMIT)
+		return window;
+	room = splice->ways[1].end + splice->left_bytes + HELD_BYTES - acked;
+	return window > room ? room : window;
+}
+
+/* Gives the connections back. What the client has got and not acknowledged, its local socket has not sent yet. */
+static __always_inline void end_responses(struct packet_splice *splice)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *down = &splice->ways[1];
+
+	client->sent_end = client->peer_next = down->end + down->delta;
+	client->is_ahead = client->sent_end != client->local_end;
+	client->had_end = 0;
+	splice->legs[1].passed_end = down->start;
+	splice->state = PACKET_PROCESS;
+}
+
+/* The server's end of stream is kept from the client: the process says what it means. It is told once the client has all, for the end may
+ * overtake what is before it. */
+static __always_inline int is_end_due(const struct packet_way *down, struct packet_response *record)
+{
+	/* What came unasked is not forwarded; what is before it may have to be sent again. */
+	if (record->has_end & RESPONSE_SURPLUS ? record->acked_bytes < record->whole_end
+					       : !down->has_end || down->acked != down->end_of_stream - 1)
+		return 0;
+	record->has_end |= RESPONSE_ALL;
+	return 1;
+}
+
+/* Timestamps of forwarded packets never are before those that the local socket sends to the same peer. */
+static __always_inline void keep_timestamps_behind(struct packet_way *way, struct packet_leg *receiver, const struct packet *packet)
+{
+	__u32 tsval = packet->tsval + way->ts_delta;
+
+	if (!packet->timestamps_at)
+		return;
+	if (receiver->has_tsval && is_before(tsval, receiver->local_tsval)) {
+		way->ts_delta += receiver->local_tsval - tsval;
+		tsval = receiver->local_tsval;
+	}
+	if (!receiver->has_tsval || is_after(tsval, receiver->last_tsval))
+		receiver->last_tsval = tsval;
+	receiver->has_tsval = 1;
+}
+
+/* Takes note of the time at a peer. */
+static __always_inline void note_time(struct packet_leg *leg, const struct packet *packet)
+{
+	if (packet->timestamps_at && is_after(packet->tsval, leg->peer_tsval))
+		leg->peer_tsval = packet->tsval;
+}
+
+/* What makes of the echo in a packet one that its receiver understands. It may be of a timestamp of the local socket's, whose clock is
+ * another one: then it is at most the latest that the receiver has sent. */
+static __always_inline __u32 translate_echo(const struct packet_leg *receiver, const struct packet *packet, __u32 ts_delta)
+{
+	if (is_after(packet->tsecr - ts_delta, receiver->peer_tsval))
+		return receiver->peer_tsval - packet->tsecr;
+	return -ts_delta;
+}
+
+/* Whether the client's local socket, or the server, is to believe this packet's numbers. */
+static __always_inline int is_from_client(const struct packet_splice *splice, const struct packet *packet, __u32 acked)
+{
+	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+
+	return packet->flags & FLAG_ACK && !is_after(acked, down->end) && !is_before(acked, down->acked - WINDOW_LIMIT) &&
+	       !is_after(packet->seq + sequence_length(packet), up->window_end + PROBE_BYTES) &&
+	       !is_before(packet->seq, up->end - up->window_max - PROBE_BYTES);
+}
+
+/* Sends a packet of the client's on to the server. */
+static __always_inline void forward_to_server(struct packet_splice *splice, const struct packet *packet, __u32 seq, __u32 window,
+					      struct plan *plan)
+{
+	struct packet_leg *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+
+	keep_timestamps_behind(up, server, packet);
+	plan->fate = FATE_FORWARD;
+	plan->ifindex = server->ifindex;
+	plan->rewriting.seq = seq - packet->seq;
+	plan->rewriting.ack = plan->rewriting.sack = -down->delta;
+	plan->rewriting.tsval = up->ts_delta;
+	plan->rewriting.tsecr = translate_echo(server, packet, down->ts_delta);
+	plan->rewriting.window = scale_window(window, server->own_shift);
+	plan->rewriting.is_plain = 1;
+	pace_see_window(&packet->headers->pace, packet->ack - down->delta, window, server->own_shift);
+	up->packets += 1;
+}
+
+/* The first bytes of a response are to be kept. */
+static __always_inline void forget_head(struct packet_response *record)
+{
+	record->head_at = record->sent_bytes;
+	record->head_bytes = 0;
+	record->early_end = 0;
+	record->interim_bytes = 0;
+	record->last_at = 0;
+}
+
+/* The status of the latest response, by its last head's first line: HTTP/1.1, a space, three digits. Behind an interim head (1xx) in the same packet it
+ * is that of a head which is not looked for. */
+static __always_inline __u32 latest_status(const struct packet_response *record)
+{
+	__u32 at = record->last_at, status;
+	const __u8 *digits;
+
+	asm volatile("" : "+r"(at));
+	if (at >= PACKET_PIECES_BYTES || record->head_bytes < at + 12)
+		return 0;
+	digits = record->head + at + 9;
+	status = (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
+	return status < 200 && status != 101 && record->sent_bytes - record->head_at != record->interim_bytes ? 0 : status;
+}
+
+/* Another request follows the latest response. */
+static __always_inline void note_response_end(struct packet_response *record)
+{
+	if (record->told_end != PACKET_LATEST)
+		return;
+	record->told_status = latest_status(record);
+	record->told_end = record->sent_bytes;
+}
+
+#include "requests.h"
+
+/* Whether all that has come are interim heads, each in packets of its own, and this packet is the next. What is behind one in its own packet may be the head of
+ * a response already, and this its body, which can look like a head. */
+static __always_inline int follows_interim(const struct packet_splice *splice, const struct packet_response *record,
+					   const struct packet *packet)
+{
+	__u32 bytes = record->head_bytes;
+
+	return bytes && bytes < PACKET_PIECES_BYTES && bytes == record->interim_bytes && packet->seq - splice->response_start == bytes;
+}
+
+/* Whether a response, or one more of its heads, begins in this packet. */
+static __always_inline int begins(const struct packet_splice *splice, const struct packet_response *record, const struct packet *packet)
+{
+	return (packet->seq == splice->response_start && !record->head_bytes) || follows_interim(splice, record, packet);
+}
+
+/* Whether something in a packet was sent before its sender had anything of the latest request: so it is no response to that. Where requests were sent
+ * behind a response whose end is not known, it may be the rest of that one. */
+static __always_inline int is_unasked(const struct packet_splice *splice, const struct packet_response *record,
+				      const struct packet *packet)
+{
+	return !record->is_adrift && !is_after(packet->ack, splice->request_start) &&
+	       is_after(packet->seq + packet->payload_bytes, splice->response_start);
+}
+
+/* What is forwarded up to the end of the latest response, if that is known; `at` before the packet. */
+static __always_inline __u64 response_end(const struct packet_splice *splice, const struct packet_response *record,
+					  const struct packet *packet, __u64 at)
+{
+	if (record->has_end & RESPONSE_SURPLUS)
+		return record->whole_end;
+	/* Of the rest of one response it is known as `left_bytes`. */
+	if (record->is_adrift || !(splice->left_bytes >> 63))
+		return PACKET_LATEST;
+	if (is_unasked(splice, record, packet))
+		return record->head_at;
+	if (record->whole_end > record->head_at)
+		return record->whole_end;
+	return begins(splice, record, packet) && packet->headers->response_bytes ? at + packet->headers->response_bytes : PACKET_LATEST;
+}
+
+/* Whether there is something in a packet that nobody has asked for, behind a response that is known to be whole. The client gets what is before it,
+ * and the server is asked for nothing more. */
+static __always_inline int is_surplus(struct packet_splice *splice, struct packet_response *record, const struct packet *packet,
+				      struct plan *plan)
+{
+	__u64 at = record->sent_bytes + (__s32)(packet->seq - splice->ways[1].end), end = response_end(splice, record, packet, at);
+
+	/* It may have overtaken the head, or what nobody has asked for. Without that, the client has not read it. */
+	int is_spilt = end < record->sent_bytes && begins(splice, record, packet);
+
+	if (at + packet->payload_bytes <= end && !is_spilt)
+		return 0;
+	plan->fate = FATE_DROP;
+	splice->table = 0;
+	record->has_end |= RESPONSE_SURPLUS;
+	record->whole_end = end;
+	if (is_spilt) {
+		record->has_end |= RESPONSE_ALL;
+		plan->is_told = 1;
+		return 1;
+	}
+	if (at < end) {
+		plan->fate = FATE_CUT;
+		plan->part = end - at;
+	}
+	plan->is_told = is_end_due(&splice->ways[1], record);
+	return 1;
+}
+
+/* Takes note of a part of a response that goes to the client. */
+static __always_inline void note_response(struct packet_splice *splice, struct packet_response *record,
+					  const struct packet *packet, struct plan *plan)
+{
+	struct packet_way *down = &splice->ways[1];
+	__u32 end = packet->seq + packet->payload_bytes;
+
+	plan->head_from = packet->seq - splice->response_start;
+	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES;
+	if (begins(splice, record, packet)) {
+		record->last_at = record->head_bytes;
+		if (packet->headers->interim_bytes == packet->payload_bytes)
+			record->interim_bytes = record->head_bytes + packet->payload_bytes;
+		if (packet->headers->response_bytes && !record->is_adrift)
+			record->whole_end = record->head_at + record->last_at + packet->headers->response_bytes;
+	}
+	/* A single byte may be a probe. */
+	if (packet->payload_bytes > 1 && is_before(packet->seq, down->end))
+		down->again += 1;
+	if (is_after(end, down->end)) {
+		record->sent_bytes += end - down->end;
+		splice->left_bytes -= end - down->end;
+		/* Behind fewer bytes, the last ones are not known. */
+		if (packet->payload_bytes >= PACKET_TAIL_BYTES) {
+			record->tail_at = record->sent_bytes;
+			plan->is_tail = 1;
+		}
+	}
+	pace_see_sent(&packet->headers->pace, down);
+	note_sent(down, end, 0);
+	down->packets += 1;
+}
+
+/* A packet from the server. */
+static __always_inline void judge_server(struct packet_splice *splice, struct packet_response *record,
+					 const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 end = packet->seq + sequence_length(packet), expected = down->start - server->receive_offset, window_end;
+	int is_news;
+
+	plan->fate = FATE_LOCAL;
+	plan->rewriting.window = packet->window;
+	if (packet->flags & FLAG_SYN)
+		return;
+	if (is_after(end, down->window_end + PROBE_BYTES) || is_before(packet->seq, down->acked - down->window_max - PROBE_BYTES) ||
+	    /* What was sent again from before the splice: see is_plausible. */
+	    (packet->payload_bytes && is_before(packet->seq, down->start) && is_before(down->acked, down->start)) ||
+	    !(packet->flags & (FLAG_ACK | FLAG_RST)) ||
+	    (packet->flags & FLAG_ACK &&
+	     (is_after(packet->ack, server->local_end) || is_before(packet->ack, server->local_acked - WINDOW_LIMIT)))) {
+		plan->fate = FATE_DROP;
+		splice->refused += 1;
+		return;
+	}
+	plan->rewriting.seq = -server->receive_offset;
+	plan->rewriting.ack = plan->rewriting.sack = -server->send_offset;
+	plan->rewriting.tsecr = -server->ts_offset;
+	if (packet->flags & FLAG_RST) {
+		/* It has this number also if the client has not acknowledged all yet. */
+		if (packet->seq == down->end)
+			plan->rewriting.seq = expected - packet->seq;
+		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
+		else
+			server->may_ask = 1;
+		return;
+	}
+	if (is_after(packet->seq + packet->payload_bytes, down->end) &&
+	    packet->seq + packet->payload_bytes - down->end > splice->left_bytes) {
+		/* More than the response is long: the process sees to what of it is the client's. */
+		end_responses(splice);
+		record->is_back = 1;
+		note_given(server, packet);
+		return;
+	}
+	if (is_surplus(splice, record, packet, plan))
+		return;
+	note_time(server, packet);
+	acknowledge_locally(server, packet, plan);
+	is_news = note_request_acked(splice, packet);
+	if (packet->flags & FLAG_FIN && !is_before(end - 1, down->end)) {
+		down->has_end = 1;
+		down->end_of_stream = end;
+		record->has_end |= RESPONSE_ENDED;
+	}
+	plan->is_told = is_end_due(down, record);
+	if (!packet->payload_bytes && !is_before(packet->seq, down->end) && (!is_news || packet->flags & FLAG_FIN)) {
+		/* Nothing for the client. The local socket takes the acknowledgement from this packet, and an end where it expects more. */
+		plan->is_copied = 0;
+		if (!(packet->flags & FLAG_FIN))
+			plan->rewriting.seq = expected - packet->seq;
+		else if (packet->seq != down->acked)
+			plan->fate = FATE_DROP;
+		return;
+	}
+	/* A part of a response; a probe of the client's window, which the client answers; the acknowledgement of its request. */
+	if (packet->payload_bytes)
+		note_response(splice, record, packet, plan);
+	keep_timestamps_behind(down, client, packet);
+	plan->fate = FATE_FORWARD;
+	plan->ifindex = client->ifindex;
+	plan->rewriting.is_plain = 1;
+	plan->rewriting.seq = down->delta;
+	plan->rewriting.ack = client->received - packet->ack;
+	/* They speak of requests, which the client knows by other numbers. */
+	plan->rewriting.is_sackless = 1;
+	plan->rewriting.tsval = down->ts_delta;
+	plan->rewriting.tsecr = translate_echo(client, packet, up->ts_delta);
+	plan->rewriting.window = client->local_window;
+	/* Requests that were forwarded do not use up what the local socket has room for. */
+	window_end = client->received + ((__u32)client->local_window << (client->own_shift & 15));
+	if (is_after(window_end, up->window_end))
+		up->window_end = window_end;
+}
+
+/* A packet of the client's local socket. It has only acknowledgements to send. If it is closed, nobody knows whether the response is
+ * whole. */
+static __always_inline void judge_local_client(struct packet_splice *splice, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0];
+	struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u32 end = packet->ack + client->receive_offset, window_end;
+
+	client->local_window = packet->window;
+	/* Of a request that was forwarded, the server says when it has it. */
+	if (is_request_outstanding(splice))
+		plan->rewriting.ack = client->received - packet->ack;
+	else if (packet->flags & FLAG_ACK && is_after(end, client->received))
+		client->received = end;
+	window_end = end + ((__u32)packet->window << (client->own_shift & 15));
+	if (is_after(window_end, up->window_end))
+		up->window_end = window_end;
+	if (packet->payload_bytes) {
+		/* What was sent before the splice, and has come: since then its numbers have moved on. */
+		if (down->has_moved && !(packet->flags & (FLAG_FIN | FLAG_RST))) {
+			plan->fate = FATE_DROP;
+			return;
+		}
+		note_sent_locally(client, packet);
+	}
+	plan->rewriting.is_reset = !!(packet->flags & FLAG_FIN);
+	/* What counts by itself gets the number that the client expects. */
+	if (!sequence_length(packet) || packet->flags & (FLAG_RST | FLAG_FIN))
+		plan->rewriting.seq = down->end + down->delta - packet->seq;
+	if (packet->flags & (FLAG_RST | FLAG_FIN))
+		end_responses(splice);
+}
+
+/* A packet of the server's local socket: mostly a request. The client's local socket has received what is before `received`. */
+static __always_inline void judge_local_server(struct packet_splice *splice, struct packet_response *record,
+					       const __u32 *received, const struct packet *packet, struct plan *plan)
+{
+	struct packet_leg *client = &splice->legs[0], *server = &splice->legs[1];
+	struct packet_way *down = &splice->ways[1];
+	__u32 acked = packet->ack + server->receive_offset, window;
+
+	/* It has nothing to say of what passes it by, but that it has got an end, or a doubtful reset. */
+	if (!sequence_length(packet) && !(packet->flags & FLAG_RST) && !is_after(acked, down->acked)) {
+		if (!server->may_ask) {
+			plan->fate = FATE_DROP;
+			return;
+		}
+		server->may_ask = 0;
+	}
+	/* The server may send what the client takes. */
+	window = is_after(down->offered_end, acked) ? down->offered_end - acked : 0;
+	plan->rewriting.window = scale_window(window, server->own_shift);
+	pace_see_window(&packet->headers->pace, acked, window, server->own_shift);
+	if (!sequence_length(packet))
+		return;
+	/* It asks for nothing more. */
+	if (!packet->payload_bytes) {
+		note_sent_locally(server, packet);
+		return;
+	}
+	/* The client learns with the response that its request has arrived. */
+	if (received && !is_request_outstanding(splice) &&
+	    is_after(*received + client->receive_offset, client->received))
+		client->received = *received + client->receive_offset;
+	if (is_after(packet->seq + server->send_offset + packet->payload_bytes, server->local_end)) {
+		/* It may take several packets. */
+		if (record->asked != splice->asked)
+			splice->request_start = server->local_end;
+		splice->asked = record->asked;
+		splice->response_start = down->end;
+		/* What is left of the response before would be taken for the beginning of this one. */
+		if (record->sent_bytes != record->whole_end ||
+		    (record->judged != record->judged_before && record->sent_bytes == record->head_at))
+			record->is_adrift = 1;
+		record->method = record->asked_method;
+		note_response_end(record);
+		forget_head(record);
+		record->judged_before = record->judged;
+	}
+	note_sent_locally(server, packet);
+}
+
+#endif

@@ -1,0 +1,570 @@
+// The packet engine: forwards the packets of two connections from one to the other, as if they were one connection.
+//
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+#include "../pacing/pacing.h"
+#include "tc.h"
+#include "headers.h"
+#include "checksum.h"
+#include "local.h"
+#include "machine.h"
+#include "icmp.h"
+#include "../classifier/classifier.h"
+#include "pulse.h"
+
+char _license[] SEC("license") = "GPL";
+
+// What a packet is marked with between two of these programs. Set when they are loaded: others of carrick's on the same interface have
+// another mark, and leave it alone.
+const volatile __u32 own_mark = 0x63617273;
+
+// Copies for local sockets have this one.
+#define COPY_MARK (own_mark ^ 1)
+
+// So that the generated types have these, too: their numbers stand in tc.h only.
+const volatile enum packet_state state_numbers = PACKET_FREE;
+const volatile enum packet_command command_numbers = PACKET_LOOK;
+const volatile enum packet_answer answer_numbers = PACKET_DONE;
+
+// Of `flows` and `splices` the process reads, and only the programs write: whoever takes the process over can put no other connection of
+// the host in. `flows` is frozen once it is there. The kernel does not freeze a map with a lock in it: of `splices` the process gets a
+// descriptor that only reads.
+#ifndef PROCESS_ACCESS
+#define PROCESS_ACCESS BPF_F_RDONLY
+#endif
+
+// Connections, and where they belong. The process sets the sizes of the maps when it loads them.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2);
+	__type(key, struct flow);
+	__type(value, struct place);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, PROCESS_ACCESS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_splice);
+} splices SEC(".maps");
+
+// What is known of forwarded responses; mapped into the process.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_response);
+} responses SEC(".maps");
+
+// What was forwarded of a request that the kernel has judged, for each record of `responses`.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_request);
+} requests SEC(".maps");
+
+// Where what is known of the splice's responses stands. Splices of other kinds have no use for it.
+static __always_inline struct packet_response *find_record(const struct packet_splice *splice)
+{
+	__u32 record = splice->record;
+
+	return bpf_map_lookup_elem(&responses, &record);
+}
+
+// Likewise, the request that was forwarded last.
+static __always_inline struct packet_request *find_request(const struct packet_splice *splice)
+{
+	__u32 record = splice->record;
+
+	return bpf_map_lookup_elem(&requests, &record);
+}
+
+// Splices whose owner is to look at them.
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} packet_events SEC(".maps");
+
+#include "slot.h"
+#include "command.h"
+#include "grant.h"
+
+// Does what the process asks for (`enum packet_command`), and answers with an `enum packet_answer`.
+SEC("tc")
+int carrick_command(struct __sk_buff *skb)
+{
+	struct packet_splice *splice;
+	struct request request;
+	struct local a = {}, b = {};
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request)))
+		return PACKET_NO_PLACE;
+	splice = bpf_map_lookup_elem(&splices, &request.number);
+	if (!splice)
+		return PACKET_NO_PLACE;
+	if (request.command == PACKET_MAY_END) {
+		bpf_spin_lock(&splice->lock);
+		splice->legs[request.argument & 1].may_end = 1;
+		bpf_spin_unlock(&splice->lock);
+		return PACKET_DONE;
+	}
+	if (request.command == PACKET_FORGET) {
+		forget(splice, request.number);
+		return PACKET_DONE;
+	}
+	if (request.command == PACKET_GO_BY) {
+		if (!is_own_interface(request.argument))
+			return PACKET_NOT_OURS;
+		bpf_spin_lock(&splice->lock);
+		splice->legs[request.side & 1].ifindex = request.argument;
+		bpf_spin_unlock(&splice->lock);
+		return PACKET_DONE;
+	}
+	look_at(skb, &splice->legs[0], &a);
+	look_at(skb, &splice->legs[1], &b);
+	if (request.command == PACKET_ARM || request.command == PACKET_ARM_RESPONSES || request.command == PACKET_ARM_BODY) {
+		if (!TAKES_NOBODYS && a.is_there && b.is_there && !(a.is_shown && b.is_shown))
+			return PACKET_NOT_OURS;
+		splice->seen_ns = splice->noted_ns = bpf_ktime_get_ns();
+		splice->pending_ns = 0;
+		return has_flows(splice, request.number) ? arm(splice, &request, &a, &b) : PACKET_NO_PLACE;
+	}
+	if (request.command == PACKET_LOOK) {
+		if (a.snd_una != a.write_seq || b.snd_una != b.write_seq)
+			return PACKET_BUSY;
+		return a.is_there || b.is_there ? PACKET_DONE : PACKET_NO_SOCKET;
+	}
+	if (request.command == PACKET_DISARM)
+		return disarm(splice, &request, &a, &b);
+	return PACKET_NO_PLACE;
+}
+
+// Gives two connections a place (`struct packet_placing`), and answers with an `enum packet_answer`.
+SEC("tc")
+int carrick_place(struct __sk_buff *skb)
+{
+	struct packet_placing placing;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &placing, sizeof(placing)))
+		return PACKET_NO_PLACE;
+	if (!is_own(skb, &placing.flows[0]) || !is_own(skb, &placing.flows[1]))
+		return PACKET_NOT_OURS;
+	return place(&placing);
+}
+
+// Looks at splices whose senders wait to be granted more, at most at as many as the word behind the Ethernet header says. Answers how many
+// there are now.
+SEC("tc")
+int carrick_grant(struct __sk_buff *skb)
+{
+	struct granting granting = { .skb = skb, .now = bpf_ktime_get_ns() };
+	__u32 zero = 0, most = 0;
+	struct holding *holding = bpf_map_lookup_elem(&holdings, &zero);
+
+	if (!holding || bpf_skb_load_bytes(skb, ETH_HLEN, &most, sizeof(most)))
+		return 0;
+	holding->visited_ns = granting.now;
+	bpf_loop(most < GRANTS_MAX ? most : GRANTS_MAX, grant_next, &granting, 0);
+	return *(volatile __u32 *)&holding->count;
+}
+
+// Tells the process to look at a splice.
+static __always_inline void tell(__u32 direction)
+{
+	bpf_ringbuf_output(&packet_events, &direction, sizeof(direction), 0);
+}
+
+#include "beside.h"
+#include "cut.h"
+
+// Where the packet's connection belongs; 0 if it is in no splice.
+static __always_inline struct packet_splice *find(const struct flow *flow, __u32 *direction)
+{
+	struct place *place = bpf_map_lookup_elem(&flows, flow);
+	__u32 number;
+
+	if (!place)
+		return 0;
+	*direction = place->number;
+	number = place->number >> 1;
+	return bpf_map_lookup_elem(&splices, &number);
+}
+
+static __always_inline int changes(const struct packet *packet, const struct rewriting *rewriting)
+{
+	return rewriting->seq || rewriting->ack || rewriting->sack || rewriting->tsval || rewriting->tsecr ||
+	       rewriting->window != packet->window || rewriting->is_reset;
+}
+
+// The bytes `from` .. `to` of a response are in `head`. What has overtaken others counts once those are there.
+static __always_inline void note_head(struct packet_response *record, __u32 from, __u32 to)
+{
+	__u32 known = record->head_bytes;
+
+	if (from > known) {
+		if (!record->early_end || (from <= record->early_end && to >= record->early_from)) {
+			record->early_from = record->early_end && record->early_from < from ? record->early_from : from;
+			record->early_end = record->early_end > to ? record->early_end : to;
+		}
+		return;
+	}
+	if (to > known)
+		known = to;
+	if (record->early_from <= known && record->early_end > known)
+		known = record->early_end;
+	record->head_bytes = known;
+}
+
+// Keeps the first bytes and the last ones of a response for the process.
+static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
+					   struct packet_response *record)
+{
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, from = plan->head_from;
+
+	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
+		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
+	if (!plan->is_head)
+		return;
+	if (!from) {
+		if (bytes > PACKET_HEAD_BYTES)
+			bytes = PACKET_HEAD_BYTES;
+		if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) && !bpf_skb_load_bytes(skb, at, record->head, bytes))
+			note_head(record, 0, bytes);
+		return;
+	}
+	if (bytes > PACKET_HEAD_BYTES - PACKET_PIECES_BYTES)
+		bytes = PACKET_HEAD_BYTES - PACKET_PIECES_BYTES;
+	if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES - PACKET_PIECES_BYTES) && IS_WITHIN(from, 1, PACKET_PIECES_BYTES - 1) &&
+	    !bpf_skb_load_bytes(skb, at, record->head + from, bytes))
+		note_head(record, from, from + bytes);
+}
+
+// Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so
+// many bytes, TCP's options included. A function of its own, since its stack and the judge's would be too much at the same time.
+static __attribute__((noinline)) int is_silent(struct __sk_buff *skb, const struct packet_leg *leg, __u32 bytes)
+{
+	struct local *local = look_for(skb, leg);
+
+	return local && local->is_established && local->is_empty && local->snd_una == local->write_seq && bytes <= local->segment_bytes;
+}
+
+// Takes the payload out of the packet, which may be a request. First it is made the packet's own: who has sent it on this machine from a file or
+// a page of memory could write something else there once it was judged (sendfile(2), MSG_ZEROCOPY).
+static __attribute__((noinline)) int take_payload(struct __sk_buff *skb, __u32 at, __u32 bytes)
+{
+	__u32 zero = 0;
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+
+	if (!headers_of || !IS_WITHIN(bytes, 1, PACKET_REQUEST_BYTES) || bpf_skb_pull_data(skb, at + bytes))
+		return 0;
+	return !bpf_skb_load_bytes(skb, at, headers_of->payload.words, bytes);
+}
+
+// Whether the packet is a request that may go where the last one went. Whatever is not certain is up to the process.
+static __always_inline int judge_packet(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
+					struct packet_response *record)
+{
+	struct judgement *judged;
+
+	// What the server's local socket has yet to send, or to send again, would get numbers that are taken.
+	if (!is_next_request(splice, record, packet) ||
+	    !is_silent(skb, &splice->legs[1], packet->payload_bytes + packet->header_bytes - TCP_HEADER_MIN))
+		return 0;
+	if (judge_request(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, splice->table - 1,
+			  splice->generation) < 0)
+		return 0;
+	judged = judgement();
+	if (!judged || judged->upstream != splice->upstream)
+		return 0;
+	packet->headers->method = judged->method;
+	return 1;
+}
+
+// Measures the response that begins in a packet of the server's, if one does.
+static __attribute__((noinline)) int measure(struct __sk_buff *skb, const struct packet *packet, const struct packet_splice *splice,
+					     const struct packet_response *record)
+{
+	struct judgement *judged;
+	int is_known;
+
+	packet->headers->response_bytes = 0;
+	packet->headers->interim_bytes = 0;
+	if (splice->state != PACKET_RESPONSES || !packet->payload_bytes || !begins(splice, record, packet))
+		return 0;
+	is_known = measure_response(skb, packet->tcp_at + packet->header_bytes, packet->payload_bytes, record->method);
+	judged = judgement();
+	if (judged && is_known)
+		packet->headers->response_bytes = judged->response_bytes;
+	else if (judged)
+		packet->headers->interim_bytes = judged->interim_bytes;
+	return 0;
+}
+
+// Whether the process has been given all before `seq`, and nothing behind it. A function of its own for the same reason.
+static __attribute__((noinline)) int is_next(struct __sk_buff *skb, const struct packet_leg *leg, __u32 seq)
+{
+	struct local *local = look_for(skb, leg);
+
+	return local && local->is_established && local->is_in_order && local->rcv_nxt + leg->receive_offset == seq;
+}
+
+// Tells the process of a request that is forwarded, before the server has it.
+static __always_inline void tell_of_request(struct packet_response *record, __u32 place)
+{
+	struct telling telling = {
+		.sent_bytes = record->head_at,
+		.told_end = record->told_end,
+		.told_as = record->told_as,
+		.place = place,
+		.told_status = record->told_status,
+	};
+
+	if (tell_request(&telling))
+		record->told_end = PACKET_LATEST;
+}
+
+// What becomes of a packet that is no TCP: a message about one of a splice's goes to whoever has sent that.
+static __attribute__((noinline)) int pass_message(struct __sk_buff *skb)
+{
+	__u32 zero = 0, ifindex;
+	struct message *message = bpf_map_lookup_elem(&messages, &zero);
+	struct packet_splice *splice;
+	struct packet_leg *other;
+	enum fate fate;
+
+	if (!message || !read_message(skb, message))
+		return TC_ACT_UNSPEC;
+	splice = find(&message->flow, &message->direction);
+	if (!splice)
+		return TC_ACT_UNSPEC;
+	other = &splice->legs[~message->direction & 1];
+	bpf_spin_lock(&splice->lock);
+	fate = judge_message(splice, message);
+	ifindex = other->ifindex;
+	bpf_spin_unlock(&splice->lock);
+	if (fate == FATE_LOCAL) {
+		if (!message->difference || write_quoted(skb, message, message->tcp.source_port, message->tcp.destination_port))
+			return TC_ACT_UNSPEC;
+		return TC_ACT_SHOT;
+	}
+	if (!turn_message(skb, message, &other->flow))
+		return TC_ACT_SHOT;
+	skb->mark = own_mark;
+	return bpf_redirect_neigh(ifindex, 0, 0, 0);
+}
+
+// Nothing is decided about a packet yet.
+static __always_inline struct plan *begin_plan(const struct packet *packet)
+{
+	struct plan *plan = &packet->headers->plan;
+
+	forget_pace(&packet->headers->pace);
+	__builtin_memset(plan, 0, sizeof(*plan));
+	return plan;
+}
+
+// Says no more of the window to the sender of the way `told` than was granted.
+static __always_inline void settle(const struct packet *packet, __u32 number, __u32 told, struct plan *plan)
+{
+	struct pace_view *view = &packet->headers->pace;
+
+	settle_pace(number, told);
+	if (view->taken[0])
+		pay_pace(number, 0);
+	if (view->taken[1])
+		pay_pace(number, 1);
+	if (view->is_held)
+		hold_pace(number, told, view->now);
+	if (!view->told_way || !view->says_window)
+		return;
+	plan->rewriting.window = view->field;
+	// It would be taken for a sign that something was lost (RFC 5681 section 2).
+	if (view->is_idle && !plan->is_copied && plan->fate == FATE_FORWARD)
+		plan->fate = FATE_DROP;
+}
+
+// For how long the peers have had something for each other, until a packet comes. That its acknowledgement ends it shows with the next one;
+// whoever reads knows that, too.
+static __always_inline void note_active(struct packet_splice *splice, __u64 now)
+{
+	const struct packet_way *up = &splice->ways[0], *down = &splice->ways[1];
+	__u64 pause = now - splice->noted_ns;
+
+	if (up->bytes + down->bytes != splice->noted_bytes) {
+		splice->noted_bytes = up->bytes + down->bytes;
+		splice->active_ns += splice->pending_ns;
+		splice->pending_ns = 0;
+	}
+	if (up->end == up->acked && down->end == down->acked && pause > PACKET_PAUSE_NS)
+		pause = PACKET_PAUSE_NS;
+	splice->pending_ns += pause;
+	splice->noted_ns = now;
+	// What was read here is read again afterwards: clang 19 would keep it, on more stack than a program may have.
+	asm volatile("" ::: "memory");
+}
+
+SEC("tc")
+int carrick_arriving(struct __sk_buff *skb)
+{
+	struct packet_splice *splice;
+	struct packet_response *record;
+	struct packet_request *kept;
+	const struct flow *other;
+	struct plan *plan;
+	struct packet packet;
+	__u32 direction;
+	int is_judged = 0;
+	__u64 now;
+
+	if (skb->mark == COPY_MARK) {
+		skb->mark = 0;
+		return strip_payload(skb) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	}
+	// What belongs to a VLAN comes in again at its own interface.
+	if (skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	own_headers(skb);
+	if (!read_packet(skb, &packet))
+		return pass_message(skb);
+	splice = find(&packet.headers->flow, &direction);
+	// The local stack drops broken ones, and counts them.
+	if (!splice || !read_tcp(skb, &packet) || !is_right(skb, &packet))
+		return TC_ACT_UNSPEC;
+	record = find_record(splice);
+	kept = find_request(splice);
+	if (!record || !kept)
+		return TC_ACT_SHOT;
+	if (direction & 1)
+		measure(skb, &packet, splice, record);
+	if (!(direction & 1) && splice->state == PACKET_RESPONSES && packet.payload_bytes)
+		packet.has_payload = take_payload(skb, packet.tcp_at + packet.header_bytes, packet.payload_bytes);
+	// Segments that were put together may be lost one by one. What is sent again is compared, however it comes.
+	if (packet.has_payload && splice->table && !skb->gso_size)
+		is_judged = judge_packet(skb, &packet, splice, record);
+	if (direction & 1 && splice->state == PACKET_DUE && packet.payload_bytes && packet.seq == splice->legs[1].passed_end)
+		is_judged = is_next(skb, &splice->legs[1], packet.seq);
+	now = bpf_ktime_get_ns();
+	if (is_forsaken(splice, now)) {
+		bpf_map_delete_elem(&flows, &packet.headers->flow);
+		return TC_ACT_UNSPEC;
+	}
+	plan = begin_plan(&packet);
+	if (is_paced(splice))
+		look_up_pace(direction >> 1, ~direction & 1, now);
+	bpf_spin_lock(&splice->lock);
+	note_active(splice, now);
+	judge_arriving(splice, record, kept, direction & 1, &packet, is_judged, plan);
+	if (plan->fate == FATE_FORWARD)
+		splice->seen_ns = now;
+	bpf_spin_unlock(&splice->lock);
+	if (is_paced(splice))
+		settle(&packet, direction >> 1, ~direction & 1, plan);
+	if (plan->is_acknowledging)
+		record->acked_ns = now;
+	if (plan->is_told)
+		tell(direction);
+	switch (plan->fate) {
+	case FATE_DROP:
+		return TC_ACT_SHOT;
+	case FATE_FORGET:
+		bpf_map_delete_elem(&flows, &packet.headers->flow);
+		return TC_ACT_UNSPEC;
+	case FATE_LOCAL:
+		if (!changes(&packet, &plan->rewriting))
+			return TC_ACT_UNSPEC;
+		rewrite_tcp(&packet, &plan->rewriting);
+		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	case FATE_CUT:
+		return cut_payload(skb, &packet, plan->part) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
+	case FATE_FORWARD:
+		note_pulse(now);
+		break;
+	}
+	if (plan->is_request)
+		tell_of_request(record, direction >> 1);
+	if (plan->is_head || plan->is_tail)
+		record_payload(skb, &packet, plan, record);
+	if (packet.is_expiring)
+		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
+	if (plan->is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], plan))
+		return TC_ACT_SHOT;
+	other = &splice->legs[~direction & 1].flow;
+	*(__u16 *)packet.headers->new = other->own_port;
+	*(__u16 *)(packet.headers->new + 2) = other->peer_port;
+	rewrite_tcp(&packet, &plan->rewriting);
+	if (!write_tcp(skb, &packet) || !write_addresses(skb, &packet, other) || !count_down(skb, &packet))
+		return TC_ACT_SHOT;
+	// So that it is not taken for a packet of the local socket, whose addresses it has. (That it belongs to no socket is no
+	// sign: between namespaces of one host a packet keeps the one that sent it.)
+	skb->mark = own_mark;
+	return bpf_redirect_neigh(plan->ifindex, 0, 0, 0);
+}
+
+SEC("tc")
+int carrick_leaving(struct __sk_buff *skb)
+{
+	__u32 direction, *received = 0;
+	struct packet_splice *splice;
+	struct packet_response *record;
+	struct plan *plan;
+	struct packet packet;
+	struct local client = {};
+	struct flow flow;
+
+	if (skb->mark == own_mark) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
+	if (skb->vlan_present || !read_packet(skb, &packet))
+		return TC_ACT_UNSPEC;
+	__builtin_memcpy(flow.own, packet.headers->flow.peer, sizeof(flow.own));
+	__builtin_memcpy(flow.peer, packet.headers->flow.own, sizeof(flow.peer));
+	flow.own_port = packet.headers->flow.peer_port;
+	flow.peer_port = packet.headers->flow.own_port;
+	splice = find(&flow, &direction);
+	if (!splice || !read_tcp(skb, &packet))
+		return TC_ACT_UNSPEC;
+	if (is_forsaken(splice, bpf_ktime_get_ns())) {
+		bpf_map_delete_elem(&flows, &flow);
+		return TC_ACT_UNSPEC;
+	}
+	record = find_record(splice);
+	if (!record)
+		return TC_ACT_SHOT;
+	// With a request, what has come of it.
+	if (splice->state == PACKET_RESPONSES && direction & 1 && packet.payload_bytes) {
+		look_at(skb, &splice->legs[0], &client);
+		if (client.is_established)
+			received = &client.rcv_nxt;
+	}
+	plan = begin_plan(&packet);
+	if (is_paced(splice))
+		look_up_pace(direction >> 1, direction & 1, bpf_ktime_get_ns());
+	bpf_spin_lock(&splice->lock);
+	judge_leaving(splice, record, direction & 1, &packet, skb->ifindex, received, plan);
+	bpf_spin_unlock(&splice->lock);
+	if (is_paced(splice))
+		settle(&packet, direction >> 1, direction & 1, plan);
+	switch (plan->fate) {
+	case FATE_DROP:
+		return TC_ACT_SHOT;
+	case FATE_FORGET:
+		bpf_map_delete_elem(&flows, &flow);
+		return TC_ACT_UNSPEC;
+	default:
+		if (!changes(&packet, &plan->rewriting))
+			return TC_ACT_UNSPEC;
+		rewrite_tcp(&packet, &plan->rewriting);
+		return write_tcp(skb, &packet) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	}
+}

@@ -1,0 +1,215 @@
+//! How splices whose connections wait outside of tokio's registry are woken: by what the verdict program leaves to the
+//! process (ring buffer), and by ends and errors of their connections (epoll).
+
+use crate::engine::slot_owner::SlotOwner;
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What epoll says when the thread is to end, and when the ring buffer has something.
+const STOP: u64 = u64::MAX;
+const RING: u64 = u64::MAX - 1;
+/// Likewise, that there is a chore.
+const CHORE: u64 = u64::MAX - 2;
+
+/// How many events are taken at a time.
+const EVENTS: usize = 64;
+
+/// The size of a ring buffer with room for two names of each direction: one for which the process was just woken, and the next.
+/// A record takes 16 bytes; the size must be a power of two.
+pub(crate) fn ring_bytes(directions: u32) -> u32 {
+    directions
+        .saturating_mul(2 * 16)
+        .max(4096)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 31)
+}
+
+/// Something that the thread does besides.
+pub(crate) struct Chore {
+    /// How often at least; and at most, if nothing calls for it.
+    pub(crate) every: Duration,
+    /// What calls for it by being readable.
+    pub(crate) descriptor: Option<OwnedFd>,
+    pub(crate) run: Box<dyn Fn() + Send>,
+}
+
+/// The thread that wakes splices. It sleeps as long as nothing but bytes that the kernel hands on comes.
+pub(crate) struct Notifier {
+    is_working: Arc<AtomicBool>,
+    epoll: Arc<OwnedFd>,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Notifier {
+    /// Starts it. `events` is the ring buffer in which the program names the directions whose process is to be woken.
+    pub(crate) fn start(events: MapHandle, slot_owners: Arc<[SlotOwner]>) -> io::Result<Notifier> {
+        Notifier::start_with(events, slot_owners, None)
+    }
+
+    /// Starts it, with something that it does again and again.
+    pub(crate) fn start_with(
+        events: MapHandle,
+        slot_owners: Arc<[SlotOwner]>,
+        chore: Option<Chore>,
+    ) -> io::Result<Notifier> {
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let is_working = Arc::new(AtomicBool::new(true));
+        epoll::add(
+            &epoll,
+            &stop,
+            EventData::new_u64(STOP),
+            EventFlags::IN | EventFlags::ET,
+        )?;
+        let (begun, has_begun) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("carrick-splice".into())
+            .spawn({
+                let (epoll, is_working) = (Arc::clone(&epoll), Arc::clone(&is_working));
+                move || {
+                    match listen(&epoll, &events, &slot_owners) {
+                        Ok(ring) => {
+                            let _ = begun.send(Ok(()));
+                            // Whatever ends it: nobody relies on it any more, and nobody sleeps on.
+                            let _ = wake_all(&epoll, &ring, &slot_owners, chore.as_ref());
+                        }
+                        Err(error) => drop(begun.send(Err(error))),
+                    }
+                    is_working.store(false, SeqCst);
+                    slot_owners.iter().for_each(SlotOwner::wake);
+                }
+            })?;
+        has_begun.recv().map_err(io::Error::other)??;
+        Ok(Notifier {
+            is_working,
+            epoll,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Whether splices are woken.
+    pub(crate) fn is_working(&self) -> bool {
+        self.is_working.load(SeqCst)
+    }
+
+    /// Wakes the splice at `place` when this connection ends or fails.
+    pub(crate) fn watch(&self, connection: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+        // Not IN: that is what the kernel says for each piece that it hands on.
+        let flags = EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(
+            &*self.epoll,
+            connection,
+            EventData::new_u64(place.into()),
+            flags,
+        )?;
+        Ok(())
+    }
+
+    /// Not any more.
+    pub(crate) fn forget(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&*self.epoll, connection)?)
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        // Adding to a fresh eventfd cannot fail.
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Has the ring buffer tell epoll of what is in it.
+fn listen<'t>(
+    epoll: &OwnedFd,
+    events: &MapHandle,
+    slot_owners: &'t [SlotOwner],
+) -> io::Result<RingBuffer<'t>> {
+    let mut ring = RingBufferBuilder::new();
+    ring.add(events, |record| {
+        if let Some(bytes) = record.first_chunk() {
+            let direction = u32::from_ne_bytes(*bytes);
+            wake(slot_owners, u64::from(direction / 2));
+        }
+        0
+    })
+    .map_err(io::Error::other)?;
+    let ring = ring.build().map_err(io::Error::other)?;
+    epoll::add(
+        epoll,
+        events.as_fd(),
+        EventData::new_u64(RING),
+        EventFlags::IN,
+    )?;
+    Ok(ring)
+}
+
+/// Waits and wakes until it is told to stop.
+fn wake_all(
+    epoll: &OwnedFd,
+    ring: &RingBuffer<'_>,
+    slot_owners: &[SlotOwner],
+    chore: Option<&Chore>,
+) -> io::Result<()> {
+    let timeout = chore.map(|chore| Timespec {
+        tv_sec: chore.every.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: chore.every.subsec_nanos().into(),
+    });
+    if let Some(descriptor) = chore.and_then(|chore| chore.descriptor.as_ref()) {
+        epoll::add(epoll, descriptor, EventData::new_u64(CHORE), EventFlags::IN)?;
+    }
+    let mut done = Instant::now();
+    loop {
+        let mut happened = Vec::<Event>::with_capacity(EVENTS);
+        match epoll::wait(
+            epoll,
+            rustix::buffer::spare_capacity(&mut happened),
+            timeout.as_ref(),
+        ) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let is_called_for = happened.iter().any(|event| {
+            let data = event.data;
+            data.u64() == CHORE
+        });
+        if let Some(chore) = chore
+            && (is_called_for || done.elapsed() >= chore.every)
+        {
+            (chore.run)();
+            done = Instant::now();
+        }
+        for event in &happened {
+            // The record is packed: no references to its fields.
+            let data = event.data;
+            match data.u64() {
+                STOP => return Ok(()),
+                RING => ring.consume().map_err(io::Error::other)?,
+                CHORE => {}
+                place => wake(slot_owners, place),
+            }
+        }
+    }
+}
+
+fn wake(slot_owners: &[SlotOwner], place: u64) {
+    if let Some(slot_owner) = usize::try_from(place)
+        .ok()
+        .and_then(|place| slot_owners.get(place))
+    {
+        slot_owner.wake();
+    }
+}

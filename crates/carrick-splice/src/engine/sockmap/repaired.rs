@@ -1,0 +1,58 @@
+//! Which kernels lose or double bytes in a SOCKMAP, by their release.
+
+use crate::sys::release::parse;
+
+/// Says whether the running kernel may be trusted, or why not. The self-test cannot tell: what it would take to lose a byte is a race.
+pub(super) fn judge_running() -> Result<(), String> {
+    let names = rustix::system::uname();
+    let (release, version) = (
+        names.release().to_string_lossy(),
+        names.version().to_string_lossy(),
+    );
+    let signature = std::fs::read_to_string("/proc/version_signature").ok();
+    judge(upstream_release(&release, &version, signature.as_deref()))
+}
+
+/// The release of the kernel's authors: that of a distribution may keep the number with which a series began. Debian has it in the version
+/// (`#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-11-02)`), Ubuntu in a file of its own (`Ubuntu 6.8.0-31.31-generic 6.8.1`).
+pub(super) fn upstream_release<'text>(
+    release: &'text str,
+    version: &'text str,
+    signature: Option<&'text str>,
+) -> &'text str {
+    let ubuntus = signature.and_then(|signature| signature.split_whitespace().nth(2));
+    let debians = version.split_once(" Debian ").map(|(_, rest)| rest);
+    ubuntus.or(debians).unwrap_or(release)
+}
+
+/// The first release of each series with the repairs of net/core/skmsg.c that keep a backlog whole (`sk_psock_backlog`,
+/// `tcp_read_skb`). Series that are not here never had them, or not all.
+const REPAIRED: [(u32, u32, u32); 2] = [(6, 1, 142), (6, 12, 35)];
+
+/// Every series from here on has them.
+const SAFE_FROM: (u32, u32) = (6, 16);
+
+/// Judges a release such as `6.1.0-13-amd64` or `6.12.35`.
+pub(super) fn judge(release: &str) -> Result<(), String> {
+    let Some((major, minor, patch)) = parse(release) else {
+        return Err(format!(
+            "the kernel's release {release:?} is not understood"
+        ));
+    };
+    if (major, minor) >= SAFE_FROM {
+        return Ok(());
+    }
+    let series = REPAIRED
+        .iter()
+        .find(|repaired| (repaired.0, repaired.1) == (major, minor));
+    match series {
+        Some(repaired) if patch >= repaired.2 => Ok(()),
+        Some(repaired) => Err(format!(
+            "Linux {release} loses or doubles bytes in a SOCKMAP; repaired in {}.{}.{}",
+            repaired.0, repaired.1, repaired.2
+        )),
+        None => Err(format!(
+            "Linux {release} loses or doubles bytes in a SOCKMAP; repaired in 6.1.142, 6.12.35 and 6.16"
+        )),
+    }
+}

@@ -1,0 +1,89 @@
+//! Where bytes go that come in while a socket is being taken out of the kernel's hands: a connection of the process with
+//! itself, whose receiving end the verdict program redirects to. The socket itself would forget them (`sk_psock_drop`).
+
+use crate::sys::tcp_info::set_receive_buffer_by_force;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use socket2::SockRef;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+/// Room for what may be sheltered at a time (SHELTERED_BYTES_MAX in bpf/sockmap/sockmap.bpf.c).
+const ROOM_BYTES: usize = 64 << 20;
+
+/// One for all splices: it is used by one at a time, and nothing of one is left for the next.
+pub(super) struct Shelter {
+    receiving: TcpStream,
+    _other_end: TcpStream,
+    /// Its place in the map.
+    index: u32,
+    /// What was taken out, as long as it is not all.
+    taken: Vec<u8>,
+    /// Somebody may have left something there.
+    is_soiled: bool,
+}
+
+impl Shelter {
+    /// Opens the connection and puts its receiving end into `sockets` at `index`.
+    pub(super) fn open(sockets: &MapHandle, index: u32) -> io::Result<Shelter> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let other_end = TcpStream::connect(listener.local_addr()?)?;
+        // Somebody else may have connected to the port; only the connection that was made here counts.
+        let receiving = loop {
+            let (receiving, address) = listener.accept()?;
+            if address == other_end.local_addr()? {
+                break receiving;
+            }
+        };
+        receiving.set_nonblocking(true)?;
+        // With less, the kernel puts bytes there a little at a time, and waits a clock tick in between. The first one is opened with
+        // the privileges for it; a later one has what any socket may have.
+        if set_receive_buffer_by_force(&receiving, ROOM_BYTES).is_err() {
+            SockRef::from(&receiving).set_recv_buffer_size(ROOM_BYTES)?;
+        }
+        let descriptor = u64::try_from(receiving.as_raw_fd()).unwrap_or(u64::MAX);
+        sockets
+            .update(
+                &index.to_ne_bytes(),
+                &descriptor.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(io::Error::other)?;
+        Ok(Shelter {
+            receiving,
+            _other_end: other_end,
+            index,
+            taken: Vec::new(),
+            is_soiled: false,
+        })
+    }
+
+    /// Somebody may have left something there.
+    pub(super) fn soil(&mut self) {
+        self.is_soiled = true;
+    }
+
+    /// Sees to it that nothing is there: if something may be, another connection takes its place.
+    pub(super) fn make_clean(&mut self, sockets: &MapHandle) -> io::Result<()> {
+        if self.is_soiled {
+            *self = Shelter::open(sockets, self.index)?;
+        }
+        Ok(())
+    }
+
+    /// Its place in the map.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Takes so many bytes out, which are all that are sheltered. `None`: a worker of the kernel has not put all of them there yet.
+    pub(super) fn take(&mut self, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+        let left = bytes.saturating_sub(self.taken.len() as u64);
+        match (&self.receiving).take(left).read_to_end(&mut self.taken) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let is_all = self.taken.len() as u64 == bytes;
+        Ok(is_all.then(|| std::mem::take(&mut self.taken)))
+    }
+}

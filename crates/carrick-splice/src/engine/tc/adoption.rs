@@ -1,0 +1,535 @@
+//! Adoption: splices that have outlived their process are looked after by another one: counted, timed out, and forgotten at their end.
+//!
+//! Their programs go on to forward, whoever looks. What is done here is what the dead process would have done, but for what
+//! needs its sockets: nothing can be given back to a process.
+
+use super::generation::{Base, Generation, LOCK_WAIT, Name, attend};
+use super::hooks::{HookError, clsact};
+use super::state::{self, Addresses, Holder};
+use super::table::Table;
+use super::{PacketEngine, PacketService};
+use crate::Unavailable;
+use crate::sys::clock::now_ns;
+use rustix::process::{Resource, getrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// So many splices of each generation are looked at in one go.
+const LOOKED_AT_ONCE: usize = 8192;
+
+/// So many ports are kept from others; and no more than this part of the descriptors that the process may have.
+const PORTS_MAX: usize = 4096;
+const DESCRIPTORS_PART: u64 = 8;
+
+/// A splice that has outlived its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adopted {
+    /// The peer of leg `a`, and the address that it has connected to.
+    pub a: SocketAddr,
+    /// This machine's address towards `a`.
+    pub a_own: SocketAddr,
+    /// The peer of leg `b`.
+    pub b: SocketAddr,
+    /// This machine's address towards `b`.
+    pub b_own: SocketAddr,
+    /// Acknowledged bytes from `a` to `b` and from `b` to `a`, since it was spliced.
+    pub bytes: [u64; 2],
+    /// How long no packet was forwarded.
+    pub quiet: Duration,
+}
+
+/// What became of splices of other processes since this one looks after them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AdoptedTotals {
+    /// How many there were.
+    pub adopted: u64,
+    /// Both connections have ended.
+    pub closed: u64,
+    /// A peer has reset its connection, or begun another one with the same addresses.
+    pub reset: u64,
+    /// They were idle for too long.
+    pub idle: u64,
+    /// Bytes from `a` to `b` and from `b` to `a`.
+    pub bytes: [u64; 2],
+}
+
+/// What is pinned in one folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Whether a process that runs has it, or looks after it.
+    pub is_in_use: bool,
+    /// Hooks of network interfaces.
+    pub hooks: usize,
+    /// Tunnels that need no process; or why they cannot be counted.
+    pub tunnels: Result<usize, String>,
+}
+
+/// What [`PacketService::clean`] has done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    /// What was removed.
+    pub removed: Vec<String>,
+    /// What a process that runs has, or looks after.
+    pub in_use: Vec<String>,
+    /// What could not be removed, and why.
+    pub failed: Vec<String>,
+}
+
+/// What this process looks after.
+#[derive(Default)]
+pub(super) struct Care {
+    folder: Option<PathBuf>,
+    base: Option<Base>,
+    /// Of processes that ran when they were looked at last. Open, so that no privileges are needed to take over.
+    others: Vec<Orphan>,
+    orphans: Vec<Orphan>,
+    /// What is none, though it has the name of one; and why.
+    foreign: Vec<(PathBuf, String)>,
+    totals: AdoptedTotals,
+}
+
+/// A generation whose process is gone, or may be.
+struct Orphan {
+    generation: Generation,
+    /// Or why its maps cannot be read.
+    table: Result<Table, String>,
+    live: VecDeque<Live>,
+}
+
+/// A splice that has outlived its process.
+struct Live {
+    place: u32,
+    counted: [u64; 2],
+    /// When the last bytes were acknowledged, as far as is known.
+    moved_ns: u64,
+    /// Keeps the port of this machine's side from new connections, which cannot have it.
+    port: Port,
+}
+
+enum Port {
+    Wanted,
+    #[expect(dead_code, reason = "it is kept by being open")]
+    Kept(Socket),
+    /// It is not of this machine (transparent mode).
+    Unkept,
+}
+
+/// What became of a splice.
+enum Fate {
+    Lives,
+    Closed,
+    Reset,
+    Idle,
+}
+
+impl PacketService {
+    /// Looks for splices below `folder` that have outlived their process, of the same network namespace, and looks after them from
+    /// now on, as [`tend`](PacketService::tend) does again and again. To be called with privileges, before the engine is loaded;
+    /// it needs not be loaded at all. A folder that does not exist has none.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn adopt(&self, folder: &Path) -> Result<(), Unavailable> {
+        let mut care = self.care();
+        care.folder = Some(folder.to_owned());
+        let engine = self.engine().map(|engine| &**engine);
+        care.look(engine, LOCK_WAIT)
+            .map_err(|error| Unavailable::new(error.to_string()))?;
+        // What is over, and could not be removed by whoever had no privileges for it, goes now.
+        care.tend(Duration::MAX);
+        if let Some(base) = &care.base {
+            let _held = base
+                .hold()
+                .map_err(|error| Unavailable::new(error.to_string()))?;
+            let _ = base.remove_strays();
+        }
+        Ok(())
+    }
+
+    /// Looks after splices that have outlived their process, and says to the kernel that somebody does: to be called every few
+    /// seconds. Those in which no byte has moved for `idle` are ended. May take some milliseconds.
+    pub fn tend(&self, idle: Duration) {
+        let engine = self.engine().map(|engine| &**engine);
+        if let Some(engine) = engine.filter(|engine| engine.is_pinned()) {
+            attend(&engine.pulse);
+        }
+        let mut care = self.care();
+        // What cannot be looked at now may be the next time.
+        let _ = care.look(engine, Duration::ZERO);
+        care.tend(idle);
+    }
+
+    /// The splices that it looks after.
+    #[must_use]
+    pub fn adopted(&self) -> Vec<Adopted> {
+        let care = self.care();
+        let now = now_ns();
+        let tables = care
+            .orphans
+            .iter()
+            .filter_map(|orphan| Some((orphan.table.as_ref().ok()?, &orphan.live)));
+        tables
+            .flat_map(|(table, live)| {
+                live.iter()
+                    .filter_map(move |one| Some(seen(&table.read(one.place)?, now)))
+            })
+            .collect()
+    }
+
+    /// What became of them.
+    #[must_use]
+    pub fn adopted_totals(&self) -> AdoptedTotals {
+        self.care().totals
+    }
+
+    /// What goes on without being looked after: tunnels of other versions, and what has a name of ours and is not ours.
+    #[must_use]
+    pub fn not_adopted(&self) -> Vec<String> {
+        let care = self.care();
+        let illegible = care.orphans.iter().filter_map(|orphan| {
+            let why = orphan.table.as_ref().err()?;
+            let folder = orphan.generation.folder().display();
+            Some(format!("{folder}: {why}"))
+        });
+        let foreign = care.foreign.iter().map(|(_, why)| why.clone());
+        illegible.chain(foreign).collect()
+    }
+
+    /// What is pinned below `folder` for this network namespace; nothing if there is no such folder.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn pinned(folder: &Path) -> Result<Vec<Pinned>, Unavailable> {
+        let explain = |error: HookError| Unavailable::new(error.to_string());
+        if !folder.exists() {
+            return Ok(Vec::new());
+        }
+        let base = Base::look(folder).map_err(explain)?;
+        let _held = base.hold().map_err(explain)?;
+        let generations = base.generations().map_err(explain)?;
+        let pinned = generations.into_iter().map(|(name, path)| {
+            let opened = Generation::open(&path).and_then(|mut generation| {
+                let is_in_use = !generation.lock()?;
+                Ok((Orphan::new(&name, generation), is_in_use))
+            });
+            match opened {
+                Ok((orphan, is_in_use)) => Pinned {
+                    folder: path,
+                    is_in_use,
+                    hooks: orphan.generation.hooks(),
+                    tunnels: orphan.table.map(|table| table.spliced()),
+                },
+                Err(error) => Pinned {
+                    folder: path,
+                    is_in_use: false,
+                    hooks: 0,
+                    tunnels: Err(error.to_string()),
+                },
+            }
+        });
+        Ok(pinned.collect())
+    }
+
+    /// Removes what dead processes have left in this network namespace: what is pinned below `folder`, with the tunnels that go on
+    /// in it, and tc filters. What a process that runs has, or looks after, stays.
+    ///
+    /// # Errors
+    /// It cannot be looked at: privileges are missing.
+    pub fn clean(folder: &Path) -> Result<Cleaned, Unavailable> {
+        let explain = |error: HookError| Unavailable::new(error.to_string());
+        let mut cleaned = Cleaned::default();
+        if folder.exists() {
+            let base = Base::look(folder).map_err(explain)?;
+            let _held = base.hold().map_err(explain)?;
+            let strays = base.remove_strays().map_err(explain)?;
+            cleaned.removed.extend(
+                strays
+                    .iter()
+                    .map(|path| format!("{}: of a network namespace that is gone", path.display())),
+            );
+            for (name, path) in base.generations().map_err(explain)? {
+                let file = path.display();
+                let outcome = Generation::open(&path).and_then(|mut generation| {
+                    if !generation.lock()? {
+                        cleaned.in_use.push(file.to_string());
+                        return Ok(());
+                    }
+                    let hooks = generation.hooks();
+                    let mut orphan = Orphan::new(&name, generation);
+                    let tunnels = match &orphan.table {
+                        Ok(table) => table.spliced().to_string(),
+                        Err(_) => "an unknown number of".to_owned(),
+                    };
+                    orphan.generation.remove()?;
+                    cleaned.removed.push(format!(
+                        "{file}: {tunnels} spliced tunnels, {hooks} programs at network interfaces"
+                    ));
+                    Ok(())
+                });
+                if let Err(error) = outcome {
+                    cleaned.failed.push(error.to_string());
+                }
+            }
+        }
+        match clsact::clean() {
+            Ok(filters) => cleaned.removed.extend(filters),
+            Err(error) => cleaned.failed.push(error.to_string()),
+        }
+        Ok(cleaned)
+    }
+
+    /// Removes generations in which no splice is left, also if its peers may send something again. The number of splices in the
+    /// others.
+    pub(super) fn leave_adopted(&self) -> usize {
+        let mut care = self.care();
+        let care = &mut *care;
+        let held = care
+            .base
+            .as_ref()
+            .and_then(|base| base.hold_within(Duration::ZERO).ok());
+        for orphan in &mut care.orphans {
+            if held.is_some() && orphan.table.is_ok() && orphan.live.is_empty() {
+                // What needs privileges is left to the next process that has them.
+                let _ = orphan.generation.remove();
+            }
+        }
+        care.orphans.iter().map(|orphan| orphan.live.len()).sum()
+    }
+
+    fn care(&self) -> MutexGuard<'_, Care> {
+        self.care.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Care {
+    /// Looks which generations there are, and takes those over whose processes are gone.
+    fn look(&mut self, engine: Option<&PacketEngine>, wait: Duration) -> Result<(), HookError> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        if self.base.is_none() {
+            if !folder.exists() {
+                return Ok(());
+            }
+            self.base = Some(Base::look(folder)?);
+        }
+        let Some(base) = &self.base else {
+            return Ok(());
+        };
+        let _held = base.hold_within(wait)?;
+        // Without privileges those that were opened before are taken over all the same.
+        let generations = base.generations().unwrap_or_default();
+        let own = engine.and_then(PacketEngine::folder);
+        for (name, path) in generations {
+            let known = self.others.iter().chain(&self.orphans);
+            let mut known = known.map(|orphan| orphan.generation.folder());
+            let is_known = own == Some(&*path)
+                || known.any(|folder| folder == path)
+                || self.foreign.iter().any(|(folder, _)| *folder == path);
+            if is_known {
+                continue;
+            }
+            match Generation::open(&path) {
+                Ok(generation) => self.others.push(Orphan::new(&name, generation)),
+                Err(error) if error.is_permission() => {}
+                Err(error) => self.foreign.push((path, error.to_string())),
+            }
+        }
+        let others = std::mem::take(&mut self.others);
+        for mut orphan in others {
+            match orphan.generation.lock() {
+                Ok(true) => self.totals.adopted += orphan.take_over(),
+                Ok(false) | Err(_) => {
+                    self.others.push(orphan);
+                    continue;
+                }
+            }
+            self.orphans.push(orphan);
+        }
+        Ok(())
+    }
+
+    fn tend(&mut self, idle: Duration) {
+        let kept = self.orphans.iter().flat_map(|orphan| &orphan.live);
+        let kept = kept.filter(|one| matches!(one.port, Port::Kept(_))).count();
+        let mut ports = ports_max().saturating_sub(kept);
+        for orphan in &mut self.orphans {
+            orphan.tend(idle, &mut self.totals, &mut ports);
+        }
+        let Some(base) = &self.base else {
+            return;
+        };
+        if self.orphans.iter().all(|orphan| !orphan.is_over(idle)) {
+            return;
+        }
+        let Ok(_held) = base.hold_within(Duration::ZERO) else {
+            return;
+        };
+        self.orphans.retain_mut(|orphan| {
+            let is_over = orphan.is_over(idle);
+            if is_over {
+                // The programs are gone in any case. Names that need privileges go with the next process that has them.
+                let _ = orphan.generation.remove();
+            }
+            !is_over
+        });
+    }
+}
+
+impl Orphan {
+    fn new(name: &Name, generation: Generation) -> Orphan {
+        let table = if name.is_legible() {
+            generation.table()
+        } else {
+            Err("tunnels of another version of carrick, which go on until they end".to_owned())
+        };
+        Orphan {
+            generation,
+            table,
+            live: VecDeque::new(),
+        }
+    }
+
+    /// Begins to look after what is there: the number of splices.
+    fn take_over(&mut self) -> u64 {
+        let Ok(table) = &self.table else {
+            return 0;
+        };
+        self.live = table
+            .take_over()
+            .into_iter()
+            .map(|place| {
+                let splice = table.read(place).unwrap_or_default();
+                Live {
+                    place,
+                    counted: state::read(&splice).bytes,
+                    moved_ns: state::seen_ns(&splice),
+                    port: Port::Wanted,
+                }
+            })
+            .collect();
+        self.live.len() as u64
+    }
+
+    fn tend(&mut self, idle: Duration, totals: &mut AdoptedTotals, ports: &mut usize) {
+        let Ok(table) = &self.table else {
+            return;
+        };
+        self.generation.attend();
+        let now = now_ns();
+        for _ in 0..self.live.len().min(LOOKED_AT_ONCE) {
+            let Some(mut one) = self.live.pop_front() else {
+                break;
+            };
+            let splice = table.read(one.place).unwrap_or_default();
+            match one.look(table, &splice, (now, idle), totals) {
+                Fate::Lives => {
+                    one.keep_port(&splice, ports);
+                    self.live.push_back(one);
+                }
+                Fate::Closed => {
+                    totals.closed += 1;
+                    table.leave_place(one.place);
+                }
+                Fate::Reset => {
+                    totals.reset += 1;
+                    table.leave_place(one.place);
+                }
+                Fate::Idle => {
+                    totals.idle += 1;
+                    // The next packet of each peer is answered by a reset: nobody has the connection.
+                    table.give_place_back(one.place);
+                }
+            }
+        }
+        while table.reap(Duration::ZERO) {}
+    }
+
+    /// Whether nothing is left that anybody could miss.
+    fn is_over(&self, idle: Duration) -> bool {
+        match &self.table {
+            Ok(table) => self.live.is_empty() && table.has_none_over(),
+            Err(_) => {
+                !self.generation.is_begun()
+                    || self
+                        .generation
+                        .silence()
+                        .is_some_and(|silence| silence > idle)
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Counts what has moved, and tells whether it goes on.
+    fn look(
+        &mut self,
+        table: &Table,
+        splice: &[u8],
+        (now, idle): (u64, Duration),
+        totals: &mut AdoptedTotals,
+    ) -> Fate {
+        let state = state::read(splice);
+        let before = std::mem::replace(&mut self.counted, state.bytes);
+        for (total, (now, before)) in totals.bytes.iter_mut().zip(state.bytes.iter().zip(before)) {
+            *total += now.saturating_sub(before);
+        }
+        if before != state.bytes {
+            self.moved_ns = state::seen_ns(splice);
+        }
+        match state.holder {
+            Holder::Ended => Fate::Closed,
+            Holder::Reset => Fate::Reset,
+            _ if !state::is_spliced(splice) || !table.is_known(self.place) => Fate::Reset,
+            _ if Duration::from_nanos(now.saturating_sub(self.moved_ns)) > idle => Fate::Idle,
+            _ => Fate::Lives,
+        }
+    }
+
+    /// Keeps the port of this machine's side of leg `b`, which the kernel believes to be free, from new connections.
+    fn keep_port(&mut self, splice: &[u8], ports: &mut usize) {
+        if *ports == 0 || !matches!(self.port, Port::Wanted) {
+            return;
+        }
+        let [_, (own, _)] = state::addresses(splice);
+        self.port = match keep_port(own) {
+            Ok(socket) => {
+                *ports -= 1;
+                Port::Kept(socket)
+            }
+            // The socket of the dead process is there yet.
+            Err(error) if error.kind() == ErrorKind::AddrInUse => Port::Wanted,
+            Err(_) => Port::Unkept,
+        };
+    }
+}
+
+fn keep_port(own: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(own), Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&own.into())?;
+    Ok(socket)
+}
+
+fn ports_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / DESCRIPTORS_PART).map_or(PORTS_MAX, |part| part.min(PORTS_MAX))
+}
+
+fn seen(splice: &[u8], now: u64) -> Adopted {
+    let [(a_own, a), (b_own, b)]: [Addresses; 2] = state::addresses(splice);
+    Adopted {
+        a,
+        a_own,
+        b,
+        b_own,
+        bytes: state::read(splice).bytes,
+        quiet: Duration::from_nanos(now.saturating_sub(state::seen_ns(splice))),
+    }
+}

@@ -1,0 +1,164 @@
+//! The network interfaces that the programs are on, and what changes around them.
+
+use super::hooks::doctor::{Obstacle, obstacles};
+use super::hooks::{Changes, HookError, Hooks, Reason, Unsupported};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The names of the programs, as long as the kernel keeps them.
+const OF_OTHER_CARRICKS: [&str; 2] = ["carrick_arrivin", "carrick_leaving"];
+
+/// What of this machine keeps `auto` from using the engine: the first thing of that kind.
+fn in_the_way_of_auto() -> Option<Obstacle> {
+    let found = obstacles();
+    found.into_iter().find(|one| one.keeps_auto_off.is_some())
+}
+
+/// The hooks, kept on the interfaces while these come and go.
+pub(super) struct Environment {
+    hooks: Mutex<Hooks>,
+    /// `None`: the kernel tells nothing, and what changes is not followed.
+    changes: Option<Changes>,
+    generation: AtomicU32,
+    /// What keeps `auto` from using the engine here.
+    obstacle: Mutex<Option<Obstacle>>,
+    /// Those that the programs take for their own.
+    known: MapHandle,
+}
+
+impl Environment {
+    /// `changes` was opened before the hooks were.
+    pub(super) fn new(hooks: Hooks, changes: Option<Changes>, known: MapHandle) -> Environment {
+        let environment = Environment {
+            known,
+            hooks: Mutex::new(hooks),
+            changes,
+            generation: AtomicU32::new(0),
+            obstacle: Mutex::new(in_the_way_of_auto()),
+        };
+        environment.make_known();
+        environment
+    }
+
+    /// Tells the programs on which interfaces they are. Fails once that is sealed.
+    fn make_known(&self) {
+        let hooks = self.hooks();
+        let numbers = hooks.attached().map(|hook| hook.interface().index);
+        for number in numbers {
+            let number: u32 = number;
+            let _ = (self.known).update(&number.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
+        }
+    }
+
+    /// From now on nothing changes in what the programs take for their own interfaces.
+    pub(super) fn seal(&self) -> io::Result<()> {
+        self.known.freeze().map_err(io::Error::other)
+    }
+
+    /// What keeps `auto` from using the engine here, as of the start or the latest change of interfaces.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        self.kept_obstacle().clone()
+    }
+
+    /// Why, in a word.
+    pub(super) fn why_not_auto(&self) -> Option<crate::Reason> {
+        self.kept_obstacle().as_ref()?.keeps_auto_off
+    }
+
+    fn kept_obstacle(&self) -> MutexGuard<'_, Option<Obstacle>> {
+        self.obstacle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What becomes readable with each change.
+    pub(super) fn descriptor(&self) -> Option<OwnedFd> {
+        let changes = self.changes.as_ref()?;
+        changes.as_fd().try_clone_to_owned().ok()
+    }
+
+    /// Grows when packets may have to go another way than before.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
+    }
+
+    /// Follows what has changed. True if packets may have to go another way.
+    pub(super) fn follow(&self) -> bool {
+        let changed = match self.changes.as_ref().map(Changes::take) {
+            Some(Ok(changed)) => changed,
+            Some(Err(_)) | None => return false,
+        };
+        if changed.links || changed.filters {
+            // What is wrong with one interface is its own affair; without a list of them, the next change is another try.
+            let _ = self.hooks().refresh();
+            self.make_known();
+            self.look_for_obstacles();
+        }
+        let is_another_way = changed.links || changed.routes;
+        if is_another_way {
+            self.generation.fetch_add(1, AcqRel);
+        }
+        is_another_way
+    }
+
+    /// Whether the programs are on an interface, by its number.
+    pub(super) fn is_on(&self, interface: u32) -> bool {
+        self.hooks().has(interface)
+    }
+
+    /// Rules of netfilter cannot be seen any more when privileges have been given up: what was found of them stays.
+    fn look_for_obstacles(&self) {
+        let found = in_the_way_of_auto();
+        let mut kept = self.kept_obstacle();
+        let is_seen = |one: &Obstacle| one.keeps_auto_off == Some(crate::Reason::PacketReversePath);
+        if found.is_some() || kept.as_ref().is_none_or(is_seen) {
+            *kept = found;
+        }
+    }
+
+    /// Takes the programs away for good.
+    pub(super) fn detach(&self) -> Result<(), HookError> {
+        self.hooks().detach()
+    }
+
+    /// The interfaces that the programs are on, and how.
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        let hooks = self.hooks();
+        let names = hooks
+            .attached()
+            .map(|attachment| format!("{} ({})", attachment.interface().name, attachment.way()));
+        names.collect()
+    }
+
+    /// The interfaces that they are not on, and why; but for loopback, where nobody expects them.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        let hooks = self.hooks();
+        let refused = hooks.refused().iter();
+        refused
+            .filter(|refused| refused.reason != Reason::Unsupported(Unsupported::Loopback))
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// What others have on the same hooks.
+    pub(super) fn foreign(&self) -> Vec<String> {
+        let hooks = self.hooks();
+        let foreign = hooks.attached().flat_map(|attachment| {
+            let name = &attachment.interface().name;
+            let foreign = attachment.foreign().iter();
+            // Other carricks, and what those that are gone have left: they know of each other.
+            let foreign = foreign.filter(|foreign| {
+                !OF_OTHER_CARRICKS
+                    .iter()
+                    .any(|name| foreign.name.starts_with(name))
+            });
+            foreign.map(move |foreign| format!("{name}, {foreign}"))
+        });
+        foreign.collect()
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

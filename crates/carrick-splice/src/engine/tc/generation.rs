@@ -1,0 +1,438 @@
+//! A *generation*: the programs and maps of one process, in a folder of their own on a BPF file system, in which they outlive the
+//! process. Each process begins a new one, and looks after those that dead ones have left ([`adoption`](super::adoption)).
+//!
+//! | name in the folder | is |
+//! |---|---|
+//! | `hook-…` | a program on an interface ([`hooks`](super::hooks)) |
+//! | `flows`, `splices` | the maps |
+//! | `command` | the program that is asked about local sockets |
+//! | `pulse` | when something happened last; the same in all versions |
+
+use super::hooks::HookError;
+use super::hooks::clsact::Slot;
+use super::hooks::pins::{self, Entry, Pins};
+use super::hooks::tcx::{self, quietly};
+use super::skeleton::types::{flow, packet_pulse};
+use super::{Table, state};
+use crate::sys::clock::now_ns;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Program};
+use rustix::fs::FlockOperation;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const FLOWS: &str = "flows";
+const SPLICES: &str = "splices";
+const COMMAND: &str = "command";
+const PULSE: &str = "pulse";
+const OBJECTS: [&str; 4] = [FLOWS, SPLICES, COMMAND, PULSE];
+/// Those where only programs write.
+const READ_ONLY: [&str; 2] = [FLOWS, SPLICES];
+
+/// linux/bpf.h: `BPF_F_RDONLY`.
+const FOR_READING: u32 = 1 << 3;
+
+/// Each has programs on each interface, which takes 64; each program is one more look-up for every packet.
+pub(super) const GENERATIONS_MAX: usize = 16;
+
+/// How long somebody else may take to change which generations there are.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_LOOK: Duration = Duration::from_millis(5);
+
+/// The folder that all generations are in.
+#[derive(Debug)]
+pub(super) struct Base {
+    folder: PathBuf,
+    descriptor: OwnedFd,
+    /// The inode of this network namespace.
+    namespace: u64,
+}
+
+/// While it lives, nobody else changes which generations there are.
+pub(super) struct Held<'b>(&'b Base);
+
+/// The name of a generation: the inode of its network namespace, its number there, and how its maps are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    namespace: u64,
+    number: u32,
+    layout: u32,
+}
+
+impl Base {
+    /// Opens the folder, after making it where it is missing.
+    pub(super) fn open(folder: &Path) -> Result<Base, HookError> {
+        pins::make(folder)?;
+        Base::look(folder)
+    }
+
+    /// Opens a folder that is there.
+    pub(super) fn look(folder: &Path) -> Result<Base, HookError> {
+        Ok(Base {
+            folder: folder.to_owned(),
+            descriptor: pins::open(folder)?,
+            namespace: pins::namespace()?,
+        })
+    }
+
+    /// Keeps others from changing which generations there are. Waits for whoever does so just now, which takes milliseconds.
+    pub(super) fn hold(&self) -> Result<Held<'_>, HookError> {
+        self.hold_within(LOCK_WAIT)
+    }
+
+    /// Likewise, but waits no longer than this.
+    pub(super) fn hold_within(&self, wait: Duration) -> Result<Held<'_>, HookError> {
+        let begun = Instant::now();
+        loop {
+            match rustix::fs::flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Held(self)),
+                Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < wait => {
+                    std::thread::sleep(LOCK_LOOK);
+                }
+                Err(error) => {
+                    let folder = self.folder.display().to_string();
+                    return Err(HookError::new("flock(2)", folder, &error.into()));
+                }
+            }
+        }
+    }
+
+    /// The generations of this network namespace.
+    pub(super) fn generations(&self) -> Result<Vec<(Name, PathBuf)>, HookError> {
+        let mut found = self.all()?;
+        found.retain(|(name, _)| name.namespace == self.namespace);
+        found.sort_unstable_by_key(|(name, _)| name.number);
+        Ok(found)
+    }
+
+    /// Removes generations of other network namespaces which nothing can use any more: their processes are gone, and so are all
+    /// interfaces that they had. Returns their folders.
+    pub(super) fn remove_strays(&self) -> Result<Vec<PathBuf>, HookError> {
+        let mut removed = Vec::new();
+        for (name, path) in self.all()? {
+            if name.namespace == self.namespace {
+                continue;
+            }
+            // What cannot be opened or removed is not ours to judge.
+            let Ok(mut generation) = Generation::open(&path) else {
+                continue;
+            };
+            if generation.has_no_hook()
+                && generation.lock().unwrap_or(false)
+                && generation.remove().is_ok()
+            {
+                removed.push(path);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// All generations. Files of other names are left alone.
+    fn all(&self) -> Result<Vec<(Name, PathBuf)>, HookError> {
+        let failed =
+            |error| HookError::new("readdir(3)", self.folder.display().to_string(), &error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            if let Some(name) = name.to_str().and_then(Name::parse) {
+                found.push((name, entry.path()));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Held<'_> {
+    /// Where a new generation goes.
+    pub(super) fn vacant(&self) -> Result<PathBuf, HookError> {
+        let Base {
+            folder, namespace, ..
+        } = self.0;
+        let there = self.0.generations()?;
+        if there.len() >= GENERATIONS_MAX {
+            return Err(HookError::wrong(
+                "the check",
+                folder.display().to_string(),
+                format!(
+                    "tunnels of {GENERATIONS_MAX} earlier processes go on there, which is the limit"
+                ),
+                "`carrick clean` ends those that no process looks after",
+            ));
+        }
+        let name = Name {
+            namespace: *namespace,
+            number: there
+                .last()
+                .map_or(1, |(last, _)| last.number.wrapping_add(1)),
+            layout: layout(),
+        };
+        Ok(folder.join(name.to_string()))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Cannot fail: it is locked.
+        let _ = rustix::fs::flock(&self.0.descriptor, FlockOperation::Unlock);
+    }
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Name> {
+        let mut words = text.split('-');
+        let name = Name {
+            namespace: words.next()?.parse().ok()?,
+            number: words.next()?.parse().ok()?,
+            layout: u32::from_str_radix(words.next()?, 16).ok()?,
+        };
+        (name.to_string() == text).then_some(name)
+    }
+
+    /// Whether this version of carrick can read its maps.
+    pub(super) fn is_legible(&self) -> bool {
+        self.layout == layout()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Name {
+            namespace,
+            number,
+            layout,
+        } = self;
+        write!(formatter, "{namespace}-{number}-{layout:08x}")
+    }
+}
+
+/// A number for how the maps are laid out, as far as a process reads those of another one: FNV-1a.
+fn layout() -> u32 {
+    state::LAYOUT.iter().fold(0x811c_9dc5, |hash, number| {
+        (hash ^ (*number as u32)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// Gives the objects of a generation their names in its folder.
+pub(super) fn keep(
+    folder: &Path,
+    [flows, splices, command, pulse]: [BorrowedFd<'_>; 4],
+) -> Result<(), HookError> {
+    let failed = |call, path: &Path, error: io::Error| {
+        HookError::new(call, path.display().to_string(), &error)
+    };
+    for (name, object) in OBJECTS.into_iter().zip([flows, splices, command, pulse]) {
+        let path = folder.join(name);
+        tcx::pin(object, &path).map_err(|error| failed("BPF_OBJ_PIN", &path, error))?;
+        // By its name nobody gets more of a map than the process has.
+        if READ_ONLY.contains(&name) {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o400))
+                .map_err(|error| failed("chmod(2)", &path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// A generation that some other process has made.
+#[derive(Debug)]
+pub(super) struct Generation {
+    pins: Pins,
+    /// Kept open: so they can be taken off their interfaces without privileges.
+    links: Vec<OwnedFd>,
+    /// Whoever has them, has its tc filters.
+    slots: Vec<Slot>,
+    /// `None`: there is none, because the process died at its start.
+    pulse: Option<MapHandle>,
+}
+
+impl Generation {
+    /// Opens it; with the right to change it if no process that runs has it, which [`lock`](Generation::lock) tells.
+    pub(super) fn open(folder: &Path) -> Result<Generation, HookError> {
+        let pins = Pins::look(folder)?;
+        let mut links = Vec::new();
+        for entry in pins.entries()? {
+            if let Some((link, _)) = pins.link(&entry)? {
+                links.push(link);
+            }
+        }
+        let pulse = open_map(
+            &folder.join(PULSE),
+            (MapType::Array, 4, size_of::<packet_pulse>()),
+            0,
+        );
+        Ok(Generation {
+            pins,
+            links,
+            slots: Vec::new(),
+            pulse: pulse.ok(),
+        })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.pins.folder()
+    }
+
+    /// Takes the right to change it, for as long as this lives. False if a process that runs has it.
+    pub(super) fn lock(&mut self) -> Result<bool, HookError> {
+        if !self.pins.lock()? {
+            return Ok(false);
+        }
+        let entries = self.pins.entries().unwrap_or_default();
+        for record in entries.iter().filter_map(|entry| entry.filter) {
+            // Twice the same: both directions, all interfaces.
+            self.slots.extend(Slot::claim(record.handle));
+        }
+        Ok(true)
+    }
+
+    /// Its maps; why not, if they are not what they are called.
+    pub(super) fn table(&self) -> Result<Table, String> {
+        let path = |name| self.folder().join(name);
+        let flows = (MapType::Hash, size_of::<flow>(), 4);
+        let flows = open_map(&path(FLOWS), flows, FOR_READING)?;
+        let splices = (MapType::Array, 4, state::BYTES);
+        let splices = open_map(&path(SPLICES), splices, FOR_READING)?;
+        let command = quietly(|| Program::fd_from_pinned_path(path(COMMAND)))
+            .map_err(|error| format!("{}: {error}", path(COMMAND).display()))?;
+        let places_max = splices.max_entries();
+        Ok(Table::of_others(flows, splices, command, places_max))
+    }
+
+    /// Whether it has maps at all: a process that died at its start has not, and no splice either.
+    pub(super) fn is_begun(&self) -> bool {
+        OBJECTS.iter().any(|name| self.folder().join(name).exists())
+    }
+
+    /// Notes that somebody looks after it.
+    pub(super) fn attend(&self) {
+        if let Some(pulse) = &self.pulse {
+            attend(pulse);
+        }
+    }
+
+    /// How long nothing was forwarded, nor looked after.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let pulse = self.pulse.as_ref()?.lookup(&[0; 4], MapFlags::ANY).ok()??;
+        let forwarded = state::u64_at(&pulse, offset_of!(packet_pulse, forwarded_ns));
+        let attended = state::u64_at(&pulse, offset_of!(packet_pulse, attended_ns));
+        Some(Duration::from_nanos(
+            now_ns().saturating_sub(forwarded.max(attended)),
+        ))
+    }
+
+    /// Whether none of its programs is on an interface: those have vanished.
+    fn has_no_hook(&self) -> bool {
+        let is_gone = |link: &OwnedFd| {
+            tcx::standing(link.as_fd()).is_ok_and(|standing| standing.interface == 0)
+        };
+        // Whether a tc filter stands cannot be seen from here.
+        let is_link = |entry: &Entry| entry.filter.is_none();
+        self.links.iter().all(is_gone)
+            && self
+                .pins
+                .entries()
+                .is_ok_and(|entries| entries.iter().all(is_link))
+    }
+
+    /// How many hooks it has.
+    pub(super) fn hooks(&self) -> usize {
+        self.pins.entries().map_or(0, |entries| entries.len())
+    }
+
+    /// Takes it away, with all splices that are in it. Wants [`lock`](Generation::lock).
+    ///
+    /// Without privileges its programs go, but names may stay in the folder, and tc filters.
+    pub(super) fn remove(&mut self) -> Result<(), HookError> {
+        // The filters are found by their handles, and removing them takes no right to those.
+        self.slots.clear();
+        for link in &self.links {
+            // Its interface may be gone, and the hook with it.
+            let _ = tcx::detach(link.as_fd());
+        }
+        let entries = self.pins.entries()?;
+        let mut outcome = Ok(());
+        for entry in &entries {
+            // Whatever is wrong with one, the others go.
+            outcome = outcome.and(self.pins.remove(entry));
+        }
+        outcome.and(remove_objects(self.folder()))
+    }
+}
+
+/// Removes the names of a generation's objects, and its folder. What others have put there stays, and the folder with it.
+pub(super) fn remove_objects(folder: &Path) -> Result<(), HookError> {
+    let names = OBJECTS.iter().map(|name| folder.join(name));
+    let removed = |path: &Path, call, outcome: io::Result<()>| match outcome {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(HookError::new(call, path.display().to_string(), &error))
+        }
+        _ => Ok(()),
+    };
+    let mut outcome = Ok(());
+    for path in names {
+        outcome = outcome.and(removed(&path, "unlink(2)", fs::remove_file(&path)));
+    }
+    outcome.and_then(|()| removed(folder, "rmdir(2)", fs::remove_dir(folder)))
+}
+
+/// Opens a map of this type, with keys and values of so many bytes, as the flags say (`BPF_F_RDONLY`, or nothing).
+fn open_map(
+    path: &Path,
+    (kind, key_bytes, value_bytes): (MapType, usize, usize),
+    flags: u32,
+) -> Result<MapHandle, String> {
+    let map = quietly(|| MapHandle::from_pinned_path_with_file_flags(path, flags))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let is_it = map.map_type() == kind
+        && map.key_size() as usize == key_bytes
+        && map.value_size() as usize == value_bytes;
+    if is_it {
+        Ok(map)
+    } else {
+        Err(format!(
+            "{} is not the map that has this name",
+            path.display()
+        ))
+    }
+}
+
+/// Notes in a pulse that somebody looks after the splices.
+pub(super) fn attend(pulse: &MapHandle) {
+    let Ok(Some(mut value)) = pulse.lookup(&[0; 4], MapFlags::ANY) else {
+        return;
+    };
+    let at = offset_of!(packet_pulse, attended_ns);
+    state::put(&mut value, at, &now_ns().to_ne_bytes());
+    // The kernel may note at the same time that it forwards, which is then noted a second later.
+    let _ = pulse.update(&[0; 4], &value, MapFlags::ANY);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_are_written() {
+        let name = Name {
+            namespace: 4_026_531_840,
+            number: 7,
+            layout: 0xab,
+        };
+        assert_eq!(name.to_string(), "4026531840-7-000000ab");
+        assert_eq!(Name::parse("4026531840-7-000000ab"), Some(name));
+        for other in [
+            "4026531840-7-ab",
+            "4026531840-7",
+            "a-7-000000ab",
+            "4026531840-07-000000ab",
+            "",
+        ] {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+}

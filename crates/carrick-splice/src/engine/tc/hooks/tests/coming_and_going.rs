@@ -1,0 +1,169 @@
+//! Interfaces that vanish, appear, change; and what the kernel tells of it.
+
+use super::support::*;
+use crate::engine::tc::hooks::{Changed, Changes, Settings, Way};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+const NOT: Duration = Duration::from_millis(50);
+
+#[test]
+fn an_interface_that_is_deleted_and_made_again_is_taken_up_again() {
+    inside(
+        "coming_and_going::an_interface_that_is_deleted_and_made_again_is_taken_up_again",
+        || {
+            for way in WAYS {
+                interfaces();
+                let programs = Programs::load();
+                let mut hooks = programs.attach(by(way));
+                programs.seen_of(3, 3, 3, 0);
+                remove_interfaces();
+                let refreshed = hooks.refresh().expect("refreshed");
+                assert_eq!((refreshed.attached.len(), refreshed.lost.len()), (0, 2));
+                assert_eq!(hooks.attached().count(), 0);
+                interfaces();
+                let refreshed = hooks.refresh().expect("refreshed");
+                assert_eq!((refreshed.attached.len(), refreshed.lost.len()), (2, 0));
+                programs.seen_of(3, 3, 3, 0);
+                let refreshed = hooks.refresh().expect("refreshed");
+                assert_eq!((refreshed.attached.len(), refreshed.lost.len()), (0, 0));
+                drop(hooks);
+                remove_interfaces();
+            }
+        },
+    );
+}
+
+#[test]
+fn one_that_is_replaced_between_two_looks_is_noticed() {
+    inside(
+        "coming_and_going::one_that_is_replaced_between_two_looks_is_noticed",
+        || {
+            for way in WAYS {
+                interfaces();
+                let numbers = (index("v0"), index("v1"));
+                let programs = Programs::load();
+                let mut hooks = programs.attach(by(way));
+                remove_interfaces();
+                // With the same numbers.
+                run(&format!(
+                    "ip link add v0 index {} address 02:00:00:00:00:01 type veth peer name v1 index {} address 02:00:00:00:00:02",
+                    numbers.0, numbers.1
+                ));
+                run("ip link set v0 up");
+                run("ip link set v1 up");
+                run("ip address add 10.9.0.1/24 dev v1");
+                run("ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:01 dev v1");
+                let refreshed = hooks.refresh().expect("refreshed");
+                assert_eq!((refreshed.attached.len(), refreshed.lost.len()), (2, 2));
+                programs.seen_of(3, 3, 3, 0);
+                drop(hooks);
+                remove_interfaces();
+            }
+        },
+    );
+}
+
+#[test]
+fn programs_that_somebody_took_away_are_put_back() {
+    inside(
+        "coming_and_going::programs_that_somebody_took_away_are_put_back",
+        || {
+            interfaces();
+            let programs = Programs::load();
+            let mut hooks = programs.attach(by(Way::Clsact));
+            run("tc filter del dev v0 ingress");
+            programs.seen_of(3, 0, 3, 0);
+            let refreshed = hooks.refresh().expect("refreshed");
+            assert_eq!((refreshed.attached.len(), refreshed.lost.len()), (1, 1));
+            programs.seen_of(3, 3, 3, 0);
+        },
+    );
+}
+
+#[test]
+fn one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them() {
+    inside(
+        "coming_and_going::one_that_goes_down_keeps_them_and_one_that_becomes_a_port_loses_them",
+        || {
+            interfaces();
+            run("ip link add bridge0 type bridge");
+            let programs = Programs::load();
+            let mut hooks = programs.attach(Settings::default());
+            run("ip link set v0 down");
+            hooks.refresh().expect("refreshed");
+            assert!(hooks.has(index("v0")));
+            run("ip link set v0 master bridge0");
+            run("ip link set v1 name other1");
+            let refreshed = hooks.refresh().expect("refreshed");
+            assert_eq!(refreshed.lost.len(), 1);
+            let names: Vec<&str> = hooks
+                .attached()
+                .map(|attachment| attachment.interface().name.as_str())
+                .collect();
+            assert_eq!(names, ["other1"], "a new name is taken over");
+        },
+    );
+}
+
+#[test]
+fn changes_of_links_addresses_routes_and_filters_are_told() {
+    inside(
+        "coming_and_going::changes_of_links_addresses_routes_and_filters_are_told",
+        || {
+            let changes = Changes::open().expect("a socket");
+            assert!(!changes.wait(NOT).expect("nothing").is_any());
+            let heard = |line: &str| {
+                run(line);
+                // What belongs to one change may come in several messages.
+                let mut heard = changes.wait(SOON).expect("a change");
+                loop {
+                    let more = changes.wait(NOT).expect("more");
+                    if !more.is_any() {
+                        return heard;
+                    }
+                    heard = Changed {
+                        links: heard.links | more.links,
+                        addresses: heard.addresses | more.addresses,
+                        routes: heard.routes | more.routes,
+                        filters: heard.filters | more.filters,
+                    };
+                }
+            };
+            assert!(heard("ip link add v0 type veth peer name v1").links);
+            assert!(heard("ip link set v0 up").links);
+            assert!(heard("ip link set v1 up").links);
+            assert!(heard("ip address add 10.9.0.1/24 dev v1").addresses);
+            let only_routes = Changed {
+                routes: true,
+                ..Changed::default()
+            };
+            assert_eq!(heard("ip route add 10.10.0.0/16 dev v1"), only_routes);
+            assert_eq!(heard("ip route del 10.10.0.0/16 dev v1"), only_routes);
+            assert_eq!(heard("ip -6 route add fd00::/64 dev v1"), only_routes);
+            assert_eq!(heard("ip rule add fwmark 7 table 100"), only_routes);
+            assert_eq!(heard("ip -6 rule add fwmark 7 table 100"), only_routes);
+            assert!(heard("tc qdisc add dev v0 clsact").filters);
+            assert!(heard("ip link delete v0").links);
+        },
+    );
+}
+
+#[test]
+fn when_too_much_changes_at_once_everything_may_have_changed() {
+    inside(
+        "coming_and_going::when_too_much_changes_at_once_everything_may_have_changed",
+        || {
+            interfaces();
+            let changes = Changes::open().expect("a socket");
+            rustix::net::sockopt::set_socket_recv_buffer_size(&changes, 4096).expect("small");
+            for third in 0..200 {
+                run(&format!("ip route add 10.10.{third}.0/24 dev v1"));
+            }
+            assert_eq!(changes.take().expect("changes"), Changed::ALL);
+            assert!(!changes.take().expect("nothing").is_any());
+            run("ip route del 10.10.0.0/24 dev v1");
+            assert!(changes.wait(SOON).expect("a change").routes, "it goes on");
+        },
+    );
+}

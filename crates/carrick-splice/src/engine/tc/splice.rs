@@ -1,0 +1,298 @@
+//! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
+
+use super::PacketEngine;
+use super::command::{Answer, Command, Judging};
+use super::hooks::interface_towards;
+use super::records::Record;
+use super::state::{self, Addresses, Holder, State};
+use crate::engine::slot_owner::SlotOwner;
+use crate::{PaceHandle, Reason};
+use std::cell::Cell;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Context;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// The number of `lo`, in each network namespace (`LOOPBACK_IFINDEX` of the kernel).
+const LOOPBACK: u32 = 1;
+
+/// Two connections that have a place. Dropping it gives them back to their local sockets, if they have not ended.
+pub(crate) struct PacketSplice {
+    engine: Arc<PacketEngine>,
+    place: u32,
+    /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
+    was_armed: bool,
+    is_armed: bool,
+    /// It outlives this process.
+    is_left: bool,
+    /// Of the surroundings, when it was looked where the packets have to go.
+    generation: Cell<u32>,
+    addresses: [Addresses; 2],
+}
+
+impl PacketSplice {
+    /// Gives two connections a place. Their packets are looked at from now on. Otherwise, why not.
+    pub(crate) fn new(
+        engine: &Arc<PacketEngine>,
+        sockets: [&TcpStream; 2],
+        label: u64,
+    ) -> Result<PacketSplice, Reason> {
+        let addresses = |socket: &TcpStream| -> io::Result<Addresses> {
+            Ok((socket.local_addr()?, socket.peer_addr()?))
+        };
+        let [Ok(a), Ok(b)] = sockets.map(addresses) else {
+            return Err(Reason::PacketRefused);
+        };
+        let legs = [a, b];
+        if let Some(unlike) = compare(legs) {
+            return Err(unlike);
+        }
+        let place = engine.table.take_place().ok_or(Reason::PacketFull)?;
+        let mut splice = PacketSplice {
+            engine: Arc::clone(engine),
+            place,
+            was_armed: false,
+            is_armed: false,
+            is_left: false,
+            generation: Cell::new(engine.environment.generation()),
+            addresses: legs,
+        };
+        splice.slot_owner().arrive(label);
+        let shown = sockets
+            .into_iter()
+            .try_for_each(|socket| engine.table.show(socket.as_fd()));
+        let filled = shown.and_then(|()| engine.table.fill(place, legs));
+        splice.was_armed = filled.map_err(|_| Reason::PacketRefused)?;
+        engine.slot_owners[place as usize]
+            .is_woken
+            .store(false, SeqCst);
+        Ok(splice)
+    }
+
+    /// Whether the hooks have seen the packets of both connections.
+    pub(crate) fn is_seen(&self) -> bool {
+        let splice = self.engine.table.read(self.place);
+        splice.is_some_and(|splice| state::is_seen(&splice))
+    }
+
+    /// Why the hooks may not have seen the packets of both connections, after a while in which there were some.
+    pub(crate) fn why_unseen(&self) -> Reason {
+        for (own, peer) in self.addresses {
+            match interface_towards(Some(own.ip()), peer.ip(), 0) {
+                Ok(LOOPBACK) => return Reason::PacketLoopback,
+                Ok(interface) if !self.engine.environment.is_on(interface) => {
+                    return Reason::PacketInterface;
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Reason::PacketUnseen
+    }
+
+    /// Gives the packets to the kernel, if both connections are at rest and alike; each way is paced so.
+    pub(crate) fn arm(&mut self, pace: [PaceHandle; 2]) -> io::Result<Answer> {
+        let pace = pace.map(PaceHandle::to_bits);
+        self.arm_by(Command::Arm { pace })
+    }
+
+    /// Asks the kernel to take the packets.
+    fn arm_by(&mut self, command: Command) -> io::Result<Answer> {
+        if let Command::Arm { pace } = command {
+            self.engine.attend_held(pace);
+        } else if let Command::ArmResponses { pace, .. } | Command::ArmBody { pace, .. } = command {
+            self.engine.attend_held([0, pace]);
+        }
+        let answer = self.ask(command)?;
+        if answer == Answer::Done {
+            self.was_armed = true;
+            self.is_armed = true;
+        }
+        Ok(answer)
+    }
+
+    /// Lets the kernel forward what the second connection's peer sends, and note it in `record`. It is paced so.
+    pub(crate) fn arm_responses(
+        &mut self,
+        record: &Record,
+        judging: Option<Judging>,
+        pace: PaceHandle,
+    ) -> io::Result<Answer> {
+        self.arm_by(Command::ArmResponses {
+            record: record.number(),
+            judging,
+            pace: pace.to_bits(),
+        })
+    }
+
+    /// Lets the kernel forward the rest of what the second connection's peer is sending, `rest_bytes` that were not read yet, as soon as that can
+    /// be, and note it in `record`. `held_bytes` were read and are not written yet. It is paced so.
+    pub(crate) fn arm_body(
+        &mut self,
+        record: &Record,
+        held_bytes: u32,
+        rest_bytes: u64,
+        pace: PaceHandle,
+    ) -> io::Result<Answer> {
+        self.arm_by(Command::ArmBody {
+            record: record.number(),
+            held_bytes,
+            rest_bytes,
+            pace: pace.to_bits(),
+        })
+    }
+
+    /// The kernel has given the packets back by itself.
+    pub(crate) fn note_back(&mut self) {
+        self.is_armed = false;
+    }
+
+    /// Whether the kernel has the packets.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// Whether packets have to go another way than when the kernel got them.
+    pub(crate) fn is_astray(&self) -> bool {
+        self.other_roads().into_iter().flatten().next().is_some()
+    }
+
+    /// Lets the packets go where the routes lead now.
+    pub(crate) fn follow(&self) -> io::Result<()> {
+        for (side, interface) in (0..).zip(self.other_roads()) {
+            if let Some(interface) = interface {
+                self.ask(Command::GoBy { side, interface })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// By which other interfaces packets to both peers have to go, if something has changed since the last time.
+    fn other_roads(&self) -> [Option<u32>; 2] {
+        let generation = self.engine.environment.generation();
+        if self.generation.replace(generation) == generation {
+            return [None; 2];
+        }
+        let splice = self.engine.table.read(self.place).unwrap_or_default();
+        let [first, second] = state::interfaces(&splice);
+        let [to_first, to_second] = self.addresses;
+        [(to_first, first), (to_second, second)].map(|((own, peer), interface)| {
+            // Whoever cannot be asked may be right.
+            let now = interface_towards(Some(own.ip()), peer.ip(), 0).ok();
+            now.filter(|now| *now != interface)
+        })
+    }
+
+    /// Who has the packets, and how many bytes went.
+    pub(crate) fn state(&self) -> State {
+        let splice = self.engine.table.read(self.place);
+        splice.map_or(
+            State {
+                holder: Holder::Reset,
+                bytes: [0; 2],
+                packets: [0; 2],
+                again: [0; 2],
+                is_passed: [false; 2],
+                active: Duration::ZERO,
+            },
+            |splice| state::read(&splice),
+        )
+    }
+
+    /// How many bytes the first connection's peer would take of what the second one's sends; 0 as long as it has not acknowledged all.
+    pub(crate) fn response_room_bytes(&self) -> u32 {
+        let splice = self.engine.table.read(self.place);
+        splice.map_or(0, |splice| state::response_room_bytes(&splice))
+    }
+
+    /// Sees to `cx` being woken when the splice ends. False if there is nobody to do that.
+    pub(crate) fn listen(&self, cx: &Context<'_>) -> bool {
+        let is_heard = self.engine.notifier().is_some();
+        if is_heard {
+            self.slot_owner().remember(cx);
+        }
+        is_heard
+    }
+
+    /// The local socket of this side is about to send its end of stream.
+    pub(crate) fn let_end(&self, side: u32) -> io::Result<()> {
+        self.ask(Command::MayEnd { side }).map(drop)
+    }
+
+    /// Gives the packets back to the local sockets, which go on where the peers are, if these have nothing to receive or to send
+    /// ([`Answer::Busy`]) and the kernel has forwarded no more requests than `judged` ([`Answer::Behind`]).
+    pub(crate) fn disarm(&mut self, judged: u32) -> io::Result<Answer> {
+        if !self.is_armed {
+            return Ok(Answer::Done);
+        }
+        let answer = self.ask(Command::Disarm {
+            is_forced: false,
+            judged,
+        })?;
+        if answer == Answer::Done {
+            self.is_armed = false;
+        }
+        Ok(answer)
+    }
+
+    /// Leaves the packets to the kernel for good: the local sockets are not needed any more, nor is this process. False if the
+    /// programs go with the process.
+    pub(crate) fn leave(&mut self) -> bool {
+        self.is_left = self.is_armed && self.engine.is_pinned();
+        self.is_left
+    }
+
+    fn ask(&self, command: Command) -> io::Result<Answer> {
+        self.engine.table.ask(self.place, command)
+    }
+
+    fn slot_owner(&self) -> &SlotOwner {
+        &self.engine.slot_owners[self.place as usize]
+    }
+}
+
+/// Why two connections cannot be joined, as far as their addresses tell.
+fn compare(legs: [Addresses; 2]) -> Option<Reason> {
+    let [a, b] = legs.map(|(_, peer)| peer.ip().to_canonical());
+    let is_here = |(own, peer): Addresses| {
+        let peer = peer.ip().to_canonical();
+        peer.is_loopback() || peer == own.ip().to_canonical()
+    };
+    if legs.into_iter().any(is_here) {
+        Some(Reason::PacketLoopback)
+    } else if a.is_ipv4() != b.is_ipv4() {
+        // Headers are rewritten, not replaced.
+        Some(Reason::PacketFamilies)
+    } else {
+        None
+    }
+}
+
+impl Drop for PacketSplice {
+    fn drop(&mut self) {
+        self.slot_owner().forget();
+        self.slot_owner().go();
+        if self.is_left {
+            return;
+        }
+        let mut is_alone = false;
+        if self.is_armed {
+            // Whatever the local sockets say from now on is to reach the peers; if all has ended, that is refused.
+            let answer = self.ask(Command::Disarm {
+                is_forced: true,
+                judged: 0,
+            });
+            // If both are gone, nobody speaks for them any more, and the peers are told so when they send something.
+            is_alone = matches!(answer, Ok(Answer::NoSocket))
+                && self.state().holder == Holder::Kernel
+                && matches!(self.ask(Command::Look), Ok(Answer::NoSocket));
+        }
+        if self.was_armed && !is_alone {
+            self.engine.table.leave_place(self.place);
+        } else {
+            self.engine.table.give_place_back(self.place);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What depends on the numbers of local sockets: frames that they are given beside what is forwarded, and taking back.
+
+use super::super::lab::{CLIENT, Lab, PROCESS, SERVER};
+use super::super::spliced::{C, S, spliced, up};
+use super::super::wire::{ACK, FIN, PSH, Packet, URG, timestamps};
+use super::endpoint::{START, Settings, Tcp};
+use super::frame::parse;
+use super::programs::{Programs, Verdict};
+use super::scenario::Scenario;
+use crate::engine::tc::command::{Answer, Command};
+
+/// The local socket of a side, as the table tests have it: it has sent 100 bytes that are not acknowledged.
+fn local(lab: &Lab, side: usize, next_sent: u32) -> Tcp {
+    let (own, peer) = lab.addresses[side];
+    let [_, like, ..] = Scenario::new(0).settings;
+    let before = START as u32;
+    let mut tcp = Tcp::new(
+        Settings {
+            own,
+            peer,
+            own_first: next_sent.wrapping_sub(100).wrapping_sub(before),
+            peer_first: [C, S][side].wrapping_sub(before),
+            ..like
+        },
+        0,
+    );
+    tcp.write(&[1; 100]);
+    tcp.flush(0);
+    tcp
+}
+
+#[test]
+fn the_frame_has_nothing_new_but_the_acknowledgement() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let mut before = spliced(&lab);
+    before.ways[1].acked = S - 100;
+    before.legs[CLIENT].local_acked = before.legs[CLIENT].local_end.wrapping_sub(100);
+    for has_ended in [false, true] {
+        let mut socket = local(&lab, CLIENT, before.legs[CLIENT].local_end);
+        if has_ended {
+            // It has passed an end on that had come in before, and waits for the acknowledgement nevertheless.
+            socket.shut();
+        }
+        for (flags, bytes) in [(ACK, 0), (ACK | PSH, 333), (ACK | FIN, 10), (ACK | URG, 1)] {
+            programs.set(&before, lab.addresses);
+            programs.show(&socket);
+            let (packet, forwarded) = up(&lab, |packet: &mut Packet| {
+                packet.flags = flags;
+                packet.payload = vec![5; bytes];
+                packet.options = timestamps(1, 2);
+            });
+            let outcome = programs.arriving(&packet.bytes());
+            assert_eq!(outcome.verdict, Verdict::Forward);
+            assert_eq!(parse(&outcome.frame).payload, forwarded.payload);
+            let given = parse(&outcome.clone.expect("a frame for the local socket"));
+            let wanted = packet.with(|packet| {
+                packet.flags = ACK;
+                packet.payload = Vec::new();
+                packet.seq = C;
+            });
+            assert_eq!(given, wanted, "{has_ended}");
+        }
+    }
+}
+
+/// Neither local socket has an acknowledgement for the last 100 bytes that it has sent. Either the peer has not sent one, or it is
+/// on its way from the hook.
+#[test]
+fn the_connections_come_back_though_something_is_not_acknowledged() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    // Behind it, the client has acknowledged so much that was forwarded; and so much more was.
+    for (acked, ahead) in [(0, 0), (0, 700), (500, 0), (500, 700)] {
+        let mut before = spliced(&lab);
+        let down = &mut before.ways[SERVER];
+        (down.start, down.end) = (S + acked, S + acked + ahead);
+        (down.acked, down.has_moved) = if acked == 0 {
+            (S - 100, 0)
+        } else {
+            (S + acked, 1)
+        };
+        programs.set(&before, lab.addresses);
+        for side in [CLIENT, SERVER] {
+            programs.show(&local(&lab, side, before.legs[side].local_end));
+        }
+        let answer = programs.ask(Command::Disarm {
+            is_forced: false,
+            judged: 0,
+        });
+        assert_eq!(answer, Answer::Done);
+        let after = programs.splice();
+        assert_eq!(after.state, PROCESS);
+        let (client, server) = (&after.legs[CLIENT], &after.legs[SERVER]);
+        assert_eq!((client.receive_offset, client.send_offset), (0, acked));
+        assert_eq!((server.receive_offset, server.send_offset), (acked, 0));
+        assert_eq!(u32::from(client.is_ahead), u32::from(ahead > 0));
+        let next = before.legs[CLIENT].local_end.wrapping_add(acked);
+        assert_eq!(client.local_end, next);
+    }
+}
+
+#[test]
+fn the_connections_do_not_come_back_while_something_is_to_be_relayed() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let before = spliced(&lab);
+    for side in [CLIENT, SERVER] {
+        programs.set(&before, lab.addresses);
+        for at in [CLIENT, SERVER] {
+            let mut socket = local(&lab, at, before.legs[at].local_end);
+            if at == side {
+                // Not sent: nobody has asked it to.
+                socket.write(&[1; 9]);
+            }
+            programs.show(&socket);
+        }
+        let answer = programs.ask(Command::Disarm {
+            is_forced: false,
+            judged: 0,
+        });
+        assert_eq!(answer, Answer::Busy);
+    }
+}
+
+/// The client's reset had passed the hook before the splice: its local socket is gone.
+#[test]
+fn the_connection_that_is_left_comes_back_by_force() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    for gone in [CLIENT, SERVER] {
+        let mut before = spliced(&lab);
+        (
+            before.legs[gone].receive_offset,
+            before.legs[gone].send_offset,
+        ) = (5, 6);
+        programs.set(&before, lab.addresses);
+        let left = local(&lab, 1 - gone, before.legs[1 - gone].local_end);
+        programs.show(&left);
+        for is_forced in [false, true] {
+            let mut socket = local(&lab, gone, before.legs[gone].local_end);
+            socket.abort(0);
+            programs.show(&socket);
+            let answer = programs.ask(Command::Disarm {
+                is_forced,
+                judged: 0,
+            });
+            let wanted = if is_forced {
+                Answer::Done
+            } else {
+                Answer::NoSocket
+            };
+            assert_eq!(answer, wanted);
+        }
+        let after = programs.splice();
+        assert_eq!(after.state, PROCESS);
+        let leg = &after.legs[1 - gone];
+        assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));
+        let leg = &after.legs[gone];
+        assert_eq!((leg.receive_offset, leg.send_offset), (5, 6));
+    }
+}
+
+/// Bytes that had passed the hook before the splice were received and read, but there is no room yet to pass them on.
+#[test]
+fn what_the_process_still_holds_keeps_its_numbers() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let mut before = spliced(&lab);
+    before.ways[SERVER].end = S + 50;
+    programs.set(&before, lab.addresses);
+    for side in [CLIENT, SERVER] {
+        let mut socket = local(&lab, side, before.legs[side].local_end);
+        if side == SERVER {
+            socket.receiving.next += 50;
+        }
+        programs.show(&socket);
+    }
+    let answer = programs.ask(Command::Disarm {
+        is_forced: false,
+        judged: 0,
+    });
+    assert_eq!(answer, Answer::Done);
+    for leg in programs.splice().legs {
+        assert_eq!((leg.receive_offset, leg.send_offset), (0, 0));
+    }
+}

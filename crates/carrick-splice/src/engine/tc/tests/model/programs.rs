@@ -1,0 +1,317 @@
+//! The real programs of the engine, run packet by packet. What they ask the kernel is answered from maps (bpf/tc/model.bpf.c).
+
+use super::super::lab::{COPY_MARK, as_bytes, from_bytes};
+use super::endpoint::{Life, Tcp};
+use super::frame::end;
+use crate::engine::tc::command::{Answer, Command, ask, run_on};
+use crate::engine::tc::granting::grant_some;
+use crate::engine::tc::records::{Record, Records};
+use crate::engine::tc::skeleton::types::{holding, pace_block, packet_splice};
+use crate::engine::tc::state::{Addresses, key};
+use crate::engine::tc::table::{Placing, Table};
+use crate::sys::mmap::Mmap;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.o"));
+
+/// Places for splices: each that begins anew takes another one.
+pub const PLACES: u32 = 64;
+
+/// The first is nobody's.
+const RECORDS: u32 = 2;
+
+/// net/tcp_states.h: TCP_ESTABLISHED, and one of those that are not.
+const ESTABLISHED: u32 = 1;
+const CLOSE_WAIT: u32 = 8;
+
+/// net/pkt_cls.h: TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
+const UNSPEC: u32 = u32::MAX;
+const SHOT: u32 = 2;
+const REDIRECT: u32 = 7;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Forward,
+    Drop,
+}
+
+pub struct Programs {
+    arriving: OwnedFd,
+    leaving: OwnedFd,
+    command: OwnedFd,
+    place: OwnedFd,
+    flows: MapHandle,
+    splices: MapHandle,
+    sockets: MapHandle,
+    clock: MapHandle,
+    clones: MapHandle,
+    requests: MapHandle,
+    lengths: MapHandle,
+    records: Arc<Records>,
+    grant: OwnedFd,
+    held: MapHandle,
+    pub holdings: Mmap,
+    pub pace: Mmap,
+}
+
+/// What a program has made of a frame, and the frame for the local socket that it has made besides.
+pub struct Outcome {
+    pub verdict: Verdict,
+    pub frame: Vec<u8>,
+    pub clone: Option<Vec<u8>>,
+}
+
+impl Programs {
+    /// `None` without root.
+    pub fn load() -> Option<Programs> {
+        if !carrick_test::is_root() {
+            return None;
+        }
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+        for mut map in open.maps_mut() {
+            match map.name().to_str().unwrap() {
+                "flows" => map.set_max_entries(2 * PLACES).unwrap(),
+                "splices" => map.set_max_entries(PLACES).unwrap(),
+                "responses" | "requests" => map.set_max_entries(RECORDS).unwrap(),
+                "held" => map.set_max_entries(4 * PLACES).unwrap(),
+                _ => {}
+            }
+        }
+        let object = open.load().unwrap();
+        let program = |name: &str| {
+            let mut all = object.progs();
+            let program = all.find(|program| program.name() == name).unwrap();
+            program.as_fd().try_clone_to_owned().unwrap()
+        };
+        let map = |name: &str| {
+            let mut all = object.maps();
+            MapHandle::try_from(&all.find(|map| map.name() == name).unwrap()).unwrap()
+        };
+        let records = Records::map(map("responses").as_fd(), RECORDS).unwrap();
+        Some(Programs {
+            arriving: program("carrick_arriving"),
+            leaving: program("carrick_leaving"),
+            command: program("carrick_command"),
+            place: program("carrick_place"),
+            flows: map("flows"),
+            splices: map("splices"),
+            sockets: map("model_sockets"),
+            clock: map("model_clock"),
+            clones: map("model_clones"),
+            requests: map("model_requests"),
+            lengths: map("model_responses"),
+            records: Arc::new(records),
+            grant: program("carrick_grant"),
+            held: map("held"),
+            holdings: Mmap::map(map("holdings").as_fd(), size_of::<holding>()).unwrap(),
+            pace: Mmap::map(map("pace").as_fd(), size_of::<pace_block>()).unwrap(),
+        })
+    }
+
+    /// The engine's table over these maps, with nothing in it.
+    pub fn table(&self) -> Table {
+        for map in [&self.flows, &self.sockets, &self.requests, &self.lengths] {
+            for key in map.keys().collect::<Vec<_>>() {
+                map.delete(&key).unwrap();
+            }
+        }
+        self.forget_held();
+        let copy = |map: &MapHandle| MapHandle::try_from(map).unwrap();
+        let command = self.command.try_clone().unwrap();
+        let placing = Placing {
+            program: self.place.try_clone().unwrap(),
+            owned: copy(&self.sockets),
+        };
+        let splices = copy(&self.splices);
+        for place in 0..PLACES {
+            let nothing = vec![0; size_of::<packet_splice>()];
+            splices
+                .update(&place.to_ne_bytes(), &nothing, MapFlags::ANY)
+                .unwrap();
+        }
+        Table::new(copy(&self.flows), splices, command, Some(placing), PLACES)
+    }
+
+    /// Nobody waits.
+    pub fn forget_held(&self) {
+        while self
+            .held
+            .lookup_and_delete(&[])
+            .is_ok_and(|held| held.is_some())
+        {}
+        for at in (0..size_of::<holding>() & !7).step_by(8) {
+            self.holdings.word(at).store(0, SeqCst);
+        }
+    }
+
+    /// How many wait for their turn.
+    pub fn held(&self) -> u32 {
+        self.holdings
+            .half_word(offset_of!(holding, count))
+            .load(SeqCst)
+    }
+
+    /// It is the turn of the first of them. The frame that comes in for it, if it gets something.
+    pub fn grant(&self) -> Option<Vec<u8>> {
+        grant_some(self.grant.as_fd(), 1).unwrap();
+        self.take_clone()
+    }
+
+    /// The record of forwarded responses. There is one only.
+    pub fn record(&self) -> Record {
+        self.records.take().unwrap()
+    }
+
+    /// The kernel takes a packet for a plain request if it begins so and is so long.
+    pub fn let_judge(&self, first: [u8; 8], bytes: u64) {
+        let bytes = (bytes as u32).to_ne_bytes();
+        self.requests.update(&first, &bytes, MapFlags::ANY).unwrap();
+    }
+
+    /// The kernel finds in a response that begins so that it is so long.
+    pub fn let_measure(&self, first: [u8; 8], bytes: u64) {
+        self.lengths
+            .update(&first, &bytes.to_ne_bytes(), MapFlags::ANY)
+            .unwrap();
+    }
+
+    /// Two connections, at place 0, in this state.
+    pub fn set(&self, splice: &packet_splice, addresses: [Addresses; 2]) {
+        for (number, addresses) in (0_u32..).zip(addresses) {
+            let (key, number) = (key(addresses), number.to_ne_bytes());
+            self.flows.update(&key, &number, MapFlags::ANY).unwrap();
+        }
+        let zero = 0_u32.to_ne_bytes();
+        let splices = &self.splices;
+        splices
+            .update(&zero, as_bytes(splice), MapFlags::ANY)
+            .unwrap();
+    }
+
+    /// Asks `carrick_command` about the splice at place 0.
+    pub fn ask(&self, command: Command) -> Answer {
+        ask(self.command.as_fd(), 0, command).unwrap()
+    }
+
+    /// What stands at place 0.
+    pub fn splice(&self) -> packet_splice {
+        let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        from_bytes(&bytes.unwrap().unwrap())
+    }
+
+    pub fn arriving(&self, frame: &[u8]) -> Outcome {
+        self.arriving_as(frame, &[])
+    }
+
+    /// With fields of the packet that are not in its bytes (a `struct __sk_buff`).
+    pub fn arriving_as(&self, frame: &[u8], context: &[u8]) -> Outcome {
+        let outcome = self.run(&self.arriving, frame, context);
+        // What was made shorter comes in again: its addresses are still those that it came with.
+        let addresses = if frame[12] == 0x08 { 26..34 } else { 22..54 };
+        if outcome.verdict == Verdict::Forward
+            && outcome.frame[addresses.clone()] == frame[addresses]
+        {
+            return self.arriving(&outcome.frame);
+        }
+        outcome
+    }
+
+    pub fn leaving(&self, frame: &[u8]) -> Outcome {
+        self.run(&self.leaving, frame, &[])
+    }
+
+    fn run(&self, program: &OwnedFd, frame: &[u8], context: &[u8]) -> Outcome {
+        let ran = run_on(program.as_fd(), frame, context, 0).unwrap();
+        Outcome {
+            verdict: match ran.verdict {
+                UNSPEC => Verdict::Pass,
+                SHOT => Verdict::Drop,
+                REDIRECT => Verdict::Forward,
+                other => panic!("verdict {other}"),
+            },
+            frame: ran.packet,
+            clone: self.clone_of(),
+        }
+    }
+
+    /// What the local socket gets of a copy: the programs see it once more, when it comes in.
+    fn clone_of(&self) -> Option<Vec<u8>> {
+        let frame = self.take_clone()?;
+        // struct __sk_buff: length, kind, mark.
+        let context: Vec<u8> = [0, 0, COPY_MARK]
+            .into_iter()
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        let mut ran = run_on(self.arriving.as_fd(), &frame, &context, 0).unwrap();
+        assert_eq!(ran.verdict, UNSPEC);
+        ran.packet.truncate(end(&ran.packet));
+        Some(ran.packet)
+    }
+
+    fn take_clone(&self) -> Option<Vec<u8>> {
+        let zero = 0_u32.to_ne_bytes();
+        let mut clone = self.clones.lookup(&zero, MapFlags::ANY).unwrap().unwrap();
+        let bytes = u32::from_ne_bytes(*clone.first_chunk().unwrap()) as usize;
+        if bytes == 0 {
+            return None;
+        }
+        let frame = clone[4..4 + bytes].to_vec();
+        clone[..4].fill(0);
+        self.clones.update(&zero, &clone, MapFlags::ANY).unwrap();
+        Some(frame)
+    }
+
+    pub fn set_clock(&self, now: u64) {
+        let (zero, now) = (0_u32.to_ne_bytes(), (now * 1000).to_ne_bytes());
+        self.clock.update(&zero, &now, MapFlags::ANY).unwrap();
+    }
+
+    /// Shows the programs where a local socket is (`struct model_socket`).
+    pub fn show(&self, tcp: &Tcp) {
+        let key = key(addresses(tcp));
+        if tcp.life != Life::Open {
+            // Fails if it is gone already.
+            let _ = self.sockets.delete(&key);
+            return;
+        }
+        let (sending, receiving, settings) = (&tcp.sending, &tcp.receiving, &tcp.settings);
+        let is_established = !sending.has_end && !receiving.has_ended;
+        let read = receiving.next - receiving.ready.len() as u64;
+        let (start, option_bytes) = settings.clock.map_or((0, 0), |(start, _)| (start, 12));
+        let fields = [
+            if is_established {
+                ESTABLISHED
+            } else {
+                CLOSE_WAIT
+            },
+            tcp.peer_number(read),
+            tcp.peer_number(receiving.next),
+            receiving.edge.saturating_sub(receiving.told) as u32,
+            tcp.peer_number(receiving.told),
+            tcp.own_number(sending.una),
+            tcp.own_number(sending.sent_max),
+            sending.edge.saturating_sub(sending.una) as u32,
+            tcp.own_number(sending.limit()),
+            start,
+            tcp.ts_recent,
+            settings.mss as u32,
+            settings.mss as u32 + option_bytes,
+            u32::from(settings.clock.is_some()),
+            u32::from(settings.has_sack),
+            u32::from(settings.own_shift),
+            u32::from(settings.peer_shift),
+            u32::from(receiving.is_out_of_order()),
+        ];
+        let bytes: Vec<u8> = fields.into_iter().flat_map(u32::to_ne_bytes).collect();
+        self.sockets.update(&key, &bytes, MapFlags::ANY).unwrap();
+    }
+}
+
+pub fn addresses(tcp: &Tcp) -> Addresses {
+    (tcp.settings.own, tcp.settings.peer)
+}

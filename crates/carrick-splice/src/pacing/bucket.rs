@@ -1,0 +1,136 @@
+//! Bytes over time: when what somebody wants to send may go, if all that share a rate keep to it.
+//!
+//! A rate is one number, the time until which everything that was taken is paid for (a virtual schedule, as in ATM's GCRA): so it
+//! needs no timer that fills it up, and those who take from it need no lock. Programs do the same (`pace_take` of bpf/pacing/pacing.h).
+
+use super::block::Block;
+use super::skeleton::types::pace_bucket;
+use std::mem::offset_of;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// A bucket and those above it: as in bpf/pacing/pacing.h (`PACE_LEVELS`).
+const LEVELS: usize = 6;
+
+/// Degrees of urgency above the least, and what the urgent leave of a ceiling: as in bpf/pacing/pacing.h.
+pub(super) const URGENCIES: usize = 3;
+const LEAVE_ONE_IN: u64 = 64;
+
+const SECOND_NS: u128 = 1_000_000_000;
+
+/// How long bytes take at a rate, in ns.
+fn cost_ns(bytes: u64, rate: u64) -> u64 {
+    let cost = u128::from(bytes) * SECOND_NS / u128::from(rate.max(1));
+    u64::try_from(cost).unwrap_or(u64::MAX / 4)
+}
+
+/// Takes `bytes` from a bucket and all above it, now or in advance. They may go at the time that is given back, by the clock of `now_ns`;
+/// those who take in advance go in the order in which they came, and the more urgent before all others.
+pub(super) fn reserve(block: &Block, bucket: u32, bytes: u64, now_ns: u64) -> u64 {
+    let mut go_at = 0;
+    // From the top: what a class has of its own does not wait for those above.
+    for (bucket, urgency) in way_up(block, bucket).into_iter().rev().flatten() {
+        let of = |field| block.bucket(bucket, field);
+        let burst_ns = of(offset_of!(pace_bucket, burst_ns)).load(Relaxed);
+        let rate = of(offset_of!(pace_bucket, rate)).load(Relaxed);
+        if rate > 0 {
+            let due = of(offset_of!(pace_bucket, rate_due_ns));
+            let own = due.load(Acquire).max(now_ns);
+            go_at = go_at.min(own.saturating_sub(burst_ns));
+            // What was borrowed is not given back for ever.
+            if own <= now_ns + 2 * burst_ns {
+                pay(due, cost_ns(bytes, rate), now_ns);
+            }
+        }
+        let ceiling = of(offset_of!(pace_bucket, ceiling)).load(Relaxed);
+        if ceiling > 0 {
+            let due = of(offset_of!(pace_bucket, ceiling_due_ns));
+            let mut before = pay(due, cost_ns(bytes, ceiling), now_ns);
+            // Whoever is more urgent waits for its like alone.
+            for due in urgent_dues(block, bucket, urgency) {
+                before = pay(due, cost_ns(bytes, urgent_rate(ceiling)), now_ns);
+            }
+            go_at = go_at.max(before.saturating_sub(burst_ns));
+        }
+        of(offset_of!(pace_bucket, taken)).fetch_add(bytes, Relaxed);
+    }
+    go_at
+}
+
+/// Gives back what was reserved and not used.
+pub(super) fn give_back(block: &Block, bucket: u32, bytes: u64) {
+    for (bucket, urgency) in way_up(block, bucket).into_iter().flatten() {
+        let of = |field| block.bucket(bucket, field);
+        let give_back = |due: &AtomicU64, rate| {
+            if rate > 0 {
+                let cost = cost_ns(bytes, rate);
+                // Nobody fails to: it is only made smaller, as long as it is not.
+                let _ = due.fetch_update(AcqRel, Acquire, |due| Some(due.saturating_sub(cost)));
+            }
+        };
+        let rate = of(offset_of!(pace_bucket, rate)).load(Relaxed);
+        give_back(of(offset_of!(pace_bucket, rate_due_ns)), rate);
+        let ceiling = of(offset_of!(pace_bucket, ceiling)).load(Relaxed);
+        give_back(of(offset_of!(pace_bucket, ceiling_due_ns)), ceiling);
+        for due in urgent_dues(block, bucket, urgency) {
+            give_back(due, urgent_rate(ceiling));
+        }
+        of(offset_of!(pace_bucket, taken)).fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// What the urgent among those that share a ceiling have of it.
+fn urgent_rate(ceiling: u64) -> u64 {
+    ceiling - ceiling / LEAVE_ONE_IN
+}
+
+/// Until when what was taken by those that are more urgent than the least, than the next one, and so on, is paid for: of all that bytes of
+/// this urgency count for, the last one being theirs.
+fn urgent_dues(block: &Block, bucket: u32, urgency: usize) -> impl Iterator<Item = &AtomicU64> {
+    let first = offset_of!(pace_bucket, urgent_due_ns);
+    (0..urgency.min(URGENCIES))
+        .map(move |below| block.bucket(bucket, first + below * size_of::<u64>()))
+}
+
+/// A bucket and those above it, each with how urgent the bytes are that come to it.
+fn way_up(block: &Block, bucket: u32) -> [Option<(u32, usize)>; LEVELS] {
+    let mut levels = [None; LEVELS];
+    let mut at = Some((bucket, 0));
+    for level in &mut levels {
+        *level = at;
+        at = at.and_then(|(bucket, _)| {
+            let urgency = block.bucket(bucket, offset_of!(pace_bucket, urgency));
+            let urgency = usize::try_from(urgency.load(Relaxed)).unwrap_or(0);
+            Some((parent(block, bucket)?, urgency))
+        });
+    }
+    levels
+}
+
+/// The lowest rate that holds for a bucket, in bytes per second; `None` if there is none.
+pub(super) fn lowest_rate(block: &Block, bucket: u32) -> Option<u64> {
+    let mut lowest = None;
+    let mut at = Some(bucket);
+    for _ in 0..LEVELS {
+        let Some(bucket) = at else { break };
+        let ceiling = block
+            .bucket(bucket, offset_of!(pace_bucket, ceiling))
+            .load(Relaxed);
+        if ceiling > 0 {
+            lowest = Some(lowest.map_or(ceiling, |lowest: u64| lowest.min(ceiling)));
+        }
+        at = parent(block, bucket);
+    }
+    lowest
+}
+
+fn parent(block: &Block, bucket: u32) -> Option<u32> {
+    let parent = block.bucket(bucket, offset_of!(pace_bucket, parent));
+    u32::try_from(parent.load(Relaxed)).ok()?.checked_sub(1)
+}
+
+/// Adds to what is due; gives back what was due before, at least now.
+fn pay(due: &AtomicU64, cost_ns: u64, now_ns: u64) -> u64 {
+    due.fetch_max(now_ns, AcqRel);
+    due.fetch_add(cost_ns, AcqRel).max(now_ns)
+}

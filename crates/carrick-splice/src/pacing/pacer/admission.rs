@@ -1,0 +1,72 @@
+//! Requests that are to be relayed wait for their worker's leave, too: connecting to a server and two heads are as much work as some ten KB of
+//! a body, and a hit that comes meanwhile would wait for them.
+
+use super::{Pacer, Slot};
+use crate::PaceHandle;
+use crate::pacing::queue::{Had, Place};
+use crate::pacing::skeleton::types::pace_class;
+use crate::sys::clock::now_ns;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::mem::offset_of;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+
+/// A place in the queue, given up when dropped.
+struct Waiting<'a> {
+    pacer: &'a Pacer,
+    slot: Rc<Slot>,
+    place: Place,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.slot.is_granted.get() {
+            self.pacer.leave(self.place);
+        }
+    }
+}
+
+impl Pacer {
+    /// Returns when something may be done for a request whose response is paced so: at once if its class never waits for the worker or has
+    /// credit, else when it is its turn, after the longest time for which the class is held back at the latest. It takes nothing from rates.
+    pub async fn admit(&self, handle: PaceHandle) {
+        if handle.is_none() {
+            return;
+        }
+        let class = handle.class();
+        let condition = self.condition(class);
+        if !self.must_wait(condition) || self.credit(class, condition) > 0 {
+            return;
+        }
+        let counts = self.pacing().counts(class);
+        counts.yields.fetch_add(1, Relaxed);
+        let begun_ns = now_ns();
+        let block = &self.pacing().0.block;
+        let hold_max = block.class(class, offset_of!(pace_class, hold_max_ns));
+        let slot = Rc::new(Slot {
+            waker: RefCell::new(None),
+            is_granted: Cell::new(false),
+            since_ns: begun_ns,
+            hold_max_ns: hold_max.load(Relaxed),
+            class,
+        });
+        let (priority, _) = self.priority_of(class);
+        let waiting = Waiting {
+            pacer: self,
+            place: self.wait(priority, Had::default(), Rc::clone(&slot)),
+            slot,
+        };
+        poll_fn(|cx| {
+            if waiting.slot.is_granted.get() {
+                return Poll::Ready(());
+            }
+            waiting.slot.waker.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+        let waited_ns = now_ns().saturating_sub(begun_ns);
+        counts.waited_ns.fetch_add(waited_ns, Relaxed);
+    }
+}

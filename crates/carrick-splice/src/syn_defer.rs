@@ -1,0 +1,245 @@
+//! SYNs that wait in the kernel until somebody has decided about them: a proxy that answers for a server can first see whether the server
+//! accepts, and its client learns what it would have learnt without a proxy.
+//!
+//! What is held, a netfilter rule says: the program stands right behind the chain of priority *mangle* in *prerouting* and holds SYNs that
+//! have one of the [`Settings::marks`] there. So no rule is evaluated twice, and what the rules leave alone is left alone.
+//!
+//! | of a SYN | becomes |
+//! |---|---|
+//! | new | it is dropped, and a [`Reader`] gets it as [`Held`] |
+//! | repeated while it waits | dropped |
+//! | [released](Held::release) | sent into the interface again, by which it came; this time it passes, and so do repetitions |
+//! | [refused](Held::refuse), or [unreachable](Held::unreachable) | answered by the interface by which it came; repeated, it is new |
+//! | forgotten (`Held` is dropped) | nothing; repeated, it is new |
+//!
+//! **When in doubt, a SYN passes**, and whoever listens answers it at once: no reader was at work for a second (it is dead, hangs, or ends),
+//! its ring is full, the SYN is longer than 1,600 bytes, a fragment, or has IPv6 extension headers. SYNs of this machine itself
+//! (from loopback) pass, too. When the process ends, however it does, the programs are gone with it.
+//!
+//! **Bounds.** 65,536 SYNs are remembered, for 130 seconds; beyond that, those that were not heard of for longest are forgotten, which at worst has somebody
+//! asked twice. Each reader's ring holds 1 MiB: 6,500 usual SYNs.
+//!
+//! **Privileges.** Attaching needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and Linux 6.4 or later; all else, nothing.
+//!
+//! `docs/internals/splitting.md` tells how it works.
+
+mod frame;
+mod held;
+mod reader;
+
+skeleton!("syn_defer.skel.rs");
+
+pub use frame::Unreachable;
+pub use held::Held;
+pub use reader::Reader;
+
+use crate::Unavailable;
+use crate::sys::mmap::Mmap;
+use crate::unavailable::may_have;
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, MapType, NF_INET_PRE_ROUTING, NFPROTO_IPV4, NFPROTO_IPV6,
+    NetfilterOpts, OpenObject,
+};
+use skeleton::types;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// Readers there can be: `HOLD_READERS_MAX` of bpf/syn_defer/syn_defer.h.
+pub const READERS_MAX: usize = 256;
+
+/// Marks there can be: `HOLD_MARKS_MAX` of bpf/syn_defer/syn_defer.h.
+pub const MARKS_MAX: usize = 64;
+
+/// `HOLD_RING_BYTES` of bpf/syn_defer/syn_defer.h.
+const RING_BYTES: u32 = 1 << 20;
+
+/// The kernel's function that attaches programs to netfilter.
+const NEEDED: &str = "bpf_nf_link_attach";
+
+/// Just behind netfilter's chains of priority *mangle* (`NF_IP_PRI_MANGLE`).
+const PRIORITY: i32 = -150 + 1;
+
+/// What is to be held, and who reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Firewall marks of packets that are meant; 0 is none.
+    pub marks: Vec<u32>,
+    /// So many threads read. Each has flows of its own.
+    pub readers: usize,
+}
+
+/// What was done with SYNs since the programs were attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Were held, and given to a reader.
+    pub held: u64,
+    /// Were dropped, because the same one was held.
+    pub repeated: u64,
+    /// Passed, because no reader was at work.
+    pub unattended: u64,
+    /// Passed, because the ring was full.
+    pub crowded: u64,
+    /// Passed, because they are too long, a fragment, or have extension headers.
+    pub not_understood: u64,
+}
+
+/// The programs, on the hooks of the network namespace in which they were attached. Shared; gone with the last one who has it.
+#[derive(Clone)]
+pub struct Holder(Arc<Inner>);
+
+pub(crate) struct Inner {
+    decide: OwnedFd,
+    send: OwnedFd,
+    rings: Vec<MapHandle>,
+    counts: MapHandle,
+    beats: Mmap,
+    /// Held for as long as SYNs are.
+    _links: Vec<Link>,
+}
+
+impl std::fmt::Debug for Holder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = formatter.debug_struct("Holder");
+        debug.field("readers", &self.0.rings.len()).finish()
+    }
+}
+
+impl Holder {
+    /// Begins to hold, in the network namespace of the calling thread, as soon as there are [readers](Holder::reader). Blocks for some milliseconds.
+    ///
+    /// # Errors
+    /// The kernel cannot do it, or privileges are missing; there are more than [`READERS_MAX`] readers or [`MARKS_MAX`] marks.
+    pub fn attach(settings: &Settings) -> Result<Holder, Unavailable> {
+        if !(1..=READERS_MAX).contains(&settings.readers) || settings.marks.len() > MARKS_MAX {
+            return Err(Unavailable::new(format!(
+                "{} readers and {} marks are asked for; there can be {READERS_MAX} and {MARKS_MAX}",
+                settings.readers,
+                settings.marks.len()
+            )));
+        }
+        if !may_have(NEEDED) {
+            return Err(Unavailable::new(format!(
+                "it needs Linux 6.4 or later, with CONFIG_NETFILTER_BPF_LINK ({NEEDED})"
+            )));
+        }
+        crate::refusal::listen();
+        Holder::load(settings).map_err(|error| Unavailable::explain(&error))
+    }
+
+    fn load(settings: &Settings) -> libbpf_rs::Result<Holder> {
+        let mut object = MaybeUninit::<OpenObject>::uninit();
+        let mut open = skeleton::SynDeferSkelBuilder::default().open(&mut object)?;
+        if let Some(rodata) = &mut open.maps.rodata_data {
+            rodata.readers = settings.readers as u32;
+        }
+        let loaded = open.load()?;
+        let mut rings = Vec::new();
+        for number in 0..settings.readers as u32 {
+            let ring = make_ring()?;
+            let descriptor = ring.as_fd().as_raw_fd().to_ne_bytes();
+            let key = number.to_ne_bytes();
+            loaded
+                .maps
+                .hold_rings
+                .update(&key, &descriptor, MapFlags::ANY)?;
+            rings.push(ring);
+        }
+        for mark in settings.marks.iter().filter(|mark| **mark != 0) {
+            let mark = mark.to_ne_bytes();
+            loaded.maps.hold_marks.update(&mark, &mark, MapFlags::ANY)?;
+        }
+        let owned = |program: &libbpf_rs::ProgramMut<'_>| {
+            let copied = program.as_fd().try_clone_to_owned();
+            copied.map_err(libbpf_rs::Error::from)
+        };
+        let beats = Mmap::map(
+            loaded.maps.hold_beats.as_fd(),
+            size_of::<types::hold_beats>(),
+        )
+        .map_err(libbpf_rs::Error::from)?;
+        let attach = |protocol_family| {
+            loaded
+                .progs
+                .carrick_hold
+                .attach_netfilter_with_opts(NetfilterOpts {
+                    protocol_family,
+                    hooknum: NF_INET_PRE_ROUTING,
+                    priority: PRIORITY,
+                    ..NetfilterOpts::default()
+                })
+        };
+        Ok(Holder(Arc::new(Inner {
+            decide: owned(&loaded.progs.carrick_hold_decide)?,
+            send: owned(&loaded.progs.carrick_hold_send)?,
+            counts: MapHandle::try_from(&loaded.maps.hold_counts)?,
+            rings,
+            beats,
+            _links: vec![attach(NFPROTO_IPV4)?, attach(NFPROTO_IPV6)?],
+        })))
+    }
+
+    /// The reader of this number, below [`Settings::readers`], for the calling thread. From now on, its part of the SYNs is held; two of one number
+    /// would take them from each other. To be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// There is no such number; the kernel's.
+    pub fn reader(&self, number: usize) -> io::Result<Reader> {
+        Reader::open(Arc::clone(&self.0), number)
+    }
+
+    /// What was done so far.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn counts(&self) -> io::Result<Counts> {
+        let each = self.0.counts.lookup_percpu(&[0; 4], MapFlags::ANY);
+        let each = each.map_err(io::Error::other)?.unwrap_or_default();
+        let mut sum = [0_u64; 5];
+        for counts in &each {
+            let words = counts.as_chunks().0.iter().copied();
+            for (sum, word) in sum.iter_mut().zip(words) {
+                *sum += u64::from_ne_bytes(word);
+            }
+        }
+        let [held, repeated, unattended, crowded, not_understood] = sum;
+        Ok(Counts {
+            held,
+            repeated,
+            unattended,
+            crowded,
+            not_understood,
+        })
+    }
+}
+
+/// Whether SYNs can be held here, for `carrick doctor`: tried with no mark, so that none is.
+pub(crate) fn probe() -> io::Result<String> {
+    let settings = Settings {
+        marks: Vec::new(),
+        readers: 1,
+    };
+    Holder::attach(&settings).map_err(io::Error::other)?;
+    Ok("clients of transparent listeners are answered once their server has accepted".into())
+}
+
+fn make_ring() -> libbpf_rs::Result<MapHandle> {
+    let options = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    };
+    MapHandle::create(
+        MapType::RingBuf,
+        Some("carrick_hold"),
+        0,
+        0,
+        RING_BYTES,
+        &options,
+    )
+}
+
+#[cfg(test)]
+mod tests;

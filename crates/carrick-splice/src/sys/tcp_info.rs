@@ -1,0 +1,251 @@
+//! What the kernel tells about one TCP socket: how much it was given, its state, its buffers; and options that no library has.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// What the kernel tells: `struct tcp_info`, and zeros where it knows no more.
+pub(crate) type TcpInfo = [u8; 256];
+
+/// Offsets in `struct tcp_info` (linux/tcp.h), which only ever grows at its end.
+const STATE: usize = 0;
+const OPTIONS: usize = 5;
+const SEND_MSS: usize = 16;
+const RTT_US: usize = 68;
+const CONGESTION_WINDOW: usize = 80;
+const RETRANSMISSIONS: usize = 100;
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+const RTT_MIN_US: usize = 148;
+const DATA_SEGMENTS_SENT: usize = 156;
+
+/// `TCP_CLOSE` (net/tcp_states.h).
+const CLOSED: u8 = 7;
+
+/// In the byte of options: the connection has timestamps (linux/tcp.h), which take 12 bytes of each segment.
+const WITH_TIMESTAMPS: u8 = 1;
+const TIMESTAMPS_BYTES: u32 = 12;
+
+/// The states in which the peer has not closed its side: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`.
+const OPEN: [u8; 3] = [1, 4, 5];
+
+/// So often the counts are read again if an acknowledgement came in between.
+const TRIES: usize = 64;
+
+/// Bytes that the socket's TCP was given to send since it exists, in the unit of the verdict program: acknowledged and
+/// unacknowledged ones. `None` if the connection is gone. Never more than it was; less only while acknowledgements come
+/// faster than one can look.
+pub(crate) fn written_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    Ok(measure(socket)?.map(|(bytes, _)| bytes))
+}
+
+/// The same, exactly, or an error. Nobody may write meanwhile.
+pub(crate) fn base_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    match measure(socket)? {
+        Some((bytes, true)) => Ok(bytes),
+        Some(_) => Err(io::ErrorKind::WouldBlock.into()),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
+}
+
+/// The bytes, and whether no acknowledgement came in between.
+fn measure(socket: &impl AsFd) -> io::Result<Option<(u64, bool)>> {
+    let mut bytes = 0;
+    for _ in 0..TRIES {
+        let Some(acked) = acked_bytes(socket)? else {
+            return Ok(None);
+        };
+        bytes = acked + unacked_bytes(socket)?;
+        match acked_bytes(socket)? {
+            Some(again) if again == acked => return Ok(Some((bytes, true))),
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+    Ok(Some((bytes, false)))
+}
+
+/// Bytes that have been taken out of the socket's queue since it exists, by whomever; `None` if that cannot be told,
+/// because the connection is gone or bytes arrive faster than one can look.
+pub(crate) fn consumed_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    for _ in 0..TRIES {
+        let before = info(socket)?;
+        let waiting = rustix::io::ioctl_fionread(socket)?;
+        let after = info(socket)?;
+        let received = number(&before, BYTES_RECEIVED);
+        if before[STATE] == CLOSED {
+            return Ok(None);
+        }
+        if before[STATE] == after[STATE] && received == number(&after, BYTES_RECEIVED) {
+            // The end of the stream counts as a byte (`tcp_rcv_nxt_update`).
+            let end = u64::from(!OPEN.contains(&before[STATE]));
+            return Ok(received.checked_sub(waiting + end));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the connection is gone altogether.
+pub(crate) fn is_closed(socket: &impl AsFd) -> bool {
+    info(socket).is_ok_and(|info| info[STATE] == CLOSED)
+}
+
+/// How a connection has fared since it exists.
+pub(crate) struct ConnectionStatistics {
+    /// The smoothed round-trip time in microseconds; 0: never measured.
+    pub(crate) rtt_us: u32,
+    /// Segments with data that were sent, those included that were sent again; 0 on kernels before 4.6.
+    pub(crate) segments: u32,
+    /// Segments that were sent again.
+    pub(crate) retransmissions: u32,
+}
+
+/// Stays readable after the connection has ended.
+pub(crate) fn connection_statistics(socket: &impl AsFd) -> io::Result<ConnectionStatistics> {
+    let info = info(socket)?;
+    Ok(ConnectionStatistics {
+        rtt_us: word(&info, RTT_US),
+        segments: word(&info, DATA_SEGMENTS_SENT),
+        retransmissions: word(&info, RETRANSMISSIONS),
+    })
+}
+
+/// The shortest round trip of the last minutes (`net.ipv4.tcp_min_rtt_wlen`), `None`: never measured; and bytes that have come.
+pub(crate) fn rtt_min_and_received(socket: &impl AsFd) -> io::Result<(Option<Duration>, u64)> {
+    let info = info(socket)?;
+    // `tcp_min_rtt()` begins with all ones; kernels that do not know it leave zeros.
+    let rtt = match word(&info, RTT_MIN_US) {
+        0 | u32::MAX => None,
+        rtt_us => Some(Duration::from_micros(rtt_us.into())),
+    };
+    Ok((rtt, number(&info, BYTES_RECEIVED)))
+}
+
+/// The smoothed round-trip time in microseconds, and the congestion window in bytes.
+pub(crate) fn path_of(socket: &impl AsFd) -> io::Result<(u32, u32)> {
+    let info = info(socket)?;
+    let window = word(&info, CONGESTION_WINDOW).saturating_mul(word(&info, SEND_MSS));
+    Ok((word(&info, RTT_US), window))
+}
+
+/// How long segments to the peer may be now, without headers, but with timestamps: so counts the option MSS of a SYN (RFC 6691).
+pub(crate) fn segment_bytes(socket: &impl AsFd) -> io::Result<u32> {
+    let info = info(socket)?;
+    let has_timestamps = info[OPTIONS] & WITH_TIMESTAMPS != 0;
+    Ok(word(&info, SEND_MSS) + if has_timestamps { TIMESTAMPS_BYTES } else { 0 })
+}
+
+/// The number of 32 bits at `offset`.
+pub(crate) fn word(info: &TcpInfo, offset: usize) -> u32 {
+    let bytes = info.get(offset..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn acked_bytes(socket: &impl AsFd) -> io::Result<Option<u64>> {
+    let info = info(socket)?;
+    Ok((info[STATE] != CLOSED).then(|| number(&info, BYTES_ACKED)))
+}
+
+/// The number of 64 bits at `offset`.
+pub(crate) fn number(info: &TcpInfo, offset: usize) -> u64 {
+    let (_, rest) = info.split_at(offset);
+    let (bytes, _) = rest.split_at(8);
+    u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
+}
+
+/// All of it, as it stands.
+#[expect(unsafe_code, reason = "no library reads these fields of TCP_INFO")]
+pub(crate) fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let mut info = [0; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes at most `length` bytes, which `info` has.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if (length as usize) < BYTES_RECEIVED + 8 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(info)
+}
+
+/// Bytes that were written and not acknowledged yet.
+#[expect(unsafe_code, reason = "no library has this ioctl for sockets")]
+pub(crate) fn unacked_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (which is TIOCOUTQ, linux/sockios.h) writes one int, which lives for the call.
+    let outcome =
+        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Whether somebody has set the receive buffer's size, so that the kernel does not change it (`SO_BUF_LOCK`).
+#[expect(unsafe_code, reason = "no library has this option")]
+pub(crate) fn has_fixed_receive_buffer(socket: &impl AsFd) -> io::Result<bool> {
+    /// asm-generic/socket.h and linux/socket.h.
+    const SO_BUF_LOCK: libc::c_int = 72;
+    const SOCK_RCVBUF_LOCK: libc::c_int = 2;
+    let mut locks: libc::c_int = 0;
+    let mut length = std::mem::size_of_val(&locks) as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and open; the kernel writes one int, which lives for the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_BUF_LOCK,
+            (&raw mut locks).cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        Ok(locks & SOCK_RCVBUF_LOCK != 0)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sets the size of the receive buffer beyond what the system allows to everybody. Needs `CAP_NET_ADMIN`.
+pub(crate) fn set_receive_buffer_by_force(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Lets what arrives rest in the socket's queue until so many bytes are there (`SO_RCVLOWAT`).
+pub(crate) fn set_receive_low_water(socket: &impl AsFd, bytes: i32) -> io::Result<()> {
+    set_option(socket, libc::SO_RCVLOWAT, bytes)
+}
+
+/// Sets an option of the level `SOL_SOCKET` that is an int.
+#[expect(unsafe_code, reason = "no library has these options")]
+pub(crate) fn set_option(
+    socket: &impl AsFd,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed and open; the value is an int that lives for the call, and its size is given.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast(),
+            std::mem::size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

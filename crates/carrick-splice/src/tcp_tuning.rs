@@ -1,0 +1,223 @@
+//! Leg profiles: how the TCP of each leg of a relay is to be, for links whose two sides have little in common, as a satellite's
+//! and an office's.
+//!
+//! A [`Profile`] says what is wanted. [`LegService::set`] asks it of a socket, and says what was got. A [`Selector`] chooses a profile by
+//! the leg's side, its peer's network, the interface towards the peer, and the round-trip time; [`measure`] tells how a leg fares.
+//!
+//! Most of a profile is options that every process may set. Three things are not: the initial window, timers before
+//! Linux 6.15, and what the handshake has to know. For these the service loads BPF programs while it is privileged
+//! ([`LegService::load`]); afterwards they serve the process without privileges, until it ends. Where they cannot be had, the rest
+//! works all the same, and [`LegService::option`] and [`LegService::handshake`] say why.
+//!
+//! **Moments.** A socket gets its profile twice: before the handshake ([`Moment::Listening`] for a listener, whose
+//! connections inherit it, or [`Moment::Connecting`]), and after it ([`Moment::Connected`]), before data is sent. Each time it gets what has
+//! an effect then:
+//!
+//! | setting | before | after |
+//! |---|---|---|
+//! | segment limit, initial time-out, initial receive window | yes | no: the handshake is over |
+//! | initial window | no: the handshake begins it anew | yes |
+//! | receive buffer, window clamp | yes: the handshake scales windows by them | yes, as far as that scale reaches |
+//! | quick acknowledgements | no | yes |
+//! | all else | yes | yes |
+//!
+//! ```
+//! use carrick_splice::tcp_tuning::{LegService, Moment, Profile, bandwidth_delay_bytes, measure};
+//! use std::time::Duration;
+//! # use std::net::{TcpListener, TcpStream};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let service = LegService::load();
+//! // 20 Mbit/s over a geostationary satellite.
+//! let satellite = Profile {
+//!     initial_window_bytes: Some(64 << 10),
+//!     send_buffer_bytes: Some(bandwidth_delay_bytes(20_000_000 / 8, Duration::from_millis(600))),
+//!     pacing_rate: Some(20_000_000 / 8),
+//!     ..Profile::default()
+//! };
+//! satellite.check().map_err(std::io::Error::other)?;
+//! # let listener = TcpListener::bind("127.0.0.1:0")?;
+//! for refused in service.set(&listener, &satellite, Moment::Listening).refused {
+//!     println!("clients' connections do without: {refused}");
+//! }
+//! # let _client = TcpStream::connect(listener.local_addr()?)?;
+//! let (connection, _) = listener.accept()?;
+//! let applied = service.set(&connection, &satellite, Moment::Connected);
+//! println!("a first flight of {:?} segments", applied.initial_window_segments);
+//! println!("a round trip of {:?}", measure(&connection)?.rtt);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `docs/internals/splitting.md` tells why these means, and what Linux does not have for one socket alone.
+
+mod apply;
+mod cgroup;
+mod kernel;
+mod measured;
+mod profile;
+mod report;
+mod route;
+mod selector;
+
+pub use measured::{Measured, measure};
+pub use profile::{
+    BUFFER_BYTES_MAX, CONGESTION_CONTROL_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER,
+    KERNEL_TIMER_MIN, Keepalive, Profile, ProfileError, RTO_MAX, RTO_MAX_MIN,
+    bandwidth_delay_bytes,
+};
+pub use report::{Applied, Refused, Setting, Why};
+pub use route::interface_towards;
+pub use selector::{Conditions, Facts, LegSide, Rule, Selector, Wanted};
+
+use crate::Unavailable;
+use crate::unavailable::on_loopback;
+use kernel::Kernel;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+
+/// When a socket gets its profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// It is to listen, or listens: connections that are accepted from now on inherit what it gets.
+    Listening,
+    /// It is about to connect.
+    Connecting,
+    /// The handshake is over, and no data was sent.
+    Connected,
+}
+
+/// Asks profiles of sockets. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct LegService(Arc<Kernel>);
+
+impl fmt::Debug for LegService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has = |part: Result<(), &Unavailable>| if part.is_ok() { "yes" } else { "no" };
+        let (option, handshake) = (has(self.option()), has(self.handshake()));
+        write!(
+            formatter,
+            "LegService(option: {option}, handshake: {handshake})"
+        )
+    }
+}
+
+impl LegService {
+    /// Loads the programs, if that can be, and attaches them to the control group of this process until the last clone is dropped or the
+    /// process ends. Needs `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`, and a mounted cgroup2; without, the service works without them. Sockets
+    /// that were made in another control group (given by a service manager, or before the process moved) are out of their reach.
+    /// Blocks for some milliseconds.
+    #[must_use]
+    pub fn load() -> LegService {
+        LegService(Arc::new(Kernel::load()))
+    }
+
+    /// A service of options that every process may set, without programs.
+    #[must_use]
+    pub fn without_programs() -> LegService {
+        LegService(Arc::new(Kernel::without_programs()))
+    }
+
+    /// Whether there is the program for what has no option for processes: initial window, timers before Linux 6.15, congestion controls that
+    /// only privileged processes may have.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn option(&self) -> Result<(), &Unavailable> {
+        self.0.option.as_ref().map(|_| ())
+    }
+
+    /// Whether there is the program for what the handshake has to know: initial time-out and initial receive window. Linux before 6.2 has it
+    /// for connecting sockets only, which a listener's refusal says ([`LegService::set`], [`LegService::rehearse`]).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn handshake(&self) -> Result<(), &Unavailable> {
+        self.0.handshake.as_ref().map(|_| ())
+    }
+
+    /// Asks a profile of a TCP socket, as far as it has an effect at this moment. What is refused does not keep the rest back. Some
+    /// microseconds; never blocks.
+    pub fn set(&self, socket: &impl AsFd, profile: &Profile, moment: Moment) -> Applied {
+        apply::apply(&self.0, socket.as_fd(), profile, moment)
+    }
+
+    /// Asks a profile of a connection on loopback, at all moments, and says what a real one would be refused. For the start of a program, while it
+    /// is privileged: what has to be loaded for a congestion control is loaded then. Blocks for about a millisecond.
+    ///
+    /// # Errors
+    /// There is no loopback.
+    pub fn rehearse(&self, profile: &Profile) -> io::Result<Vec<Refused>> {
+        apply::rehearse(&self.0, profile).map_err(on_loopback)
+    }
+}
+
+/// Tries what needs the programs, for `carrick doctor`: name, and what can be had, or why not.
+pub(crate) fn probe() -> [(&'static str, io::Result<String>); 2] {
+    let service = LegService::load();
+    let tried = |loaded: Result<(), &Unavailable>, profile: &Profile, text: &str| {
+        loaded.map_err(|because| io::Error::other(because.clone()))?;
+        let refused = service.rehearse(profile)?;
+        match refused.into_iter().next() {
+            None => Ok(text.to_owned()),
+            Some(refused) => Err(io::Error::other(refused.why)),
+        }
+    };
+    let window = Profile {
+        initial_window_bytes: Some(64 << 10),
+        ..Profile::default()
+    };
+    let timeout = Profile {
+        rto_initial: Some(Duration::from_secs(1)),
+        ..Profile::default()
+    };
+    [
+        (
+            "initial window of legs",
+            tried(
+                service.option(),
+                &window,
+                "64 KB leave before the first acknowledgement comes",
+            ),
+        ),
+        (
+            "handshakes of legs",
+            tried(
+                service.handshake(),
+                &timeout,
+                "initial time-outs and receive windows of single sockets",
+            ),
+        ),
+    ]
+}
+
+/// Finds out of a connection what `wanted` says. Without, no system call but `getpeername`.
+///
+/// # Errors
+/// The socket is not connected. What else cannot be found out is `None`.
+pub fn facts(socket: &impl AsFd, side: LegSide, wanted: Wanted) -> io::Result<Facts> {
+    route::facts(socket.as_fd(), side, wanted)
+}
+
+/// Whether a connection that has sent nothing for longer than its retransmission time-out begins with a small window again
+/// (`net.ipv4.tcp_slow_start_after_idle` of this network namespace). There is no option for one socket; `bbr` does not obey it. The initial window
+/// is lost to it, too, where the first data comes so long after the handshake: where this is so, a profile with an initial window and another
+/// congestion control deserves a warning.
+///
+/// # Errors
+/// It cannot be read.
+pub fn slow_start_after_idle() -> io::Result<bool> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_slow_start_after_idle")?;
+    Ok(text.trim() != "0")
+}
+
+/// How long the receive window may become (`TCP_WINDOW_CLAMP`).
+#[cfg(test)]
+pub(crate) fn window_max(socket: &impl AsFd) -> io::Result<u32> {
+    crate::sys::sockopt::get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)
+}
+
+#[cfg(test)]
+mod tests;

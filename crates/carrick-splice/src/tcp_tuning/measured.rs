@@ -1,0 +1,86 @@
+//! What the kernel has measured of a leg.
+
+use crate::sys::tcp_info::{TcpInfo, info, number, word};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Offsets in `struct tcp_info` (linux/tcp.h), in the order of the fields of [`Measured`].
+const RTT_US: usize = 68;
+const MIN_RTT_US: usize = 148;
+const SEGMENTS_SENT: usize = 156;
+const RETRANSMISSIONS: usize = 100;
+const DELIVERY_RATE: usize = 160;
+const CONGESTION_WINDOW: usize = 80;
+const SEND_MSS: usize = 16;
+const BUSY_US: usize = 168;
+const RECEIVER_LIMITED_US: usize = 176;
+const BUFFER_LIMITED_US: usize = 184;
+
+/// A leg as its TCP has seen it since it exists; readable also after its end, until it is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Round-trip time, smoothed; `None`: never measured.
+    pub rtt: Option<Duration>,
+    /// The least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None`: never measured.
+    pub rtt_min: Option<Duration>,
+    /// Segments with data that were sent, those included that were sent again.
+    pub segments_sent: u32,
+    /// Segments that were sent again: lost ones, and those that were only taken for lost; SYN or SYN-ACK count, too.
+    pub retransmissions: u32,
+    /// Bytes a second that were delivered lately at most; 0: not measured.
+    pub delivery_rate: u64,
+    /// Segments that may be under way unacknowledged.
+    pub congestion_window: u32,
+    /// Bytes of data in a segment.
+    pub segment_bytes: u32,
+    /// How long there was something to send, or unacknowledged.
+    pub busy: Duration,
+    /// How much of that the peer's receive window was what held it up.
+    pub receiver_limited: Duration,
+    /// How much of that the send buffer was too small.
+    pub buffer_limited: Duration,
+}
+
+impl Measured {
+    /// The part of the segments that was sent again, from 0 to 1; `None`: nothing was sent.
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        (self.segments_sent > 0)
+            .then(|| (f64::from(self.retransmissions) / f64::from(self.segments_sent)).min(1.0))
+    }
+}
+
+/// What the kernel has measured of a connection. One system call (`TCP_INFO`).
+///
+/// # Errors
+/// What `getsockopt` says.
+pub fn measure(socket: &impl AsFd) -> io::Result<Measured> {
+    Ok(Measured::read(&info(socket)?))
+}
+
+impl Measured {
+    fn read(info: &TcpInfo) -> Measured {
+        let micros = |offset| Duration::from_micros(number(info, offset));
+        // The kernel says "all ones" for a least time that it has not measured.
+        let rtt = |offset| match word(info, offset) {
+            0 | u32::MAX => None,
+            rtt_us => Some(Duration::from_micros(rtt_us.into())),
+        };
+        Measured {
+            rtt: rtt(RTT_US),
+            rtt_min: rtt(MIN_RTT_US),
+            segments_sent: word(info, SEGMENTS_SENT),
+            retransmissions: word(info, RETRANSMISSIONS),
+            delivery_rate: number(info, DELIVERY_RATE),
+            congestion_window: word(info, CONGESTION_WINDOW),
+            segment_bytes: word(info, SEND_MSS),
+            busy: micros(BUSY_US),
+            receiver_limited: micros(RECEIVER_LIMITED_US),
+            buffer_limited: micros(BUFFER_LIMITED_US),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
