@@ -139,7 +139,7 @@ async fn refuse_not_intercepted(mut client: Client) {
     );
     if client.listener.mode.is_blind() {
         client.worker.metrics.refusals.count(LABEL);
-        let mut trace = RequestLog::new();
+        let mut trace = RequestLog::begin();
         (trace.status, trace.ended) = (403, LABEL);
         let target = client.listener.address.to_string();
         trace.finish_tunnel(&client, target.as_bytes(), "TCP");

@@ -69,7 +69,7 @@ fn receive(worker: &Rc<Worker>, held: Held) {
 /// Asks the server, and answers the client, or leaves that to the listener.
 async fn ask(client: Client, held: Held, admitted: Admitted, place: Place) {
     let worker = &client.worker;
-    let mut trace = RequestLog::new();
+    let mut trace = RequestLog::begin();
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),

@@ -56,8 +56,9 @@ pub const STALLED: &str = "stalled";
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl RequestLog {
-    /// A story that begins now.
-    pub fn new() -> Self {
+    /// Of a request that begins now.
+    #[must_use]
+    pub fn begin() -> Self {
         Self::beginning(Instant::now())
     }
 
@@ -82,7 +83,7 @@ impl RequestLog {
         }
     }
 
-    /// The story, for somebody else who goes on with it; what stays here has only its beginning.
+    /// The log so far, for whoever goes on with it; what stays here has only its beginning.
     pub fn hand_over(&mut self) -> Self {
         let begun = self.begun;
         std::mem::replace(self, Self::beginning(begun))

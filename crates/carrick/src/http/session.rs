@@ -120,7 +120,7 @@ pub async fn refuse_client(client: &mut Client) {
 
 /// Answers a client before it has said anything, and closes its connection.
 pub async fn refuse(client: &mut Client, reply: &Reply) {
-    let mut trace = RequestLog::new();
+    let mut trace = RequestLog::begin();
     let is_sent = reply::send(client, reply, Asked::NOTHING, &mut trace).await;
     trace.finish(client, &[], None);
     if is_sent {
@@ -202,7 +202,7 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
 async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
-    let mut trace = RequestLog::new();
+    let mut trace = RequestLog::begin();
     if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
         return (
             Box::pin(refuse_head(client, &scratch, trace, no_head)).await,

@@ -296,7 +296,7 @@ fn leg<'a>(
 
 /// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
-    let mut trace = RequestLog::new();
+    let mut trace = RequestLog::begin();
     let listener = std::sync::Arc::clone(&client.listener);
     let routes = listener.mode.routes();
     let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {

@@ -5,6 +5,7 @@
 //! after it is filled), and appended to the [`Filling`]. `docs/internals/cache-store.md` says how it works.
 //!
 //! Nothing here waits: locks are held for nanoseconds, and what is evicted is freed when none is held.
+pub mod accounting;
 mod below;
 mod body;
 mod control;
@@ -12,7 +13,6 @@ mod ghost;
 mod index;
 mod key;
 mod ledger;
-mod memory;
 mod object;
 mod parts;
 mod stats;
@@ -31,8 +31,8 @@ pub use parts::{PIECES_MAX, Part};
 pub use stats::Stats;
 
 use super::disk::Disk;
+use accounting::Memory;
 use carrick_logic::cache::{Fields, Meta, Variant, select};
-use memory::Memory;
 use stats::count;
 use std::hash::RandomState;
 use std::net::IpAddr;

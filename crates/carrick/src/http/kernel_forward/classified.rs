@@ -95,7 +95,7 @@ impl Pending {
         };
         Self {
             is_judged: true,
-            ..Self::new(RequestLog::new(), method, false)
+            ..Self::new(RequestLog::begin(), method, false)
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn head(body: ResponseBody) -> Known {
 pub(super) fn pending(known: Option<Known>) -> Pending {
     Pending {
         known,
-        ..Pending::new(RequestLog::new(), Method::Get, true)
+        ..Pending::new(RequestLog::begin(), Method::Get, true)
     }
 }
 
@@ -126,7 +126,7 @@ fn another_client_gets_a_connection_only_if_nothing_of_the_last_response_can_fol
                 [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
             let mut past = Past::CLEAN;
             past.is_exact = is_trusted;
-            let mut under_way = Some(Pending::new(RequestLog::new(), Method::Get, is_trusted));
+            let mut under_way = Some(Pending::new(RequestLog::begin(), Method::Get, is_trusted));
             let look = under_way.as_mut().map_or(Look::Nothing, |pending| {
                 pending.look(progress, &LIMITS, || text.into(), || tail.into())
             });

@@ -76,7 +76,7 @@ pub(super) async fn fetch(fetching: Fetching, object: Object) {
         &mut errand,
         &mut scratch,
         &destination,
-        &mut RequestLog::new(),
+        &mut RequestLog::begin(),
         None,
         false,
         &mut asking,

@@ -143,7 +143,7 @@ async fn carry(
     connection: &Connection,
     destination: Destination,
 ) -> Result<(), Lost> {
-    let mut trace = RequestLog::new();
+    let mut trace = RequestLog::begin();
     let server = match destination {
         Destination::Address(address) => {
             client.original = Some(address);

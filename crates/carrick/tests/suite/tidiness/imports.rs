@@ -68,8 +68,12 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "torture::http",
         &["client", "origin", "play"],
     ),
-    ("carrick-splice", "packet", &["records", "requests"]),
-    ("carrick-splice", "packet::requests", &["encode", "table"]),
+    ("carrick-splice", "engine::tc", &["records", "requests"]),
+    (
+        "carrick-splice",
+        "engine::tc::requests",
+        &["encode", "table"],
+    ),
 ];
 
 /// Modules of a crate by their paths, and whom each of them names.

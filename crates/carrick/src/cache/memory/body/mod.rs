@@ -14,9 +14,9 @@ pub(super) use pieces::{PIECE_BYTES, joined};
 pub use reader::Reader;
 
 use super::ledger::{Charge, Ledger};
-use super::memory::Memory;
 use super::object::Object;
 use crate::cache::disk::Entry;
+use crate::cache::memory::accounting::Memory;
 use arc_swap::ArcSwapOption;
 use carrick_logic::cache::UnixTime;
 use chunk::Chunk;

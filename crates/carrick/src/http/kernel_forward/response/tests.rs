@@ -98,7 +98,7 @@ fn a_response_is_partial_until_the_client_has_all_of_it_and_its_head_is_looked_f
  {
     let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let head_bytes = text.len() as u64;
-    let mut pending = Pending::new(RequestLog::new(), Method::Get, true);
+    let mut pending = Pending::new(RequestLog::begin(), Method::Get, true);
     // Bytes that were sent and acknowledged; the kernel's note of the first packet.
     for (sent_bytes, acked_bytes, noted, wanted) in [
         (0, 0, "", Look::Nothing),
@@ -127,7 +127,7 @@ fn a_response_is_partial_until_the_client_has_all_of_it_and_its_head_is_looked_f
 fn what_is_known_of_the_last_response_stays_until_the_next_one_is_over() {
     let head = |text: &str| Pending {
         known: known(&format!("HTTP/1.1 {text}\r\n\r\n"), Method::Get),
-        ..Pending::new(RequestLog::new(), Method::Get, true)
+        ..Pending::new(RequestLog::begin(), Method::Get, true)
     };
     let with_length = "200 OK\r\nContent-Length: 5";
     let chunked = "200 OK\r\nTransfer-Encoding: chunked";

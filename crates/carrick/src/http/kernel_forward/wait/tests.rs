@@ -182,7 +182,7 @@ fn somebody_else_is_asked_only_if_no_byte_for_the_client_can_be_under_way() {
     for is_trusted in [false, true] {
         for has_sent_nothing in [false, true] {
             for is_reset in [false, true] {
-                let pending = Pending::new(RequestLog::new(), Method::Get, is_trusted);
+                let pending = Pending::new(RequestLog::begin(), Method::Get, is_trusted);
                 for look in LOOKS {
                     let fate = fate(&pending, look, is_reset, has_sent_nothing, false);
                     let is_lost = look == Look::Nothing && is_trusted && has_sent_nothing;
@@ -197,7 +197,7 @@ fn somebody_else_is_asked_only_if_no_byte_for_the_client_can_be_under_way() {
             }
         }
     }
-    let untrusted = Pending::new(RequestLog::new(), Method::Get, false);
+    let untrusted = Pending::new(RequestLog::begin(), Method::Get, false);
     let [came, nothing] = [false, true]
         .map(|has_sent_nothing| fate(&untrusted, Look::Nothing, false, has_sent_nothing, false));
     assert_eq!(nothing, Fate::Closed { is_complete: false });
