@@ -118,14 +118,14 @@ impl Drop for BuiltIn {
     }
 }
 
-/// What the README promises that a start without a configuration says, but for what depends on the machine.
-fn banner_in_readme() -> Vec<String> {
-    let readme = include_str!("../../../../../README.md");
-    let shown = readme
+/// What docs/start.md promises that a start without a configuration says, but for what depends on the machine.
+fn banner_in_start_page() -> Vec<String> {
+    let page = include_str!("../../../../../docs/start.md");
+    let shown = page
         .split("<!-- banner -->")
         .nth(1)
         .and_then(|rest| rest.split("<!-- banner end -->").next())
-        .expect("the README shows the banner");
+        .expect("docs/start.md shows the banner");
     let lines: Vec<String> = shown
         .lines()
         .map(|line| {
@@ -173,10 +173,10 @@ fn without_a_configuration_it_is_a_forward_proxy_for_this_machine() {
         }
         Err(said) => panic!("no start: {said}"),
     };
-    for line in banner_in_readme() {
+    for line in banner_in_start_page() {
         assert!(
             banner.contains(&line),
-            "the README shows {line:?}, carrick says:\n{banner}"
+            "docs/start.md shows {line:?}, carrick says:\n{banner}"
         );
     }
     let copy = banner
