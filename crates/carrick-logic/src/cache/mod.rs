@@ -10,6 +10,7 @@
 //! `label`s are for metrics, the log and `Cache-Status`.
 
 mod answer;
+mod cache_peers;
 mod cache_status;
 mod content_range;
 mod directives;
@@ -28,7 +29,6 @@ mod policy;
 mod quick_abort;
 mod ranges;
 mod record;
-mod siblings;
 mod storing;
 mod structured;
 mod tags;
@@ -42,6 +42,7 @@ mod validation;
 mod vary;
 
 pub use answer::{Answer, belongs_in_304, plan_answer, write_answer_fields};
+pub use cache_peers::{CachePeers, shared_part};
 pub use cache_status::{CacheStatus, Forward};
 pub use content_range::ContentRange;
 pub use directives::{RequestDirectives, ResponseDirectives, Scope};
@@ -65,7 +66,6 @@ pub use policy::Policy;
 pub use quick_abort::QuickAbort;
 pub use ranges::{Ranges, if_range_holds, resolve};
 pub use record::{Record, Recorded, read_record, write_varies};
-pub use siblings::{Siblings, shared_part};
 pub use storing::{NotStored, Storing, decide_storing, write_stored_fields};
 pub use tags::{TAG_BYTES_MAX, TAGS_MAX, is_for_caches_only, tags};
 pub use time::{SECONDS_MAX, UnixTime};

@@ -15,7 +15,7 @@ use disk::Disk;
 use flights::Flights;
 use lately::Lately;
 use memory::{Limits, Object, Purge, Store};
-use peers::Siblings;
+use peers::CachePeers;
 use purge::Chosen;
 use purges::{Moment, Purges};
 use shared::Shared;
@@ -49,7 +49,7 @@ pub struct Cache {
     /// How much may be stored.
     pub bytes_max: u64,
     /// Who else is asked; swapped at reload.
-    pub siblings: ArcSwapOption<Siblings>,
+    pub cache_peers: ArcSwapOption<CachePeers>,
     /// The second level; swapped at reload.
     pub shared: ArcSwapOption<Shared>,
 }
@@ -71,16 +71,16 @@ impl Cache {
             ahead: Lately::new(AHEAD_SECONDS),
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
-            siblings: ArcSwapOption::new(Siblings::for_plan(plan, None)),
+            cache_peers: ArcSwapOption::new(CachePeers::for_plan(plan, None)),
             shared: ArcSwapOption::new(plan.shared.as_ref().and_then(Shared::start)),
         }
     }
 
     /// Takes up what a reload can change.
     pub fn follow(&self, plan: Option<&CachePlan>) {
-        let before = self.siblings.load();
-        let siblings = plan.and_then(|plan| Siblings::for_plan(plan, before.as_deref()));
-        self.siblings.store(siblings);
+        let before = self.cache_peers.load();
+        let cache_peers = plan.and_then(|plan| CachePeers::for_plan(plan, before.as_deref()));
+        self.cache_peers.store(cache_peers);
         let before = self.shared.load();
         let shared = plan.and_then(|plan| plan.shared.as_ref());
         if before.as_deref().map(Shared::plan) != shared {

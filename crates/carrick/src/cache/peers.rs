@@ -1,25 +1,25 @@
 //! Other caches that are asked before the origin is: who they are, which of them are left out, what they answered. All
 //! workers share it.
-use crate::config::plan::{CachePlan, ServerAddress, SiblingsPlan};
+use crate::config::plan::{CachePeersPlan, CachePlan, ServerAddress};
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{self, shared_part};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The members of `siblings`, and what is known of them.
+/// The members of `peers`, and what is known of them.
 #[derive(Debug)]
-pub struct Siblings {
+pub struct CachePeers {
     /// As configured.
-    pub plan: SiblingsPlan,
+    pub plan: CachePeersPlan,
     /// In the order of `plan.members`; this carrick itself has a place, too.
-    pub members: Vec<Arc<Sibling>>,
-    owners: cache::Siblings,
+    pub members: Vec<Arc<CachePeer>>,
+    owners: cache::CachePeers,
 }
 
 /// One of them.
 #[derive(Debug)]
-pub struct Sibling {
+pub struct CachePeer {
     /// Where it is.
     pub address: ServerAddress,
     /// The same as text, for logs and metrics.
@@ -64,30 +64,30 @@ impl Said {
     }
 }
 
-impl Siblings {
+impl CachePeers {
     /// For a plan; members that `previous` knows keep their state.
     #[must_use]
     pub fn for_plan(plan: &CachePlan, previous: Option<&Self>) -> Option<Arc<Self>> {
-        let plan = plan.siblings.clone()?;
+        let plan = plan.cache_peers.clone()?;
         let known = |address: &ServerAddress| {
             let mut known = previous.into_iter().flat_map(|before| &before.members);
             known.find(|member| member.address == *address).cloned()
         };
-        let members: Vec<Arc<Sibling>> = (plan.members.iter())
-            .map(|address| known(address).unwrap_or_else(|| Arc::new(Sibling::new(address))))
+        let members: Vec<Arc<CachePeer>> = (plan.members.iter())
+            .map(|address| known(address).unwrap_or_else(|| Arc::new(CachePeer::new(address))))
             .collect();
         let names = members.iter().map(|member| member.label.as_bytes());
         Some(Arc::new(Self {
-            owners: cache::Siblings::new(names, plan.own),
+            owners: cache::CachePeers::new(names, plan.own),
             plan,
             members,
         }))
     }
 
     /// The member to ask for what is stored under this key; `None`: nobody. If it was left out, this is its trial: what
-    /// comes of it must be told by [`Sibling::told`].
+    /// comes of it must be told by [`CachePeer::told`].
     #[must_use]
-    pub fn owner(&self, key: &[u8], now: Instant) -> Option<&Arc<Sibling>> {
+    pub fn owner(&self, key: &[u8], now: Instant) -> Option<&Arc<CachePeer>> {
         let is_up = |place: usize| {
             let member = self.members.get(place);
             member.is_some_and(|member| member.lock().health.is_up(now))
@@ -99,7 +99,7 @@ impl Siblings {
     }
 
     /// The members but this carrick itself.
-    pub fn others(&self) -> impl Iterator<Item = &Arc<Sibling>> {
+    pub fn others(&self) -> impl Iterator<Item = &Arc<CachePeer>> {
         let members = self.members.iter().enumerate();
         members
             .filter(|(place, _)| self.plan.own != Some(*place))
@@ -107,7 +107,7 @@ impl Siblings {
     }
 }
 
-impl Sibling {
+impl CachePeer {
     fn new(address: &ServerAddress) -> Self {
         Self {
             address: address.clone(),
@@ -129,13 +129,16 @@ impl Sibling {
             Said::Failed => {
                 state.health.failed(now);
                 if !std::mem::replace(&mut state.is_left_out, true) {
-                    tracing::warn!("the sibling {} is left out for a while: {why}", self.label);
+                    tracing::warn!(
+                        "the cache peer {} is left out for a while: {why}",
+                        self.label
+                    );
                 }
             }
             Said::Hit | Said::Miss | Said::Refused => {
                 state.health.succeeded();
                 if std::mem::replace(&mut state.is_left_out, false) {
-                    tracing::info!("the sibling {} answers again", self.label);
+                    tracing::info!("the cache peer {} answers again", self.label);
                 }
             }
         }
@@ -172,7 +175,7 @@ mod tests {
     fn plan(members: &[u16], own: Option<usize>) -> CachePlan {
         let address = |port: &u16| ServerAddress::Ip(([10, 0, 0, 1], *port).into());
         CachePlan {
-            siblings: Some(SiblingsPlan {
+            cache_peers: Some(CachePeersPlan {
                 members: members.iter().map(address).collect(),
                 own,
                 connect: Duration::from_millis(200),
@@ -184,22 +187,22 @@ mod tests {
 
     #[test]
     fn who_failed_is_left_out_and_tried_again() {
-        let siblings = Siblings::for_plan(&plan(&[1, 2], None), None).expect("siblings");
+        let cache_peers = CachePeers::for_plan(&plan(&[1, 2], None), None).expect("peers");
         let (now, key) = (Instant::now(), b"listener=x http://h:80/");
-        let owner = Arc::clone(siblings.owner(key, now).expect("somebody owns it"));
+        let owner = Arc::clone(cache_peers.owner(key, now).expect("somebody owns it"));
         owner.told(Said::Failed, "test", now);
         assert!(owner.is_left_out());
-        let other = siblings.owner(key, now).expect("the other one");
+        let other = cache_peers.owner(key, now).expect("the other one");
         assert_ne!(other.address, owner.address);
         let later = now + Duration::from_secs(1);
-        let tried = siblings.owner(key, later).expect("the owner");
+        let tried = cache_peers.owner(key, later).expect("the owner");
         assert_eq!(tried.address, owner.address);
         // It is tried once.
-        let meanwhile = siblings.owner(key, later).expect("the other one");
+        let meanwhile = cache_peers.owner(key, later).expect("the other one");
         assert_ne!(meanwhile.address, owner.address);
         tried.told(Said::Miss, "", later);
         assert!(!owner.is_left_out());
-        let again = siblings.owner(key, later).expect("the owner");
+        let again = cache_peers.owner(key, later).expect("the owner");
         assert_eq!(again.address, owner.address);
         assert_eq!(
             Said::ALL.map(|said| owner.answers(said)),
@@ -210,11 +213,11 @@ mod tests {
 
     #[test]
     fn a_reload_keeps_what_is_known() {
-        let before = Siblings::for_plan(&plan(&[1, 2], Some(0)), None).expect("siblings");
+        let before = CachePeers::for_plan(&plan(&[1, 2], Some(0)), None).expect("peers");
         before.members[1].told(Said::Failed, "test", Instant::now());
-        let after = Siblings::for_plan(&plan(&[2, 3], None), Some(&before)).expect("siblings");
+        let after = CachePeers::for_plan(&plan(&[2, 3], None), Some(&before)).expect("peers");
         assert!(after.members[0].is_left_out() && !after.members[1].is_left_out());
         assert_eq!((before.others().count(), after.others().count()), (1, 2));
-        assert!(Siblings::for_plan(&CachePlan::default(), Some(&after)).is_none());
+        assert!(CachePeers::for_plan(&CachePlan::default(), Some(&after)).is_none());
     }
 }

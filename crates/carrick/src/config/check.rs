@@ -2,6 +2,7 @@
 mod account;
 mod addresses;
 mod cache;
+mod cache_peers;
 mod legs;
 mod link;
 mod listener;
@@ -12,7 +13,6 @@ mod requests;
 mod route;
 mod senders;
 mod shared;
-mod siblings;
 mod split;
 mod transparent;
 mod upstream;

@@ -7,7 +7,7 @@ mod pace;
 mod upstream;
 
 pub use cache::{
-    Bypass, Cache, CacheKey, CacheUse, Disk, Prefetch, Query, QuickAbort, Shared, Siblings,
+    Bypass, Cache, CacheKey, CachePeers, CacheUse, Disk, Prefetch, Query, QuickAbort, Shared,
 };
 pub use intercept::Intercept;
 pub use legs::{Leg, LegRule};

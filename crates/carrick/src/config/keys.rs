@@ -12,7 +12,7 @@ pub mod split;
 mod upstream;
 
 pub use cache::{
-    CACHE, CACHE_BYPASS, CACHE_KEY, DISK, PREFETCH_TABLE, QUICK_ABORT, SHARED, SIBLINGS,
+    CACHE, CACHE_BYPASS, CACHE_KEY, CACHE_PEERS, DISK, PREFETCH_TABLE, QUICK_ABORT, SHARED,
 };
 pub use legs::{KEEPALIVE, LEG, LEGS};
 pub use limits::LIMITS;
@@ -391,7 +391,7 @@ pub static TABLES: &[&Table] = &[
     &CACHE,
     &DISK,
     &QUICK_ABORT,
-    &SIBLINGS,
+    &CACHE_PEERS,
     &SHARED,
     &PACE,
     &PACE_CLASS,

@@ -6,8 +6,8 @@ mod link;
 mod split;
 
 pub use cache::{
-    CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT, Password,
-    PrefetchPlan, RouteCache, SharedPlan, SiblingsPlan,
+    CachePeersPlan, CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT,
+    Password, PrefetchPlan, RouteCache, SharedPlan,
 };
 pub use interception::{Interception, LocalInterception, PortRange};
 pub use legs::{LegPlan, LegRules};

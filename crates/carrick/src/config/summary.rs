@@ -18,9 +18,9 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             let size = size.trim_matches('"');
             line.push_str(&format!(", {size} in {}", disk.path.display()));
         }
-        if let Some(siblings) = &cache.siblings {
-            let count = siblings.members.len() - usize::from(siblings.own.is_some());
-            line.push_str(&format!(", siblings: {count}"));
+        if let Some(cache_peers) = &cache.cache_peers {
+            let count = cache_peers.members.len() - usize::from(cache_peers.own.is_some());
+            line.push_str(&format!(", cache peers: {count}"));
         }
         if let Some(server) = cache
             .shared

@@ -112,7 +112,7 @@ metrics! {
     SOCKET_RETRANSMISSIONS = Gauge "carrick_socket_retransmissions" "Segments that the tunnels which the kernel has now have sent again, by leg.";
     SOCKET_RTT = Gauge "carrick_socket_rtt_seconds" "Mean round-trip time of the tunnels that the kernel has now, by leg; 0 without any.";
 
-    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, shared (a hit of the second level), sibling (answered by another cache, which had it), bypass, refused (only-if-cached).";
+    CACHE_REQUESTS = Counter "carrick_cache_requests" "Requests by what the cache did for them: hit, hit-disk (from the disk, or with a body there), collapsed (a hit after waiting for somebody else's answer), revalidated, stale, miss, shared (a hit of the second level), cache peer (answered by another cache, which had it), bypass, refused (only-if-cached).";
     CACHE_WAITED = Counter "carrick_cache_waited" "Requests that waited for the answer to another one.";
     CACHE_BYTES_SAVED = Counter "carrick_cache_saved_bytes" "Bytes of bodies that were sent out of the cache without the origin's having sent them for that.";
     CACHE_ANSWERS = Counter "carrick_cache_answers" "Whole answers of origins, by whether they were stored.";
@@ -139,8 +139,8 @@ metrics! {
     CACHE_DISK_EVICTIONS = Counter "carrick_cache_disk_evictions" "Objects that had to make room on the disk, by queue: small (not asked for since they came), main.";
     CACHE_DISK_ERRORS = Counter "carrick_cache_disk_errors" "What went wrong on the disk, by kind: read and write (calls that failed), damaged (files that were not what was written).";
 
-    SIBLING_ANSWERS = Counter "carrick_sibling_answers" "What came of asking other caches, by sibling: hit, miss, refused (it answered something else), failed (it did not answer, or not to the end).";
-    SIBLING_UP = Gauge "carrick_sibling_up" "1 while the sibling is asked; 0 while it is left out, since it failed.";
+    CACHE_PEER_ANSWERS = Counter "carrick_cache_peer_answers" "What came of asking other caches, by cache peer: hit, miss, refused (it answered something else), failed (it did not answer, or not to the end).";
+    CACHE_PEER_UP = Gauge "carrick_cache_peer_up" "1 while the cache peer is asked; 0 while it is left out, since it failed.";
 
     SHARED_REQUESTS = Counter "carrick_shared_requests" "Questions to the cache's second level, by result: hit, miss, garbage (it has something else there), failed.";
     SHARED_WRITES = Counter "carrick_shared_writes" "Responses for the second level, by result: written, dropped (too much was waiting), not_written (it did not take them).";

@@ -1,5 +1,5 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
-use super::{narrow, shared, siblings};
+use super::{cache_peers, narrow, shared};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
 use crate::config::keys;
 use crate::config::plan::{
@@ -165,10 +165,10 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
             percent_min: narrow(written.percent, 100),
         }),
         status: written.status,
-        siblings: written
-            .siblings
+        cache_peers: written
+            .cache_peers
             .given()
-            .and_then(|siblings| siblings::check(siblings.get_ref(), problems)),
+            .and_then(|cache_peers| cache_peers::check(cache_peers.get_ref(), problems)),
         shared: written
             .shared
             .given()

@@ -34,7 +34,7 @@ pub struct Cache {
     pub ranges_max: u64,
     pub quick_abort: Setting<QuickAbort>,
     pub status: bool,
-    pub siblings: Setting<Siblings>,
+    pub cache_peers: Setting<CachePeers>,
     pub shared: Setting<Shared>,
 }
 
@@ -56,10 +56,10 @@ pub struct QuickAbort {
     pub percent: u64,
 }
 
-/// `siblings = { … }`
+/// `peers = { … }`
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Siblings {
+pub struct CachePeers {
     /// Where it is.
     pub span: Range<usize>,
     pub members: Setting<Vec<Spanned<String>>>,
@@ -183,12 +183,12 @@ impl Cache {
                 },
             ),
             status: table.switch("status", problems),
-            siblings: inline(
+            cache_peers: inline(
                 table,
-                "siblings",
-                &keys::SIBLINGS,
+                "peers",
+                &keys::CACHE_PEERS,
                 problems,
-                |table, problems| Siblings {
+                |table, problems| CachePeers {
                     span: table.span(),
                     members: table.texts("members", problems),
                     own: table.text("self", problems),

@@ -138,7 +138,7 @@ pub static CACHE: Table = Table {
             about: "Whether responses say in `Cache-Status` what the cache did (RFC 9211)",
         },
         Key {
-            name: "siblings",
+            name: "peers",
             form: Form::Other {
                 what: "`{ members, self, connect, answer }`",
                 default: NONE,
@@ -218,9 +218,9 @@ pub static SHARED: Table = Table {
     ],
 };
 
-/// `siblings = { … }`
-pub static SIBLINGS: Table = Table {
-    title: "siblings = { }",
+/// `peers = { … }`
+pub static CACHE_PEERS: Table = Table {
+    title: "peers = { }",
     keys: &[
         Key {
             name: "members",

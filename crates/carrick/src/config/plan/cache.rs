@@ -34,7 +34,7 @@ pub struct CachePlan {
     /// Whether responses say in `Cache-Status` what the cache did (RFC 9211).
     pub status: bool,
     /// Other caches that are asked before the origin is.
-    pub siblings: Option<SiblingsPlan>,
+    pub cache_peers: Option<CachePeersPlan>,
     /// A second level that other processes share.
     pub shared: Option<SharedPlan>,
 }
@@ -68,9 +68,9 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// `siblings = { … }`
+/// `peers = { … }`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiblingsPlan {
+pub struct CachePeersPlan {
     /// All caches that own URLs, this one included if it is one of them.
     pub members: Vec<ServerAddress>,
     /// Its place among them.
@@ -107,7 +107,7 @@ impl Default for CachePlan {
             },
             quick_abort: QuickAbort::default(),
             status: true,
-            siblings: None,
+            cache_peers: None,
             shared: None,
         }
     }

@@ -3,7 +3,7 @@ use super::{JSON, TEXT, answer, text};
 use crate::cache::Cache;
 use crate::cache::disk::Disk;
 use crate::cache::memory::Purge;
-use crate::cache::peers::{Said, Sibling};
+use crate::cache::peers::{CachePeer, Said};
 use crate::cache::purge::{Chosen, Wrong};
 use crate::cache::shared::{Did, Shared};
 use crate::control::ControlState;
@@ -46,7 +46,7 @@ pub(super) struct CacheStatus {
     age_mean_s: Option<u64>,
     age_max_s: Option<u32>,
     disk: Option<DiskStatus>,
-    siblings: Vec<SiblingStatus>,
+    peers: Vec<CachePeerStatus>,
     shared: Option<SharedStatus>,
 }
 
@@ -124,7 +124,7 @@ fn up_or_not(is_up: bool) -> &'static str {
 }
 
 #[derive(Debug, Serialize)]
-struct SiblingStatus {
+struct CachePeerStatus {
     address: String,
     state: &'static str,
     hits: u64,
@@ -133,15 +133,15 @@ struct SiblingStatus {
     failed: u64,
 }
 
-impl SiblingStatus {
-    fn of(sibling: &Sibling) -> Self {
+impl CachePeerStatus {
+    fn of(cache_peer: &CachePeer) -> Self {
         Self {
-            address: sibling.label.to_string(),
-            state: up_or_not(!sibling.is_left_out()),
-            hits: sibling.answers(Said::Hit),
-            misses: sibling.answers(Said::Miss),
-            refused: sibling.answers(Said::Refused),
-            failed: sibling.answers(Said::Failed),
+            address: cache_peer.label.to_string(),
+            state: up_or_not(!cache_peer.is_left_out()),
+            hits: cache_peer.answers(Said::Hit),
+            misses: cache_peer.answers(Said::Miss),
+            refused: cache_peer.answers(Said::Refused),
+            failed: cache_peer.answers(Said::Failed),
         }
     }
 }
@@ -179,9 +179,9 @@ impl CacheStatus {
             disk: cache.store.disk().map(|disk| DiskStatus::of(disk)),
             age_mean_s,
             age_max_s,
-            siblings: (cache.siblings.load().iter())
-                .flat_map(|siblings| siblings.others())
-                .map(|sibling| SiblingStatus::of(sibling))
+            peers: (cache.cache_peers.load().iter())
+                .flat_map(|cache_peers| cache_peers.others())
+                .map(|cache_peer| CachePeerStatus::of(cache_peer))
                 .collect(),
             shared: (cache.shared.load().as_deref()).map(SharedStatus::of),
         })

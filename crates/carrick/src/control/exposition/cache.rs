@@ -65,7 +65,7 @@ impl Writer<'_, '_> {
             ],
         )?;
         self.cache_disk()?;
-        self.siblings()?;
+        self.cache_peers()?;
         self.shared()
     }
 
@@ -126,21 +126,25 @@ impl Writer<'_, '_> {
         self.gauge(&declared::SHARED_UP, u64::from(is_up))
     }
 
-    fn siblings(&mut self) -> fmt::Result {
+    fn cache_peers(&mut self) -> fmt::Result {
         let cache = self.state.cache.as_ref();
-        let siblings = cache.and_then(|cache| cache.siblings.load_full());
-        let others = || siblings.iter().flat_map(|siblings| siblings.others());
-        let answers = others().flat_map(|sibling| {
+        let cache_peers = cache.and_then(|cache| cache.cache_peers.load_full());
+        let others = || {
+            cache_peers
+                .iter()
+                .flat_map(|cache_peers| cache_peers.others())
+        };
+        let answers = others().flat_map(|cache_peer| {
             Said::ALL.map(|said| {
-                let labels = [("sibling", &*sibling.label), ("result", said.name())];
-                (labels, sibling.answers(said))
+                let labels = [("peer", &*cache_peer.label), ("result", said.name())];
+                (labels, cache_peer.answers(said))
             })
         });
-        self.counters(&declared::SIBLING_ANSWERS, answers)?;
-        let up = others().map(|sibling| {
-            let labels = [("sibling", &*sibling.label)];
-            (labels, u64::from(!sibling.is_left_out()))
+        self.counters(&declared::CACHE_PEER_ANSWERS, answers)?;
+        let up = others().map(|cache_peer| {
+            let labels = [("peer", &*cache_peer.label)];
+            (labels, u64::from(!cache_peer.is_left_out()))
         });
-        self.gauges(&declared::SIBLING_UP, up)
+        self.gauges(&declared::CACHE_PEER_UP, up)
     }
 }

@@ -421,7 +421,7 @@ fn an_idle_carrick_shows_zeros_rather_than_nothing() {
     for (name, family) in &families {
         let of_others = [
             "carrick_server_",
-            "carrick_sibling_",
+            "carrick_cache_peer_",
             "carrick_pace_",
             "carrick_split_gain",
         ];

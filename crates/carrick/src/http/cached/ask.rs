@@ -56,7 +56,7 @@ pub struct Asking {
     /// Another cache is asked, for what it has stored.
     pub(super) wants_only_stored: bool,
     /// One was asked already.
-    pub(super) is_sibling_asked: bool,
+    pub(super) is_cache_peer_asked: bool,
     /// What is stored may be written to the second level, too.
     pub(super) ticket: Option<Ticket>,
 }

@@ -418,7 +418,7 @@ impl Wanted {
             ahead: None,
             is_bypassed: false,
             wants_only_stored: false,
-            is_sibling_asked: false,
+            is_cache_peer_asked: false,
             ticket: None,
         }
     }

@@ -9,7 +9,7 @@
 //! | `parts` | answers that have a part of what there is, and those that broke off |
 //! | `refresh` | validation in the background |
 //! | `second_level` | what is asked of the store that several processes share |
-//! | `sibling` | which requests another cache is asked for first, and what its answers mean |
+//! | `cache peer` | which requests another cache is asked for first, and what its answers mean |
 //! | `send` | sending what is stored, also while it is still coming |
 //! | `tee` | keeping a body whose length nobody knows while it is passed on |
 //!

@@ -1,6 +1,6 @@
-//! Which requests a sibling is asked for, and what its answers mean.
+//! Which requests a cache peer is asked for, and what its answers mean.
 use super::ask::Asking;
-use crate::cache::peers::{Said, Sibling, Siblings};
+use crate::cache::peers::{CachePeer, CachePeers, Said};
 use crate::net::scratch::Scratch;
 use carrick_logic::cache::{Forward, Request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead, ResponseBody, ResponseHead};
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Asking {
-    /// The siblings, and the one of them that is asked for the request in `scratch`. Nobody is asked about what a client
+    /// The cache peers, and the one of them that is asked for the request in `scratch`. Nobody is asked about what a client
     /// wants from the origin, what would not be stored, and what was asked for with credentials.
-    pub fn sibling(
+    pub fn cache_peer(
         &self,
         scratch: &Scratch,
         now: Instant,
-    ) -> Option<(Arc<Siblings>, Arc<Sibling>)> {
-        let siblings = self.cache.siblings.load_full()?;
+    ) -> Option<(Arc<CachePeers>, Arc<CachePeer>)> {
+        let cache_peers = self.cache.cache_peers.load_full()?;
         let is_wanted = matches!(
             self.status.forward,
             Some(Forward::UriMiss | Forward::VaryMiss | Forward::Partial | Forward::Stale)
@@ -25,7 +25,7 @@ impl Asking {
         let is_wanted = is_wanted && !stored.is_some_and(|stored| stored.meta().always_validate);
         let passes = || (self.cache.passes).has(self.store_key().hash(), self.asked_at);
         if !is_wanted
-            || self.is_sibling_asked
+            || self.is_cache_peer_asked
             || self.is_bypassed
             || self.not_filled.is_some()
             || passes()
@@ -35,24 +35,24 @@ impl Asking {
         if !is_for_others(&scratch.request_head, &scratch.request) {
             return None;
         }
-        let owner = Arc::clone(siblings.owner(&self.key, now)?);
-        Some((siblings, owner))
+        let owner = Arc::clone(cache_peers.owner(&self.key, now)?);
+        Some((cache_peers, owner))
     }
 
-    /// What is asked next is asked of a sibling, for what it has stored; or of the origin.
+    /// What is asked next is asked of a cache peer, for what it has stored; or of the origin.
     pub fn wants_only_stored(&mut self, word: bool) {
         self.wants_only_stored = word;
-        self.is_sibling_asked = true;
-        self.status.detail = word.then_some("sibling");
+        self.is_cache_peer_asked = true;
+        self.status.detail = word.then_some("peer");
     }
 
-    /// The sibling was asked in vain: the origin is asked now.
+    /// The cache peer was asked in vain: the origin is asked now.
     pub fn ask_origin(&mut self, why: Said) {
         self.wants_only_stored = false;
         self.status.detail = Some(match why {
-            Said::Hit | Said::Miss => "sibling-miss",
-            Said::Refused => "sibling-refused",
-            Said::Failed => "sibling-failed",
+            Said::Hit | Said::Miss => "peer-miss",
+            Said::Refused => "peer-refused",
+            Said::Failed => "peer-failed",
         });
     }
 }
@@ -69,7 +69,7 @@ fn is_for_others(head: &RequestHead, bytes: &[u8]) -> bool {
         && !request.directives.only_if_cached
 }
 
-/// What a sibling's answer means. One whose end nobody can know is no hit: a part of it would pass for the whole.
+/// What a cache peer's answer means. One whose end nobody can know is no hit: a part of it would pass for the whole.
 pub fn meaning(head: &ResponseHead) -> Said {
     let is_delimited = !matches!(head.body, ResponseBody::UntilClose | ResponseBody::Tunnel);
     match head.status {

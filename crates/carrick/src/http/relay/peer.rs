@@ -2,8 +2,8 @@
 //! 5.2.1.7). Whatever goes wrong before its answer's head is there costs one time-out, and the origin is asked.
 use super::wait::{HeadWait, NoHead};
 use super::{Attempt, Outcome, relay};
-use crate::cache::peers::{Said, Sibling, Siblings};
-use crate::config::plan::{Responses, ServerAddress, SiblingsPlan};
+use crate::cache::peers::{CachePeer, CachePeers, Said};
+use crate::config::plan::{CachePeersPlan, Responses, ServerAddress};
 use crate::connect::dial::{Terms, dial};
 use crate::context::client::Client;
 use crate::context::destination::{Destination, NextHop};
@@ -27,15 +27,15 @@ const UNWANTED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why the request goes on to the origin.
 enum Turned {
-    /// The sibling said so, or failed.
+    /// The cache peer said so, or failed.
     Away(Said, String),
-    /// It has nothing to do with the sibling: this process has no descriptor left.
+    /// It has nothing to do with the cache peer: this process has no descriptor left.
     Short,
     /// Nowhere: the client is gone.
     ClientGone,
 }
 
-/// As [`relay`], for a request whose answer the cache wants: the sibling that owns what it asks for is asked first.
+/// As [`relay`], for a request whose answer the cache wants: the cache peer that owns what it asks for is asked first.
 pub async fn relay_for_cache(
     client: &mut Client,
     scratch: &mut Scratch,
@@ -45,7 +45,7 @@ pub async fn relay_for_cache(
     binds: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    match ask_sibling(client, scratch, destination, trace, asking).await {
+    match ask_cache_peer(client, scratch, destination, trace, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
                 checkout.give_back(client, &destination.place);
@@ -56,19 +56,19 @@ pub async fn relay_for_cache(
     }
 }
 
-/// Asks a sibling; `None`: nobody has it, and the origin is to be asked.
-async fn ask_sibling(
+/// Asks a cache peer; `None`: nobody has it, and the origin is to be asked.
+async fn ask_cache_peer(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
     trace: &mut RequestLog,
     asking: &mut Option<Box<Asking>>,
 ) -> Option<Outcome> {
-    let (siblings, sibling) = asking.as_deref()?.sibling(scratch, Instant::now())?;
-    let there = to(&sibling, destination);
+    let (cache_peers, cache_peer) = asking.as_deref()?.cache_peer(scratch, Instant::now())?;
+    let there = to(&cache_peer, destination);
     asking.as_deref_mut()?.wants_only_stored(true);
     write_request(client, scratch, &there, asking.as_deref_mut());
-    let turned = match head(client, scratch, &siblings, &there, trace).await {
+    let turned = match head(client, scratch, &cache_peers, &there, trace).await {
         Ok(checkout) => match meaning(&scratch.response_head) {
             Said::Hit => {
                 let attempt = Attempt {
@@ -85,7 +85,7 @@ async fn ask_sibling(
                         Turned::Away(Said::Miss, String::new())
                     }
                     outcome => {
-                        trace.cache = Some(CacheResult::Sibling);
+                        trace.cache = Some(CacheResult::CachePeer);
                         let (said, why) = match &outcome {
                             Outcome::Answered {
                                 passed: Passed::UpstreamBroke(how),
@@ -93,14 +93,14 @@ async fn ask_sibling(
                             } => (Said::Failed, *how),
                             _ => (Said::Hit, ""),
                         };
-                        sibling.told(said, why, Instant::now());
+                        cache_peer.told(said, why, Instant::now());
                         return Some(outcome);
                     }
                 }
             }
             said => {
                 let status = scratch.response_head.status;
-                read_away(client, scratch, checkout, &there, &siblings.plan).await;
+                read_away(client, scratch, checkout, &there, &cache_peers.plan).await;
                 Turned::Away(said, format!("it answered {status}"))
             }
         },
@@ -112,9 +112,9 @@ async fn ask_sibling(
     match turned {
         Turned::Away(said, why) => {
             if said == Said::Refused {
-                tracing::debug!("the sibling {}: {why}", sibling.label);
+                tracing::debug!("the cache peer {}: {why}", cache_peer.label);
             }
-            sibling.told(said, &why, Instant::now());
+            cache_peer.told(said, &why, Instant::now());
             asking.ask_origin(said);
         }
         Turned::Short => asking.wants_only_stored(false),
@@ -125,12 +125,14 @@ async fn ask_sibling(
     None
 }
 
-/// The sibling as a place to send the request to. Its idle connections are nobody else's.
-fn to(sibling: &Sibling, destination: &Destination) -> Destination {
+/// The cache peer as a place to send the request to. Its idle connections are nobody else's.
+fn to(cache_peer: &CachePeer, destination: &Destination) -> Destination {
     Destination {
         place: NextHop::Origin {
-            server: sibling.address.clone(),
-            key: format!("sibling {}", sibling.label).into_bytes().into(),
+            server: cache_peer.address.clone(),
+            key: format!("cache_peer {}", cache_peer.label)
+                .into_bytes()
+                .into(),
             // A parent would get the client's `Proxy-Authorization`.
             parent: false,
         },
@@ -147,7 +149,7 @@ fn to(sibling: &Sibling, destination: &Destination) -> Destination {
 async fn head(
     client: &mut Client,
     scratch: &mut Scratch,
-    siblings: &Arc<Siblings>,
+    cache_peers: &Arc<CachePeers>,
     there: &Destination,
     trace: &mut RequestLog,
 ) -> Result<Checkout, Turned> {
@@ -157,14 +159,14 @@ async fn head(
     let idle = client.worker.origins.take(key).map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
         client.worker.metrics.upstream_connections_reused.add(1);
-        match one_head(client, scratch, &checkout, &siblings.plan, trace).await {
+        match one_head(client, scratch, &checkout, &cache_peers.plan, trace).await {
             Ok(()) => return Ok(checkout),
             Err(NoHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
-    let checkout = Checkout::alone(connect(client, server, &siblings.plan).await?);
-    match one_head(client, scratch, &checkout, &siblings.plan, trace).await {
+    let checkout = Checkout::alone(connect(client, server, &cache_peers.plan).await?);
+    match one_head(client, scratch, &checkout, &cache_peers.plan, trace).await {
         Ok(()) => Ok(checkout),
         Err(no_head) => Err(turned(no_head)),
     }
@@ -173,7 +175,7 @@ async fn head(
 async fn connect(
     client: &Client,
     server: &ServerAddress,
-    plan: &SiblingsPlan,
+    plan: &CachePeersPlan,
 ) -> Result<Upstream, Turned> {
     // By this machine's own address, whatever the listener keeps of its clients.
     let terms = Terms::default();
@@ -193,7 +195,7 @@ async fn one_head(
     client: &mut Client,
     scratch: &mut Scratch,
     checkout: &Checkout,
-    plan: &SiblingsPlan,
+    plan: &CachePeersPlan,
     trace: &mut RequestLog,
 ) -> Result<(), NoHead> {
     trace.took(&checkout.upstream);
@@ -235,7 +237,7 @@ async fn read_away(
     scratch: &mut Scratch,
     checkout: Checkout,
     there: &Destination,
-    plan: &SiblingsPlan,
+    plan: &CachePeersPlan,
 ) {
     let head = &scratch.response_head;
     let length = match head.body {

@@ -18,8 +18,8 @@ pub enum CacheResult {
     Miss,
     /// It was answered from the second level.
     Shared,
-    /// It was answered by a sibling, which had it.
-    Sibling,
+    /// It was answered by a cache peer, which had it.
+    CachePeer,
     /// It went to the origin by `cache_bypass`, or because its URL has no key.
     Bypass,
     /// It was refused: nothing was stored, and it wanted nothing else (`only-if-cached`).
@@ -36,7 +36,7 @@ impl CacheResult {
         Self::Stale,
         Self::Miss,
         Self::Shared,
-        Self::Sibling,
+        Self::CachePeer,
         Self::Bypass,
         Self::Refused,
     ];
@@ -52,7 +52,7 @@ impl CacheResult {
             Self::Stale => "stale",
             Self::Miss => "miss",
             Self::Shared => "shared",
-            Self::Sibling => "sibling",
+            Self::CachePeer => "peer",
             Self::Bypass => "bypass",
             Self::Refused => "refused",
         }
@@ -69,7 +69,7 @@ impl CacheResult {
                 | Self::Revalidated
                 | Self::Stale
                 | Self::Shared
-                | Self::Sibling
+                | Self::CachePeer
         )
     }
 }

@@ -1,6 +1,7 @@
 //! The cache: what a client gets that it does not get from the server, and what the server is asked.
 mod ahead;
 mod bodies;
+mod cache_peers;
 mod control;
 mod disk;
 mod fickle;
@@ -12,7 +13,6 @@ mod pipelines;
 mod safety;
 #[cfg(feature = "shared-cache")]
 mod shared;
-mod siblings;
 mod together;
 mod validation;
 

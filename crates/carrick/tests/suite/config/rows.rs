@@ -112,8 +112,8 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     ("status = true", "status = false", "status: false,"),
     (
-        r#"siblings = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.1:3128", connect = "200ms", answer = "1s" }"#,
-        r#"siblings = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.2:3128", connect = "300ms", answer = "2s" }"#,
+        r#"peers = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.1:3128", connect = "200ms", answer = "1s" }"#,
+        r#"peers = { members = ["10.0.0.1:3128", "10.0.0.2:3128"], self = "10.0.0.2:3128", connect = "300ms", answer = "2s" }"#,
         "answer: 2s,",
     ),
     (r#"interval = "2s""#, r#"interval = "3s""#, "interval: 3s,"),

@@ -4,9 +4,9 @@ pub const CACHE: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"for
 const FORWARD_CACHE: &str =
     "[cache]\n[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
 const SWITCH_CACHE: &str = "[cache]\n[upstream.u]\nservers = [\"10.0.0.1\"]\n[[listener]]\nlisten = \"127.0.0.1:8080\"\nmode = \"switch\"\n[[listener.route]]\nupstream = \"u\"\ncache = true\n";
-const SIBLINGS: &str =
-    "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\n";
-const SIBLINGS_OF: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.siblings]\nmembers = [\"10.0.0.1\", \"10.0.0.2\"]\n";
+const CACHE_PEERS: &str =
+    "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.peers]\n";
+const CACHE_PEERS_OF: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.peers]\nmembers = [\"10.0.0.1\", \"10.0.0.2\"]\n";
 const SHARED: &str =
     "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\n";
 const SHARED_AT: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n[cache]\n[cache.shared]\nservers = \"10.0.0.1\"\n";
@@ -247,24 +247,24 @@ pub const KEYS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "[cache]",
-        "siblings",
+        "peers",
         CACHE,
-        "siblings = { members = \"10.0.0.1\" }",
+        "peers = { members = \"10.0.0.1\" }",
     ),
     (
-        "siblings = { }",
+        "peers = { }",
         "members",
-        SIBLINGS,
+        CACHE_PEERS,
         "members = [\"10.0.0.1\", \"10.0.0.2:8080\"]",
     ),
     (
-        "siblings = { }",
+        "peers = { }",
         "self",
-        SIBLINGS_OF,
+        CACHE_PEERS_OF,
         "self = \"10.0.0.1:3128\"",
     ),
-    ("siblings = { }", "connect", SIBLINGS_OF, "connect = \"1s\""),
-    ("siblings = { }", "answer", SIBLINGS_OF, "answer = \"2s\""),
+    ("peers = { }", "connect", CACHE_PEERS_OF, "connect = \"1s\""),
+    ("peers = { }", "answer", CACHE_PEERS_OF, "answer = \"2s\""),
 ];
 
 /// The same, of what only a carrick with the feature `shared-cache` knows.

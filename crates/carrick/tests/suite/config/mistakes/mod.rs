@@ -184,7 +184,7 @@ requests = \"kernel\" # wrong
 ";
     let cache = "[cache]
 targeted = [\"a b\"] # wrong
-[cache.siblings]
+[cache.peers]
 members = [\"http://10.0.0.1\"] # wrong
 self = \"10.0.0.1:x\" # wrong
 [[listener]]

@@ -1,11 +1,11 @@
-//! What siblings answer, and what becomes of it.
+//! What cache peers answer, and what becomes of it.
 use super::{MISS, answers, asking, fetch, fetch_with, forward, origin, request, wait_for_answers};
 use crate::caching::{age, status};
 use crate::support::message::{field, via};
 use crate::support::{Place, Server, Squid};
 
 #[test]
-fn what_a_sibling_has_is_passed_on_and_stored() {
+fn what_a_cache_peer_has_is_passed_on_and_stored() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let other = forward(&far, "");
@@ -17,7 +17,7 @@ fn what_a_sibling_has_is_passed_on_and_stored() {
     let said = status(&found);
     assert!(
         said.contains("carrick; hit; ttl=")
-            && said.ends_with("carrick; fwd=uri-miss; stored; detail=sibling"),
+            && said.ends_with("carrick; fwd=uri-miss; stored; detail=peer"),
         "{said}"
     );
     assert_eq!(
@@ -37,20 +37,24 @@ fn what_a_sibling_has_is_passed_on_and_stored() {
         .collect();
     // Two workers write them, each when it likes.
     results.sort();
-    assert_eq!(results, ["hit", "sibling"]);
-    let sibling = &carrick.status()["cache"]["siblings"][0];
+    assert_eq!(results, ["hit", "peer"]);
+    let cache_peer = &carrick.status()["cache"]["peers"][0];
     assert_eq!(
-        (&sibling["state"], &sibling["hits"], &sibling["misses"]),
+        (
+            &cache_peer["state"],
+            &cache_peer["hits"],
+            &cache_peer["misses"]
+        ),
         (&"up".into(), &1.into(), &0.into())
     );
 }
 
 #[test]
-fn what_a_sibling_has_not_is_asked_of_the_origin_at_once() {
+fn what_a_cache_peer_has_not_is_asked_of_the_origin_at_once() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     let mut kept = None;
     // One client: each worker has connections of its own.
     let mut client = carrick.connect_forward();
@@ -62,7 +66,7 @@ fn what_a_sibling_has_not_is_asked_of_the_origin_at_once() {
             "Cookie: a=b\r\nCache-Control: max-stale=1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\n",
         ));
         // One connection does for all.
-        let peer = kept.get_or_insert_with(|| sibling.accept());
+        let peer = kept.get_or_insert_with(|| cache_peer.accept());
         let head = peer.read_head();
         let first = format!("GET http://{}/{number} HTTP/1.1\r\n", origin.address());
         assert!(head.starts_with(&first), "{head}");
@@ -78,24 +82,24 @@ fn what_a_sibling_has_not_is_asked_of_the_origin_at_once() {
         let response = client.read_response("GET");
         assert_eq!(response.text(), format!("/{number}"));
         assert!(
-            status(&response).ends_with("fwd=uri-miss; stored; detail=sibling-miss"),
+            status(&response).ends_with("fwd=uri-miss; stored; detail=peer-miss"),
             "{}",
             response.head
         );
     }
-    sibling.expect_nobody();
+    cache_peer.expect_nobody();
     wait_for_answers(&carrick, "miss", 5.0);
 }
 
 #[test]
 fn what_is_out_of_date_here_may_be_fresh_there() {
     let (near, far) = (Place::claim(), Place::claim());
-    let (sibling, server) = (Server::listen(&far), Server::listen(&far));
-    let carrick = asking(&near, sibling.address());
+    let (cache_peer, server) = (Server::listen(&far), Server::listen(&far));
+    let carrick = asking(&near, cache_peer.address());
     let mut client = carrick.connect_forward();
     let ask = request("GET", server.address(), "/a", "");
     client.send(&ask);
-    let mut peer = sibling.accept();
+    let mut peer = cache_peer.accept();
     peer.read_head();
     // As old as its lifetime: it is passed on, and has to be validated by the next one.
     peer.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 60\r\nETag: \"v\"\r\nContent-Length: 3\r\n\r\nold");
@@ -116,7 +120,7 @@ fn what_is_out_of_date_here_may_be_fresh_there() {
 }
 
 #[test]
-fn ranges_and_heads_are_answered_by_siblings_too() {
+fn ranges_and_heads_are_answered_by_cache_peers_too() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let other = forward(&far, "");
@@ -138,7 +142,7 @@ fn ranges_and_heads_are_answered_by_siblings_too() {
 }
 
 #[test]
-fn a_squid_can_be_the_sibling() {
+fn a_squid_can_be_the_cache_peer() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let squid = Squid::start(&far);

@@ -1,5 +1,7 @@
-//! Siblings that are dead, slow, or end in the middle.
-use super::{MISS, answers, asking, fetch, forward, origin, request, siblings, wait_for_answers};
+//! CachePeers that are dead, slow, or end in the middle.
+use super::{
+    MISS, answers, asking, cache_peers, fetch, forward, origin, request, wait_for_answers,
+};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
 use crate::support::{Ending, Place, Server, wait_for};
@@ -12,11 +14,8 @@ fn a_dead_one_is_left_out_and_tried_again() {
     let carrick = asking(&near, refusing);
     assert_eq!(fetch(&carrick, origin.address(), "/first").text(), "/first");
     wait_for_answers(&carrick, "failed", 1.0);
-    assert_eq!(carrick.metric("carrick_sibling_up", &[]), 0.0);
-    assert_eq!(
-        carrick.status()["cache"]["siblings"][0]["state"],
-        "left out"
-    );
+    assert_eq!(carrick.metric("carrick_cache_peer_up", &[]), 0.0);
+    assert_eq!(carrick.status()["cache"]["peers"][0]["state"], "left out");
     for number in 0..20 {
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
@@ -27,11 +26,11 @@ fn a_dead_one_is_left_out_and_tried_again() {
     let back = Server::listen_at(refusing)
         .serve(|peer, _| answer_requests(peer, |_| MISS.as_bytes().to_vec()));
     let mut number = 100;
-    wait_for("the sibling is asked again", || {
+    wait_for("the cache peer is asked again", || {
         number += 1;
         let path = format!("/{number}");
         assert_eq!(fetch(&carrick, origin.address(), &path).text(), path);
-        (carrick.metric("carrick_sibling_up", &[]) == 1.0).then_some(())
+        (carrick.metric("carrick_cache_peer_up", &[]) == 1.0).then_some(())
     });
     assert!(back.accepted() > 0);
     let log = carrick.standard_error();
@@ -45,17 +44,17 @@ fn a_dead_one_is_left_out_and_tried_again() {
 fn one_that_never_answers_costs_one_time_out() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    let sibling = Server::listen(&far);
+    let cache_peer = Server::listen(&far);
     // The first trial comes a second later, which is longer than what follows on any machine that works at all.
     let carrick = forward(
         &near,
-        &siblings(&[sibling.address()], ", answer = \"100ms\""),
+        &cache_peers(&[cache_peer.address()], ", answer = \"100ms\""),
     );
     assert_eq!(fetch(&carrick, origin.address(), "/a").text(), "/a");
-    let mut silent = sibling.accept();
+    let mut silent = cache_peer.accept();
     assert!(silent.read_head().contains("only-if-cached"));
     wait_for_answers(&carrick, "failed", 1.0);
-    assert!(carrick.status()["cache"]["siblings"][0]["failed"] == 1);
+    assert!(carrick.status()["cache"]["peers"][0]["failed"] == 1);
     assert_eq!(fetch(&carrick, origin.address(), "/b").text(), "/b");
     // Counted when the answer has been sent.
     carrick.wait_for_metric("carrick_request_seconds_sum", &[], 0.1);
@@ -68,13 +67,13 @@ fn one_that_comes_and_goes_never_fails_a_request() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     // Every other connection is closed at once, the others after their first answer.
-    let sibling = Server::listen(&far).serve(|mut peer, number| {
+    let cache_peer = Server::listen(&far).serve(|mut peer, number| {
         if number % 2 == 1 && peer.waits_for_head() {
             peer.read_head();
             peer.send(MISS);
         }
     });
-    let carrick = asking(&near, sibling.address());
+    let carrick = asking(&near, cache_peer.address());
     let mut number = 0;
     wait_for("it has failed and answered", || {
         number += 1;
@@ -95,11 +94,11 @@ fn what_ends_too_early_is_never_stored_as_whole() {
     ] {
         let (near, far) = (Place::claim(), Place::claim());
         let origin = origin(&far);
-        let sibling = Server::listen(&far);
-        let carrick = asking(&near, sibling.address());
+        let cache_peer = Server::listen(&far);
+        let carrick = asking(&near, cache_peer.address());
         let mut client = carrick.connect_forward();
         client.send(request("GET", origin.address(), "/a", ""));
-        let mut peer = sibling.accept();
+        let mut peer = cache_peer.accept();
         peer.read_head();
         peer.send(format!(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nAge: 1\r\n{framing}\r\n\r\n{part}"
@@ -111,7 +110,7 @@ fn what_ends_too_early_is_never_stored_as_whole() {
             "{framing}: the client is told"
         );
         wait_for_answers(&carrick, "failed", 1.0);
-        drop(sibling);
+        drop(cache_peer);
         let whole = fetch(&carrick, origin.address(), "/a");
         assert_eq!((whole.status, whole.text().as_str()), (200, "/a"));
     }
@@ -128,11 +127,11 @@ fn what_is_no_answer_to_the_question_is_not_passed_on() {
     ] {
         let (near, far) = (Place::claim(), Place::claim());
         let origin = origin(&far);
-        let sibling = Server::listen(&far);
-        let carrick = asking(&near, sibling.address());
+        let cache_peer = Server::listen(&far);
+        let carrick = asking(&near, cache_peer.address());
         let mut client = carrick.connect_forward();
         client.send(request("GET", origin.address(), "/a", ""));
-        let mut peer = sibling.accept();
+        let mut peer = cache_peer.accept();
         peer.read_head();
         peer.send(answer);
         drop(peer);
@@ -151,11 +150,11 @@ fn what_is_no_answer_to_the_question_is_not_passed_on() {
 fn what_is_no_http_is_not_passed_on() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     let mut client = carrick.connect_forward();
     client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = sibling.accept();
+    let mut peer = cache_peer.accept();
     peer.read_head();
     peer.send("SSH-2.0-OpenSSH_9.2\r\n");
     assert_eq!(client.read_response("GET").text(), "/a");

@@ -7,13 +7,13 @@ use crate::balance::{Balancer, Method, ServerView};
 /// The members of a group of caches, of which each owns a share of all keys (rendezvous hashing, Thaler and Ravishankar
 /// 1998). All members find the same owner if they have the same names, in whatever order.
 #[derive(Debug, Clone)]
-pub struct Siblings {
+pub struct CachePeers {
     balancer: Balancer,
     count: usize,
     own: Option<usize>,
 }
 
-impl Siblings {
+impl CachePeers {
     /// By the names of the members, such as `10.0.0.1:3128`; `own` is the place of this cache among them, if it is one.
     #[must_use]
     pub fn new<'n>(names: impl IntoIterator<Item = &'n [u8]>, own: Option<usize>) -> Self {

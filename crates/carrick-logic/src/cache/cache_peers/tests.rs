@@ -1,5 +1,5 @@
 //! Tests of the owners of keys.
-use super::{Siblings, shared_part};
+use super::{CachePeers, shared_part};
 use proptest::prelude::*;
 
 fn names(count: usize) -> Vec<String> {
@@ -8,8 +8,8 @@ fn names(count: usize) -> Vec<String> {
         .collect()
 }
 
-fn siblings(names: &[String], own: Option<usize>) -> Siblings {
-    Siblings::new(names.iter().map(String::as_bytes), own)
+fn cache_peers(names: &[String], own: Option<usize>) -> CachePeers {
+    CachePeers::new(names.iter().map(String::as_bytes), own)
 }
 
 fn keys(count: usize) -> impl Iterator<Item = Vec<u8>> {
@@ -19,7 +19,7 @@ fn keys(count: usize) -> impl Iterator<Item = Vec<u8>> {
 #[test]
 fn each_member_owns_its_share() {
     for count in [2, 3, 5, 16] {
-        let all = siblings(&names(count), None);
+        let all = cache_peers(&names(count), None);
         let mut owned = vec![0_usize; count];
         for key in keys(20_000) {
             owned[all.owner(&key, |_| true).unwrap()] += 1;
@@ -36,9 +36,9 @@ fn each_member_owns_its_share() {
 
 #[test]
 fn who_is_no_member_asks_somebody_for_every_key() {
-    let all = siblings(&names(3), None);
+    let all = cache_peers(&names(3), None);
     assert!(keys(100).all(|key| all.owner(&key, |_| true).is_some()));
-    assert_eq!(siblings(&[], None).owner(b"key", |_| true), None);
+    assert_eq!(cache_peers(&[], None).owner(b"key", |_| true), None);
     assert_eq!(all.owner(b"key", |_| false), None);
 }
 
@@ -63,10 +63,10 @@ proptest! {
         let names = names(count);
         let mut turned = names.clone();
         turned.rotate_left(turn.index(count));
-        let owner = &names[siblings(&names, None).owner(&key, |_| true).unwrap()];
-        prop_assert_eq!(owner, &turned[siblings(&turned, None).owner(&key, |_| true).unwrap()]);
+        let owner = &names[cache_peers(&names, None).owner(&key, |_| true).unwrap()];
+        prop_assert_eq!(owner, &turned[cache_peers(&turned, None).owner(&key, |_| true).unwrap()]);
         for (place, name) in names.iter().enumerate() {
-            let asked = siblings(&names, Some(place)).owner(&key, |_| true);
+            let asked = cache_peers(&names, Some(place)).owner(&key, |_| true);
             if name == owner {
                 prop_assert_eq!(asked, None, "the owner asks nobody");
             } else {
@@ -80,7 +80,7 @@ proptest! {
     fn only_the_keys_of_who_leaves_move(count in 2..12_usize, gone in any::<prop::sample::Index>(), key in any::<[u8; 8]>()) {
         let names = names(count);
         let gone = gone.index(count);
-        let all = siblings(&names, None);
+        let all = cache_peers(&names, None);
         let before = all.owner(&key, |_| true).unwrap();
         let without = all.owner(&key, |place| place != gone).unwrap();
         prop_assert_ne!(without, gone);
@@ -89,7 +89,7 @@ proptest! {
         }
         let mut fewer = names.clone();
         fewer.remove(gone);
-        let left = siblings(&fewer, None).owner(&key, |_| true).unwrap();
+        let left = cache_peers(&fewer, None).owner(&key, |_| true).unwrap();
         prop_assert_eq!(&fewer[left], &names[without], "left out or taken off the list is the same");
     }
 }

@@ -15,19 +15,19 @@ fn forward(place: &Place, cache: &str) -> Carrick {
 }
 
 /// A forward proxy that is no member, and asks this one for everything.
-fn asking(place: &Place, sibling: SocketAddr) -> Carrick {
-    forward(place, &siblings(&[sibling], ""))
+fn asking(place: &Place, cache_peer: SocketAddr) -> Carrick {
+    forward(place, &cache_peers(&[cache_peer], ""))
 }
 
-/// The key `siblings`, with further ones in it. Nobody who lives is taken for dead because the machine is busy.
-fn siblings(members: &[SocketAddr], more: &str) -> String {
+/// The key `peers`, with further ones in it. Nobody who lives is taken for dead because the machine is busy.
+fn cache_peers(members: &[SocketAddr], more: &str) -> String {
     let members: Vec<String> = members.iter().map(ToString::to_string).collect();
     let patience = if more.contains("answer") {
         ""
     } else {
         ", connect = \"20s\", answer = \"20s\""
     };
-    format!("siblings = {{ members = {members:?}{more}{patience} }}")
+    format!("peers = {{ members = {members:?}{more}{patience} }}")
 }
 
 /// An origin whose answers are fresh for a minute, and have the path as their body.
@@ -62,20 +62,20 @@ fn request(method: &str, origin: SocketAddr, path: &str, lines: &str) -> String 
     format!("{method} http://{origin}{path} HTTP/1.1\r\nHost: {origin}\r\n{lines}\r\n")
 }
 
-/// Waits until so often this has come of asking siblings.
+/// Waits until so often this has come of asking cache peers.
 fn wait_for_answers(carrick: &Carrick, result: &str, count: f64) {
     let label = format!("result=\"{result}\"");
-    carrick.wait_for_metric("carrick_sibling_answers_total", &[&label], count);
+    carrick.wait_for_metric("carrick_cache_peer_answers_total", &[&label], count);
     assert_eq!(answers(carrick, result), count);
 }
 
-/// How often this came of asking siblings.
+/// How often this came of asking cache peers.
 fn answers(carrick: &Carrick, result: &str) -> f64 {
     carrick.metric(
-        "carrick_sibling_answers_total",
+        "carrick_cache_peer_answers_total",
         &[&format!("result=\"{result}\"")],
     )
 }
 
-/// What a sibling says that has nothing.
+/// What a cache peer says that has nothing.
 const MISS: &str = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 4\r\n\r\nnone";

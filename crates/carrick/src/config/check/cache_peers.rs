@@ -1,6 +1,6 @@
-//! Checks `siblings` of `[cache]`: the other caches that are asked.
+//! Checks `peers` of `[cache]`: the other caches that are asked.
 use crate::config::file;
-use crate::config::plan::{ServerAddress, SiblingsPlan};
+use crate::config::plan::{CachePeersPlan, ServerAddress};
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use toml::Spanned;
@@ -12,7 +12,7 @@ const PORT: u16 = 3128;
 const MEMBERS_MAX: usize = 64;
 
 /// The plan; `None`: there is something wrong.
-pub(super) fn check(written: &file::Siblings, problems: &mut Problems) -> Option<SiblingsPlan> {
+pub(super) fn check(written: &file::CachePeers, problems: &mut Problems) -> Option<CachePeersPlan> {
     let Some(list) = written.members.given() else {
         if written.members.is_absent() {
             problems
@@ -31,9 +31,9 @@ pub(super) fn check(written: &file::Siblings, problems: &mut Problems) -> Option
     if own.is_some() && members.len() == 1 {
         problems
             .warning(list.span(), "there is nobody to ask", "")
-            .help("add the other members, or remove `siblings`");
+            .help("add the other members, or remove `peers`");
     }
-    Some(SiblingsPlan {
+    Some(CachePeersPlan {
         members,
         own,
         connect: written.connect,
@@ -53,7 +53,7 @@ fn members(
                 format!("`members` is a list of 1 to {MEMBERS_MAX} caches"),
                 "",
             )
-            .help("leave `siblings` out to ask nobody");
+            .help("leave `peers` out to ask nobody");
         return None;
     }
     let mut members = Vec::with_capacity(written.len());

@@ -1,10 +1,10 @@
 //! Who is asked for what, and that nobody asks in circles.
-use super::{MISS, fetch, fetch_with, forward, origin, siblings, wait_for_answers};
+use super::{MISS, cache_peers, fetch, fetch_with, forward, origin, wait_for_answers};
 use crate::support::carrick::{FORWARD_TEXT, switch_text};
 use crate::support::place::FORWARD_PORT;
 use crate::support::server::answer_requests;
 use crate::support::{Carrick, Place, Server};
-use carrick_logic::cache::Siblings;
+use carrick_logic::cache::CachePeers;
 
 #[test]
 fn only_the_owner_is_asked() {
@@ -18,9 +18,9 @@ fn only_the_owner_is_asked() {
         .collect();
     let members = [all[0].address(), near.at(FORWARD_PORT), all[1].address()];
     let own = format!(", self = \"{}\"", members[1]);
-    let carrick = forward(&near, &siblings(&members, &own));
+    let carrick = forward(&near, &cache_peers(&members, &own));
     let names = members.map(|member| member.to_string());
-    let owners = Siblings::new(names.iter().map(String::as_bytes), Some(1));
+    let owners = CachePeers::new(names.iter().map(String::as_bytes), Some(1));
     let mut expected = [0.0; 3];
     for number in 0..60 {
         let path = format!("/{number}");
@@ -30,8 +30,8 @@ fn only_the_owner_is_asked() {
     }
     wait_for_answers(&carrick, "miss", expected[0] + expected[2]);
     for place in [0, 2] {
-        let label = format!("sibling=\"{}\"", names[place]);
-        let asked = carrick.metric("carrick_sibling_answers_total", &[&label]);
+        let label = format!("peer=\"{}\"", names[place]);
+        let asked = carrick.metric("carrick_cache_peer_answers_total", &[&label]);
         assert_eq!(asked, expected[place], "{names:?}");
         assert!(asked > 5.0, "{expected:?}");
     }
@@ -43,8 +43,8 @@ fn two_that_ask_each_other_do_not_ask_in_a_circle() {
     let (left, right, far) = (Place::claim(), Place::claim(), Place::claim());
     let origin = origin(&far);
     // Each believes that the other one owns everything.
-    let one = forward(&left, &siblings(&[right.at(FORWARD_PORT)], ""));
-    let two = forward(&right, &siblings(&[left.at(FORWARD_PORT)], ""));
+    let one = forward(&left, &cache_peers(&[right.at(FORWARD_PORT)], ""));
+    let two = forward(&right, &cache_peers(&[left.at(FORWARD_PORT)], ""));
     for (number, (first, second)) in [(&one, &two), (&two, &one)].into_iter().enumerate() {
         let path = format!("/{number}");
         assert_eq!(fetch(first, origin.address(), &path).text(), path);
@@ -71,12 +71,12 @@ fn three_with_the_same_list_share_what_they_have() {
         .zip(&members)
         .map(|(place, own)| {
             let own = format!(", self = \"{own}\"");
-            forward(place, &siblings(&members, &own))
+            forward(place, &cache_peers(&members, &own))
         })
         .collect();
     // Whoever owns it has it first; then nobody needs the origin.
     let names: Vec<String> = members.iter().map(ToString::to_string).collect();
-    let owners = Siblings::new(names.iter().map(String::as_bytes), None);
+    let owners = CachePeers::new(names.iter().map(String::as_bytes), None);
     for number in 0..12 {
         let path = format!("/{number}");
         let url = format!("http://{}{path}", origin.address());
@@ -100,17 +100,17 @@ fn three_with_the_same_list_share_what_they_have() {
 fn a_reload_changes_who_is_asked() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    let sibling =
+    let cache_peer =
         Server::listen(&far).serve(|peer, _| answer_requests(peer, |_| MISS.as_bytes().to_vec()));
     let carrick = forward(&near, "");
     fetch(&carrick, origin.address(), "/a");
-    assert_eq!(sibling.accepted(), 0);
+    assert_eq!(cache_peer.accepted(), 0);
     let text = format!(
         "[cache]\n{}\n{FORWARD_TEXT}",
-        siblings(&[sibling.address()], "")
+        cache_peers(&[cache_peer.address()], "")
     );
     carrick.reload(&near, &text);
-    carrick.wait_for_metric("carrick_sibling_up", &[], 1.0);
+    carrick.wait_for_metric("carrick_cache_peer_up", &[], 1.0);
     fetch(&carrick, origin.address(), "/b");
     wait_for_answers(&carrick, "miss", 1.0);
     // Who wants only what is stored here gets only that.
@@ -123,7 +123,7 @@ fn a_reload_changes_who_is_asked() {
 }
 
 #[test]
-fn switches_can_be_siblings_too() {
+fn switches_can_be_cache_peers_too() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
     let text = |cache: &str| {
@@ -135,7 +135,7 @@ fn switches_can_be_siblings_too() {
         format!("[cache]\n{cache}\n{cached}")
     };
     let other = Carrick::start(&far, &text(""));
-    let carrick = Carrick::start(&near, &text(&siblings(&[other.listener()], "")));
+    let carrick = Carrick::start(&near, &text(&cache_peers(&[other.listener()], "")));
     let ask = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
     assert_eq!(other.connect().ask(ask).text(), "/a");
     let found = carrick.connect().ask(ask);

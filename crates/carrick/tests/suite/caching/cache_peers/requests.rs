@@ -1,4 +1,4 @@
-//! Which requests siblings are not asked for.
+//! Which requests cache peers are not asked for.
 use super::{asking, fetch, origin, request};
 use crate::support::message::field;
 use crate::support::server::answer_requests;
@@ -16,8 +16,8 @@ fn what_is_not_for_others_goes_to_the_origin_alone() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
         });
     });
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     for (method, lines) in [
         ("GET", "Authorization: Basic eDp5\r\n"),
         ("GET", "Cache-Control: no-store\r\n"),
@@ -29,7 +29,7 @@ fn what_is_not_for_others_goes_to_the_origin_alone() {
         let mut client = carrick.connect_forward();
         client.send(request(method, origin.address(), "/a", lines));
         assert_eq!(client.read_response(method).status, 200, "{method} {lines}");
-        sibling.expect_nobody();
+        cache_peer.expect_nobody();
     }
 }
 
@@ -37,20 +37,20 @@ fn what_is_not_for_others_goes_to_the_origin_alone() {
 fn who_reloads_gets_it_from_the_origin() {
     let (near, far) = (Place::claim(), Place::claim());
     let origin = origin(&far);
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     let mut client = carrick.connect_forward();
     client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = sibling.accept();
+    let mut peer = cache_peer.accept();
     peer.read_head();
     peer.send(super::MISS);
     client.read_response("GET");
     let lines = "Cache-Control: no-cache\r\n";
     let again = client.ask(&request("GET", origin.address(), "/a", lines));
     assert_eq!(again.text(), "/a");
-    assert!(!peer_has_something(&mut peer), "the sibling was asked");
+    assert!(!peer_has_something(&mut peer), "the cache peer was asked");
     assert_eq!(fetch(&carrick, origin.address(), "/a").status, 200);
-    sibling.expect_nobody();
+    cache_peer.expect_nobody();
 }
 
 fn peer_has_something(peer: &mut crate::support::Peer) -> bool {
@@ -68,11 +68,11 @@ fn what_was_not_stored_lately_is_not_asked_for_elsewhere() {
             b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 2\r\n\r\nok".to_vec()
         });
     });
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     let mut client = carrick.connect_forward();
     client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = sibling.accept();
+    let mut peer = cache_peer.accept();
     peer.read_head();
     peer.send(super::MISS);
     assert_eq!(client.read_response("GET").text(), "ok");
@@ -80,7 +80,7 @@ fn what_was_not_stored_lately_is_not_asked_for_elsewhere() {
         assert_eq!(fetch(&carrick, origin.address(), "/a").text(), "ok");
     }
     assert!(!peer_has_something(&mut peer));
-    sibling.expect_nobody();
+    cache_peer.expect_nobody();
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn what_has_to_be_validated_each_time_is_asked_of_the_origin_alone() {
             }
         });
     });
-    let sibling = Server::listen(&far);
-    let carrick = asking(&near, sibling.address());
+    let cache_peer = Server::listen(&far);
+    let carrick = asking(&near, cache_peer.address());
     let mut client = carrick.connect_forward();
     client.send(request("GET", origin.address(), "/a", ""));
-    let mut peer = sibling.accept();
+    let mut peer = cache_peer.accept();
     peer.read_head();
     peer.send(super::MISS);
     assert_eq!(client.read_response("GET").text(), "ok");
@@ -110,5 +110,5 @@ fn what_has_to_be_validated_each_time_is_asked_of_the_origin_alone() {
         assert!(crate::caching::status(&again).contains("fwd-status=304"));
     }
     assert!(!peer_has_something(&mut peer));
-    sibling.expect_nobody();
+    cache_peer.expect_nobody();
 }
