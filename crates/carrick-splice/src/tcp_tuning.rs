@@ -49,7 +49,7 @@
 //! # }
 //! ```
 //!
-//! `docs/internals/splitting.md` tells why these means, and what Linux does not have for one socket alone.
+//! `docs/internals/tcp-tuning.md` tells why these means, and what Linux does not have for one socket alone.
 
 mod apply;
 mod cgroup;

@@ -162,7 +162,7 @@ fn the_first_flight_of_others_is_as_ever() {
     assert_eq!(flight.bytes, 10 * flight.segment_bytes);
 }
 
-/// What `docs/internals/splitting.md` says of slow start after idleness.
+/// What `docs/internals/tcp-tuning.md` says of slow start after idleness.
 #[test]
 fn silence_takes_a_first_flight_away_unless_the_namespace_or_the_congestion_control_says_otherwise()
 {

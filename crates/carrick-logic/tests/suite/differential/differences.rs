@@ -1,6 +1,6 @@
 //! Where the two differ, and why.
 
-/// A class of differences. `docs/internals/cache-policy.md` has the same list.
+/// A class of differences. `docs/internals/cache-policy.md` refers to this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Difference {
     /// RFC 9111 section 3: the other stores any answer to HEAD.

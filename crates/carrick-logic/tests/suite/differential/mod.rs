@@ -129,21 +129,6 @@ fn no_class_of_differences_is_there_for_nothing() {
     assert!(never.is_empty(), "{never:?}");
 }
 
-#[test]
-fn the_classes_are_those_that_are_documented() {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/internals/cache-policy.md"
-    );
-    let page = std::fs::read_to_string(page).unwrap();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let named: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
-    for class in ALL {
-        let name = format!("{class:?}");
-        assert!(named.contains(name.as_str()), "{name} is not documented");
-    }
-}
-
 /// Whether a directive is written in letters that the other does not know.
 fn has_capitals(lines: &case::Lines) -> bool {
     let has = |(name, _): &(&str, &str)| name.bytes().any(|byte| byte.is_ascii_uppercase());

@@ -9,7 +9,7 @@
 //! | `relay` | one connection, relayed over one of the link |
 //! | `connection` | frames on a connection over the link |
 //!
-//! What is said there is [`carrick_logic::link`]'s; `docs/internals/splitting.md` tells it.
+//! What is said there is [`carrick_logic::link`]'s; `docs/internals/link-protocol.md` tells it.
 mod far;
 mod near;
 mod pool;
