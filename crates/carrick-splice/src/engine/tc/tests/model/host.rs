@@ -1,5 +1,5 @@
 //! The process on this host that relays between both local sockets, gives their packets to the kernel and takes them back: what
-//! `exchange/packets.rs` does, in virtual time, with the engine's own table and commands.
+//! `lifecycle/tc.rs` does, in virtual time, with the engine's own table and commands.
 
 mod answering;
 
@@ -15,7 +15,7 @@ use crate::engine::tc::table::Table;
 use answering::Answering;
 pub use answering::{Round, Rounds};
 
-/// As in `exchange/packets.rs` and `splice.rs`.
+/// As in `lifecycle/tc.rs` and `splice.rs`.
 const LOOK_FIRST: u64 = MILLISECOND;
 const LOOK_LAST: u64 = 256 * MILLISECOND;
 const DISARM_LOOKS_MAX: u32 = 200;
