@@ -437,7 +437,7 @@ impl ResponseSplice {
             Answer::Done => Ok(()),
             Answer::Behind => Err(DisarmError::Behind),
             // The kernel has given them back by itself.
-            Answer::NoPlace if was_body => {
+            Answer::NoSlot if was_body => {
                 self.splice.note_back();
                 Ok(())
             }

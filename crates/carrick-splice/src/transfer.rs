@@ -284,7 +284,7 @@ impl<'a> Transfer<'a> {
         let sockets = || Some(stalls::descriptors(self.from, self.to));
         Stall::note(
             &mut self.stall,
-            &self.splicer,
+            self.splicer.stalls(),
             waits,
             moved_bytes,
             sockets,
