@@ -7,6 +7,7 @@ mod environment;
 mod generation;
 mod granting;
 pub(crate) mod hooks;
+mod http;
 pub mod measuring;
 pub(crate) mod path_statistics;
 pub(crate) mod paths;
