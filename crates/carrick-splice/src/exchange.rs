@@ -95,7 +95,6 @@ pub struct Exchange<'a> {
     pair: Pair<'a>,
     lifecycle: Lifecycle,
     policy: Policy,
-    joining: Joining,
     /// The engine in the kernel that has the connections, or is to have them; or that had them, and goes on translating their numbers.
     attachment: Option<Attachment>,
     /// The connections while they are not with tokio.
@@ -144,10 +143,9 @@ impl<'a> Exchange<'a> {
         });
         let prefixes = [order.a_prefix, order.b_prefix];
         let mut exchange = Exchange {
-            pair: Pair::new(splicer, legs, prefixes, flows, order.label),
+            pair: Pair::new(splicer, legs, prefixes, flows, order.label, order.joining),
             lifecycle: Lifecycle::default(),
             policy,
-            joining: order.joining,
             attachment: None,
             parked: None,
             calm: Calm::default(),
@@ -269,7 +267,7 @@ impl<'a> Exchange<'a> {
 
     /// Moves what can be moved from this side, unless that has ended or failed; and takes note if a connection fails.
     fn poll_way(&mut self, cx: &mut Context<'_>, side: usize) -> Step {
-        if matches!(self.pair.failed, Some((failed, _)) if failed == side) {
+        if matches!(self.pair.failed, Some((failed, _)) if usize::from(failed) == side) {
             return Step::Blocked(Side::To);
         }
         match self.relay(cx, side) {
@@ -347,7 +345,9 @@ impl<'a> Exchange<'a> {
         match &self.pair.failed {
             None if self.is_ended(0) && self.is_ended(1) => Some(ExchangeEnd::Closed),
             None => None,
-            Some((side, _)) if self.pair.is_over || self.is_ended(1 - *side) => self.take_fault(),
+            Some((side, _)) if self.pair.is_over || self.is_ended(usize::from(1 - *side)) => {
+                self.take_fault()
+            }
             Some(_) => None,
         }
     }

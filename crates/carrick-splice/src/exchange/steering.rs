@@ -67,7 +67,7 @@ impl Exchange<'_> {
     /// This engine is to have the connections at their next rest.
     pub(super) fn begin_attaching(&mut self, engine: Engine) {
         self.attachment = Some(match engine {
-            Engine::Packet => Attachment::Tc(Tc::new(self.joining)),
+            Engine::Packet => Attachment::Tc(Tc::default()),
             _ => {
                 let is_for_chatter = self.policy.watches_chatter();
                 Attachment::Sockmap(Sockmap::new(&mut self.pair, is_for_chatter))

@@ -1,5 +1,6 @@
 //! Two connections and both directions between them: what the process relays, and what an engine in the kernel is given.
 
+use super::policy::Joining;
 use crate::engine::tc::path_statistics::PathStatistics;
 use crate::engine::tc::state::State as TcState;
 use crate::relay::flow::Flow;
@@ -17,8 +18,9 @@ pub(crate) struct Pair<'a> {
     pub(crate) flows: [Flow; 2],
     /// The owner's number for this splice.
     pub(crate) label: u64,
+    joining: Joining,
     /// The direction in which something failed first; the other one goes on for a while.
-    pub(crate) failed: Option<(usize, Fault)>,
+    pub(crate) failed: Option<(u8, Fault)>,
     /// Nothing more can be delivered.
     pub(crate) is_over: bool,
     pub(crate) watch: Watch,
@@ -51,6 +53,7 @@ impl<'a> Pair<'a> {
         prefixes: [&'a [u8]; 2],
         flows: [Flow; 2],
         label: u64,
+        joining: Joining,
     ) -> Self {
         Pair {
             path_statistics: path_statistics_of(&splicer, &legs),
@@ -58,6 +61,7 @@ impl<'a> Pair<'a> {
             prefixes,
             flows,
             label,
+            joining,
             failed: None,
             is_over: false,
             watch: Watch::default(),
@@ -82,7 +86,7 @@ impl<'a> Pair<'a> {
         for flow in &mut self.flows {
             flow.set_pass_end(false);
         }
-        self.failed = Some((side, fault));
+        self.failed = Some((u8::from(side == 1), fault));
         self.watch.disarm();
     }
 
@@ -137,8 +141,11 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether one leg is so bad that both connections are better off by themselves.
+    /// Whether one leg is so bad that both connections are better off by themselves, and that matters.
     pub(crate) fn has_bad_leg(&self) -> bool {
+        if self.joining == Joining::Anyway {
+            return false;
+        }
         let engine = self.splicer.packet_engine();
         let statistics = self.path_statistics.as_ref();
         (engine.zip(statistics)).is_some_and(|(engine, statistics)| statistics.has_bad_leg(engine))

@@ -2,7 +2,6 @@
 //! it gives them back.
 
 use super::pair::{Forwarded, Pair};
-use super::policy::Joining;
 use super::{Attach, Detach, KernelEngine, Polled};
 use crate::engine::tc::command::Answer;
 use crate::engine::tc::splice::PacketSplice;
@@ -34,8 +33,8 @@ const DETACH_LOOKS_AT_ONCE: u32 = 8;
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Two connections whose packets the engine forwards, or is to forward.
+#[derive(Default)]
 pub(crate) struct Tc {
-    joining: Joining,
     /// Once the kernel knows them.
     known: Option<Box<Known>>,
 }
@@ -56,17 +55,6 @@ struct Known {
 }
 
 impl Tc {
-    pub(crate) fn new(joining: Joining) -> Tc {
-        Tc {
-            joining,
-            known: None,
-        }
-    }
-
-    fn has_bad_leg(&self, pair: &Pair<'_>) -> bool {
-        self.joining != Joining::Anyway && pair.has_bad_leg()
-    }
-
     /// Tells the kernel of the connections, before the first byte is relayed if they are wanted from the beginning: its packets show the kernel
     /// where both connections are.
     fn make_known(&mut self, pair: &Pair<'_>) -> Result<(), Reason> {
@@ -75,7 +63,7 @@ impl Tc {
         };
         let engine = pair.splicer.packet_engine();
         let engine = engine.ok_or(Reason::PacketUnavailable)?;
-        if self.has_bad_leg(pair) {
+        if pair.has_bad_leg() {
             return Err(Reason::PacketBadLeg);
         }
         let moved_bytes = pair.moved_bytes();
@@ -108,17 +96,14 @@ impl KernelEngine for Tc {
         let waits = |step: &Step| matches!(step, Step::Blocked(Side::From));
         let moved_bytes = pair.moved_bytes();
         let is_quiet = steps.iter().all(waits) && !pair.holds_bytes() && pair.failed.is_none();
-        let has_bad_leg = |pair: &mut Pair<'_>| {
-            pair.note_path_statistics(None);
-            self.joining != Joining::Anyway && pair.has_bad_leg()
-        };
         let Some(known) = &mut self.known else {
             return Attach::Later;
         };
         if known.splice.is_armed() || !is_quiet || !known.is_time(cx, moved_bytes) {
             return Attach::Later;
         }
-        if has_bad_leg(pair) {
+        pair.note_path_statistics(None);
+        if pair.has_bad_leg() {
             return Attach::Refused(Some(Reason::PacketBadLeg));
         }
         let reason = match known

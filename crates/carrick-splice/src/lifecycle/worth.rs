@@ -16,13 +16,13 @@ const TURN_BYTES: u64 = 64 << 10;
 pub(super) struct Worth {
     cost_bytes: u64,
     taken_bytes: [u64; 2],
-    speaker: Option<usize>,
+    speaker: Option<u8>,
 }
 
 impl Worth {
     /// Takes note of how many bytes the process has taken from each side so far. True if it pays.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
-        for (side, (now, before)) in taken_bytes.into_iter().zip(self.taken_bytes).enumerate() {
+        for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
             if now == before {
                 continue;
             }
