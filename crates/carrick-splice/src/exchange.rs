@@ -1,29 +1,22 @@
 //! Both ways: two connections joined until both have closed, one fails, or nothing moves any more.
 
-mod chatter;
-mod joining;
-mod packets;
-mod path_statistics;
-mod sleeping;
-mod worth;
+mod parking;
+mod steering;
 
-use crate::engine::tc::path_statistics::PathStatistics;
-use crate::kernel::Kernel;
+use crate::lifecycle::pair::{Forwarded, Pair};
+use crate::lifecycle::policy::{Joining, Policy};
+use crate::lifecycle::{Attachment, Detach, Lifecycle, State};
 use crate::relay::flow::{Ends, Flow, Step};
 use crate::relay::local_copy::Sink;
-use crate::relay::stalls;
-use crate::relay::stalls::Stall;
-use crate::relay::watch::{Alarm, ErrorWatch, Watch};
+use crate::relay::stalls::{self, Stall};
+use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::tcp::UnreadLimit;
 use crate::{Choice, End, Engine, Fault, HandOver, Leg, PaceHandle, Reason, Side, Splicer};
-use chatter::Chatter;
-use packets::Packets;
-use sleeping::{Calm, Parked};
+use parking::{Calm, Parked};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
-use worth::Worth;
 
 /// After one connection failed, the other direction may go on delivering as long as it moves; so long without a byte,
 /// and it is over.
@@ -48,35 +41,6 @@ pub struct ExchangeOrder<'a> {
     pub joining: Joining,
     /// What may wait at `a`'s connection, and at `b`'s.
     pub unread: [UnreadLimit; 2],
-}
-
-/// Whether the packet engine may make one connection of two, which both have each a control loop, a window and a recovery from loss of
-/// their own otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Joining {
-    /// If the engine leads there, and no leg is so bad that both do better by themselves.
-    #[default]
-    IfGood,
-    /// If the engine leads there, however the legs fare.
-    Anyway,
-    /// Never, not even if the choice is left to the exchange and it would pay.
-    Never,
-}
-
-/// What the packet engine has done in an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forwarded {
-    /// Bytes that it has forwarded and the receivers have acknowledged: from `a` to `b`, and from `b` to `a`.
-    pub bytes: [u64; 2],
-    /// Packets, and those of them whose data had been sent before.
-    pub packets: [u64; 2],
-    #[expect(missing_docs, reason = "as said above")]
-    pub again: [u32; 2],
-    /// For how long there was something to forward: from the moment at which it had the packets to the last acknowledgement of bytes. Of
-    /// each pause in which nothing was under way, one second at most.
-    pub active: Duration,
-    /// When it had the packets for the first time.
-    pub since: Option<Instant>,
 }
 
 impl ExchangeOrder<'_> {
@@ -128,39 +92,18 @@ pub enum ExchangeEnd {
 
 /// A transfer both ways, made by [`Splicer::exchange`].
 pub struct Exchange<'a> {
-    splicer: Splicer,
-    /// `a` and `b`, as long as tokio has them.
-    legs: Option<[Leg<'a>; 2]>,
-    /// The same, while the process sleeps.
+    pair: Pair<'a>,
+    lifecycle: Lifecycle,
+    policy: Policy,
+    /// The engine in the kernel that has the connections, or is to have them; or that had them, and goes on translating their numbers.
+    attachment: Option<Attachment>,
+    /// The connections while they are not with tokio.
     parked: Option<Parked>,
     calm: Calm,
-    a_prefix: &'a [u8],
-    b_prefix: &'a [u8],
     idle: Duration,
-    label: u64,
-    a_to_b: Flow,
-    b_to_a: Flow,
-    /// The connections are to go into the kernel's hands as soon as nothing is held.
-    wants_kernel: bool,
-    /// With `Auto`, or if the packets stay here: whether the kernel is to have them.
-    chatter: Option<Chatter>,
-    kernel: Option<Box<Kernel>>,
-    /// It is to give the connections back.
-    leaves_kernel: bool,
-    packets: Packets,
-    /// Why they stay with the local sockets, as long as nobody has asked.
+    /// Why the packets stay with the local sockets, as long as nobody has asked.
     packets_refused: Option<Reason>,
-    /// What the packet engine was told of both legs.
-    path_statistics: Option<Box<PathStatistics>>,
-    joining: Joining,
-    /// Of most exchanges there is none.
-    forwarded: Option<Box<Forwarded>>,
-    /// What failed first; the other direction goes on for a while.
-    failed: Option<(bool, Fault)>,
-    is_over: bool,
-    watch: Watch,
-    a_errors: ErrorWatch<'a>,
-    b_errors: ErrorWatch<'a>,
+    errors: [ErrorWatch<'a>; 2],
     stall: Option<Box<Stall>>,
 }
 
@@ -181,60 +124,40 @@ impl Splicer {
 impl<'a> Exchange<'a> {
     fn new(splicer: Splicer, legs: [Leg<'a>; 2], order: ExchangeOrder<'a>) -> Self {
         splicer.counters().exchanges.add(1);
-        let wants_kernel = order.choice == Choice::Socket && splicer.socket_engine().is_some();
-        let has_packets = order.joining != Joining::Never && splicer.packet_engine().is_some();
-        let wants_packets = order.choice == Choice::Packet && has_packets;
-        let instead = match order.choice {
-            Choice::Socket if !wants_kernel => Some(Reason::SocketUnavailable),
-            Choice::Packet if !wants_packets => Some(Reason::PacketUnavailable),
-            _ => None,
-        };
-        let choice = instead.map_or(order.choice, |reason| {
+        let (policy, start) = Policy::new(
+            order.choice,
+            splicer.socket_engine().is_some(),
+            splicer.packet_engine().is_some(),
+            order.joining,
+        );
+        let choice = start.refused.map_or(order.choice, |reason| {
             splicer.counters().reason(reason).add(1);
             Choice::Auto
         });
-        let adapts = matches!(order.choice, Choice::Auto | Choice::Packet);
-        let chatter = (adapts && splicer.socket_engine().is_some()).then(Chatter::default);
-        let packets = match order.choice {
-            Choice::Packet if wants_packets => Packets::Wanted,
-            Choice::Auto if has_packets => Packets::Watched(Worth::default()),
-            _ => Packets::No,
-        };
-        let flow = |pace, unread| {
+        let flows = [0, 1].map(|side| {
             let mut flow = Flow::new(&splicer, choice, End::EndOfStream, None, &Sink::none());
-            flow.set_pace(pace);
-            flow.set_unread(unread);
-            // With the kernel's help there is more to do at the end than to pass it on.
-            flow.set_pass_end(!wants_kernel);
+            flow.set_pace(order.pace[side]);
+            flow.set_unread(order.unread[side]);
+            flow.set_pass_end(true);
             flow
-        };
-        Exchange {
-            path_statistics: Exchange::path_statistics_of(&splicer, &legs),
-            legs: Some(legs),
+        });
+        let prefixes = [order.a_prefix, order.b_prefix];
+        let mut exchange = Exchange {
+            pair: Pair::new(splicer, legs, prefixes, flows, order.label, order.joining),
+            lifecycle: Lifecycle::default(),
+            policy,
+            attachment: None,
             parked: None,
             calm: Calm::default(),
-            a_prefix: order.a_prefix,
-            b_prefix: order.b_prefix,
             idle: order.idle,
-            label: order.label,
-            a_to_b: flow(order.pace[0], order.unread[0]),
-            b_to_a: flow(order.pace[1], order.unread[1]),
-            wants_kernel,
-            chatter,
-            kernel: None,
-            leaves_kernel: false,
-            packets,
-            packets_refused: instead.filter(|_| order.choice == Choice::Packet),
-            joining: order.joining,
-            forwarded: None,
-            failed: None,
-            is_over: false,
-            watch: Watch::default(),
-            a_errors: ErrorWatch::default(),
-            b_errors: ErrorWatch::default(),
+            packets_refused: start.refused.filter(|_| order.choice == Choice::Packet),
+            errors: <[ErrorWatch<'_>; 2]>::default(),
             stall: None,
-            splicer,
+        };
+        if let Some(engine) = start.engine {
+            exchange.begin_attaching(engine);
         }
+        exchange
     }
 
     /// Moves bytes both ways until both directions have ended, a connection fails, or nothing moves for too long. It may
@@ -246,8 +169,11 @@ impl<'a> Exchange<'a> {
     /// [`run`](Exchange::run), for those who poll themselves.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         let end = self.poll_end(cx);
-        if end.is_ready() {
-            self.note_path_statistics(None);
+        if let Poll::Ready(end) = &end {
+            self.pair.note_path_statistics(None);
+            if matches!(end, ExchangeEnd::Closed | ExchangeEnd::Fault { .. }) {
+                self.lifecycle.enter(State::Ended);
+            }
         }
         end
     }
@@ -264,7 +190,7 @@ impl<'a> Exchange<'a> {
             if let Poll::Ready(end) = self.poll_awake(cx) {
                 return Poll::Ready(end);
             }
-            if !self.sleep(cx) {
+            if !self.park(cx) {
                 return Poll::Pending;
             }
         }
@@ -273,57 +199,47 @@ impl<'a> Exchange<'a> {
     /// Moves what can be moved, while tokio has the connections.
     fn poll_awake(&mut self, cx: &mut Context<'_>) -> Poll<ExchangeEnd> {
         loop {
-            if self.poll_come_back(cx).is_pending() {
-                return Poll::Pending;
+            self.choose_before();
+            match self.poll_engine(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(end)) => return Poll::Ready(end),
+                Poll::Ready(None) => {}
             }
-            if let Some(kernel) = self.kernel.as_mut() {
-                kernel.listen(cx);
-            }
-            if let Poll::Ready(end) = self.poll_packets(cx) {
-                return Poll::Ready(end);
-            }
-            let a_to_b = self.poll_flow(cx, true);
-            let b_to_a = self.poll_flow(cx, false);
+            let steps = [self.poll_way(cx, 0), self.poll_way(cx, 1)];
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
             }
-            self.note_stall(cx, &a_to_b, &b_to_a);
+            self.note_stall(cx, &steps);
             if Stall::is_ended(&self.stall) {
                 return Poll::Ready(self.take_fault().unwrap_or(ExchangeEnd::Stalled));
             }
-            if self.choose() {
+            if self.choose_after() {
                 continue;
             }
-            if matches!(a_to_b, Step::Yield) || matches!(b_to_a, Step::Yield) {
+            if steps.iter().any(|step| matches!(step, Step::Yield)) {
                 return Poll::Pending;
             }
-            if self.wants_kernel && self.join(&a_to_b, &b_to_a) {
-                continue;
-            }
-            if self.arm(cx, &a_to_b, &b_to_a) {
-                continue;
-            }
-            if self.poll_errors(cx, &a_to_b, &b_to_a) {
+            if self.attach(cx, &steps) || self.poll_errors(cx, &steps) {
                 continue;
             }
             // What is held back is not idle.
-            if matches!(a_to_b, Step::Held) || matches!(b_to_a, Step::Held) {
+            if steps.iter().any(|step| matches!(step, Step::Held)) {
                 return Poll::Pending;
             }
-            if self.a_to_b.take_was_held_long() | self.b_to_a.take_was_held_long() {
-                self.watch.disarm();
+            let [a_to_b, b_to_a] = &mut self.pair.flows;
+            if a_to_b.take_was_held_long() | b_to_a.take_was_held_long() {
+                self.pair.watch.disarm();
             }
-            let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
-            let idle = if self.failed.is_some() {
+            let moved_bytes = self.pair.moved_bytes();
+            let idle = if self.pair.failed.is_some() {
                 self.idle.min(LAST_BYTES_IDLE)
             } else {
                 self.idle
             };
-            match self.watch.poll(cx, moved_bytes, idle, None) {
+            match self.pair.watch.poll(cx, moved_bytes, idle, None) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Alarm::Quiet) => {
-                    self.a_to_b.look_anyway();
-                    self.b_to_a.look_anyway();
+                    self.pair.flows.iter_mut().for_each(Flow::look_anyway);
                 }
                 Poll::Ready(Alarm::Ended(_)) => return Poll::Ready(self.stalled()),
             }
@@ -331,144 +247,121 @@ impl<'a> Exchange<'a> {
     }
 
     /// Takes note of directions that wait for their receivers.
-    fn note_stall(&mut self, cx: &Context<'_>, a_to_b: &Step, b_to_a: &Step) {
+    fn note_stall(&mut self, cx: &Context<'_>, steps: &[Step; 2]) {
         let waits = |step: &Step| matches!(step, Step::Blocked(Side::To));
-        let moved_bytes = [(a_to_b, &self.a_to_b), (b_to_a, &self.b_to_a)]
-            .into_iter()
+        let moved_bytes = (steps.iter().zip(&self.pair.flows))
             .filter(|(step, _)| waits(step))
             .map(|(_, flow)| flow.moved_bytes())
             .sum();
-        let legs = &self.legs;
+        let legs = &self.pair.legs;
         let sockets = || legs.as_ref().map(|[a, b]| stalls::descriptors(a, b));
         Stall::note(
             &mut self.stall,
-            &self.splicer,
-            waits(a_to_b) || waits(b_to_a),
+            self.pair.splicer.stalls(),
+            steps.iter().any(waits),
             moved_bytes,
             sockets,
             cx,
         );
     }
 
-    /// Moves what can be moved in one direction, unless that has ended or failed.
-    fn poll_flow(&mut self, cx: &mut Context<'_>, a_to_b: bool) -> Step {
-        if matches!(self.failed, Some((failed_a_to_b, _)) if failed_a_to_b == a_to_b) {
+    /// Moves what can be moved from this side, unless that has ended or failed; and takes note if a connection fails.
+    fn poll_way(&mut self, cx: &mut Context<'_>, side: usize) -> Step {
+        if matches!(self.pair.failed, Some((failed, _)) if usize::from(failed) == side) {
             return Step::Blocked(Side::To);
         }
-        if let Some(step) = self.poll_gate(cx, a_to_b) {
-            return self.judge(a_to_b, step);
-        }
-        let side = usize::from(!a_to_b);
-        let Some([from, to]) = self.ends(a_to_b) else {
-            return Step::Blocked(Side::From);
-        };
-        let (flow, prefix, back) = if a_to_b {
-            (&mut self.a_to_b, self.a_prefix, &self.b_to_a)
-        } else {
-            (&mut self.b_to_a, self.b_prefix, &self.a_to_b)
-        };
-        let step = flow.poll(
-            cx,
-            &Ends {
-                splicer: &self.splicer,
-                from: &from,
-                to: &to,
-                prefix,
-                kernel: self.kernel.as_ref().and_then(|kernel| kernel.part(side)),
-                is_from_owed: back.holds_bytes(),
-            },
-            &mut Sink::none(),
-        );
-        let step = self.after_flow(cx, a_to_b, step);
-        let step = self.pass_end_beside(a_to_b, step);
-        self.judge(a_to_b, step)
-    }
-
-    /// Takes note if a connection has failed.
-    fn judge(&mut self, a_to_b: bool, step: Step) -> Step {
-        match step {
+        match self.relay(cx, side) {
             Step::Fault(fault) => {
-                self.fail(a_to_b, fault);
+                self.pair.fail(side, fault);
                 Step::Blocked(Side::To)
             }
             step => step,
         }
     }
 
-    /// Takes note of what failed first. If that is a receiver, the other direction goes on for what its sender's queue
-    /// still holds, but does not pass the end of its stream on: that would make a broken stream look whole. If it is a
-    /// sender, everything it sent is delivered already, and nothing can be delivered to it.
-    fn fail(&mut self, a_to_b: bool, fault: Fault) {
-        if self.failed.is_some() {
-            self.is_over = true;
-            return;
+    /// Relays what comes from this side, as far as that is the process's part.
+    fn relay(&mut self, cx: &mut Context<'_>, side: usize) -> Step {
+        let pair = &mut self.pair;
+        let mut attachment = self.attachment.as_mut();
+        if let Some(attachment) = &mut attachment
+            && let Some(step) = attachment.engine_mut().before_relay(cx, pair, side)
+        {
+            return step;
         }
-        match fault.side {
-            Side::From => self.splicer.counters().faults_from.add(1),
-            Side::To => self.splicer.counters().faults_to.add(1),
+        let Some(legs) = &pair.legs else {
+            return Step::Blocked(Side::From);
+        };
+        let is_from_owed = pair.flows[1 - side].holds_bytes();
+        let engine = attachment.as_ref().map(|attachment| attachment.engine());
+        let ends = Ends {
+            splicer: &pair.splicer,
+            from: &legs[side],
+            to: &legs[1 - side],
+            prefix: pair.prefixes[side],
+            kernel: engine.and_then(|engine| engine.part(side)),
+            is_from_owed,
+        };
+        let step = pair.flows[side].poll(cx, &ends, &mut Sink::none());
+        match attachment {
+            Some(attachment) => attachment.engine_mut().after_relay(cx, pair, side, step),
+            None => step,
         }
-        self.is_over = fault.side == Side::From;
-        self.a_to_b.set_pass_end(false);
-        self.b_to_a.set_pass_end(false);
-        self.failed = Some((a_to_b, fault));
-        self.watch.disarm();
+    }
+
+    /// Whether a direction has ended, and its end was passed on if it should be.
+    fn is_ended(&self, side: usize) -> bool {
+        let has_passed_end = |attachment: &Attachment| attachment.engine().has_passed_end(side);
+        self.pair.flows[side].is_ended()
+            && (self.pair.failed.is_some() || self.attachment.as_ref().is_none_or(has_passed_end))
     }
 
     /// Watches a connection that nobody reads at the moment and that somebody means to write to. True if one has failed.
-    fn poll_errors(&mut self, cx: &mut Context<'_>, a_to_b: &Step, b_to_a: &Step) -> bool {
-        let Some([a, b]) = self.ends(true) else {
-            return false;
-        };
-        if self.failed.is_some() {
-            return false;
-        }
-        let fault = |source| Fault {
-            side: Side::To,
-            call: "poll",
-            source,
-        };
-        if !self.is_ended(false)
-            && !matches!(a_to_b, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.a_errors.poll(cx, &a)
-        {
-            self.fail(false, fault(error));
-            return true;
-        }
-        if !self.is_ended(true)
-            && !matches!(b_to_a, Step::Blocked(Side::From))
-            && let Poll::Ready(error) = self.b_errors.poll(cx, &b)
-        {
-            self.fail(true, fault(error));
-            return true;
+    fn poll_errors(&mut self, cx: &mut Context<'_>, steps: &[Step; 2]) -> bool {
+        for side in [0, 1] {
+            let Some(legs) = self.pair.legs.as_ref() else {
+                return false;
+            };
+            if self.pair.failed.is_some() {
+                return false;
+            }
+            if !self.is_ended(1 - side)
+                && !matches!(steps[side], Step::Blocked(Side::From))
+                && let Poll::Ready(source) = self.errors[side].poll(cx, &legs[side])
+            {
+                let fault = Fault {
+                    side: Side::To,
+                    call: "poll",
+                    source,
+                };
+                self.pair.fail(1 - side, fault);
+                return true;
+            }
         }
         false
     }
 
     /// How it ended, if it did.
     fn end(&mut self) -> Option<ExchangeEnd> {
-        match &self.failed {
-            None if self.is_ended(true) && self.is_ended(false) => Some(ExchangeEnd::Closed),
+        match &self.pair.failed {
+            None if self.is_ended(0) && self.is_ended(1) => Some(ExchangeEnd::Closed),
             None => None,
-            Some((a_to_b, _)) => {
-                if self.is_over || self.is_ended(!*a_to_b) {
-                    self.take_fault()
-                } else {
-                    None
-                }
+            Some((side, _)) if self.pair.is_over || self.is_ended(usize::from(1 - *side)) => {
+                self.take_fault()
             }
+            Some(_) => None,
         }
     }
 
     fn take_fault(&mut self) -> Option<ExchangeEnd> {
-        self.failed
-            .take()
-            .map(|(a_to_b, fault)| ExchangeEnd::Fault { a_to_b, fault })
+        let (side, fault) = self.pair.failed.take()?;
+        let a_to_b = side == 0;
+        Some(ExchangeEnd::Fault { a_to_b, fault })
     }
 
     /// Nothing moved for too long.
     fn stalled(&mut self) -> ExchangeEnd {
         self.take_fault().unwrap_or_else(|| {
-            self.splicer.counters().idle_ends.add(1);
+            self.pair.splicer.counters().idle_ends.add(1);
             ExchangeEnd::Idle
         })
     }
@@ -476,13 +369,13 @@ impl<'a> Exchange<'a> {
     /// Bytes read from `a`'s connection and written to `b` so far, the prefix not counted.
     #[must_use]
     pub fn a_to_b_bytes(&self) -> u64 {
-        self.a_to_b.written_bytes()
+        self.pair.flows[0].written_bytes()
     }
 
     /// Bytes read from `b`'s connection and written to `a` so far, the prefix not counted.
     #[must_use]
     pub fn b_to_a_bytes(&self) -> u64 {
-        self.b_to_a.written_bytes()
+        self.pair.flows[1].written_bytes()
     }
 
     /// What [`SocketService::live`](crate::SocketService::live) and [`PacketService::live`](crate::PacketService::live) do not
@@ -492,26 +385,45 @@ impl<'a> Exchange<'a> {
     /// [`b_to_a_bytes`](Exchange::b_to_a_bytes) are everything then.
     #[must_use]
     pub fn bytes_beside_live(&self) -> Option<(u64, u64)> {
-        if matches!(self.packets, Packets::Placed(_)) {
-            return Some((self.a_to_b.relayed_bytes(), self.b_to_a.relayed_bytes()));
+        let engine = self.attachment.as_ref()?.engine();
+        engine.bytes_beside_live(&self.pair).map(|[a, b]| (a, b))
+    }
+
+    /// Where it stands between the process and the kernel.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.lifecycle.state()
+    }
+
+    /// Why the packet engine does not forward the packets of this exchange, if that was asked for and has been decided since the last
+    /// time. The splicer has counted it.
+    pub fn take_packets_refused(&mut self) -> Option<Reason> {
+        self.packets_refused.take()
+    }
+
+    /// Leaves the connections to the kernel for good, which goes on without this process: for its end. From then on, nothing that
+    /// happens to the local sockets reaches the peers. False if that is not possible: the packets are not in the kernel, the engine
+    /// has no folder in which it outlives the process ([`PacketService::pins`](crate::PacketService::pins)), or something waits in a
+    /// local socket that nobody would pass on.
+    pub fn leave(&mut self) -> bool {
+        // Those are asked.
+        self.wake_up();
+        match &mut self.attachment {
+            Some(Attachment::Tc(tc)) => tc.leave(&self.pair),
+            _ => false,
         }
-        let kernel = self.kernel.as_ref()?;
-        Some((
-            self.a_to_b.relayed_bytes() + kernel.forwarded_before(0),
-            self.b_to_a.relayed_bytes() + kernel.forwarded_before(1),
-        ))
     }
 
     /// What the packet engine has done, as it was seen last: at the end of the exchange, all of it.
     #[must_use]
     pub fn forwarded(&self) -> Forwarded {
-        self.forwarded.as_deref().copied().unwrap_or_default()
+        self.pair.forwarded.as_deref().copied().unwrap_or_default()
     }
 
     /// The engines in use, or used last: from `a` to `b`, and from `b` to `a`.
     #[must_use]
     pub fn engines(&self) -> (Engine, Engine) {
-        (self.a_to_b.engine(), self.b_to_a.engine())
+        (self.pair.flows[0].engine(), self.pair.flows[1].engine())
     }
 
     /// Takes the connections back: what was taken from one side and not written to the other comes back, in order. First
@@ -528,11 +440,23 @@ impl<'a> Exchange<'a> {
     pub async fn unsplice_own(mut self) -> (HandOver, HandOver, [Option<TcpStream>; 2]) {
         // If tokio does not have them back, they are lost.
         self.wake_up();
-        poll_fn(|cx| self.poll_leave_kernel(cx)).await;
-        poll_fn(|cx| self.poll_disarm(cx)).await;
-        let a_to_b = self.a_to_b.hand_over(&self.splicer, self.a_prefix.len());
-        let b_to_a = self.b_to_a.hand_over(&self.splicer, self.b_prefix.len());
+        poll_fn(|cx| self.poll_unsplice(cx)).await;
+        let [a_to_b, b_to_a] = [0, 1].map(|side: usize| {
+            let prefix_bytes = self.pair.prefixes[side].len();
+            self.pair.flows[side].hand_over(&self.pair.splicer, prefix_bytes)
+        });
         (a_to_b, b_to_a, self.into_connections())
+    }
+
+    /// Takes the connections back from the engine in the kernel for good. Ready when they are back, or nobody can go on with them.
+    fn poll_unsplice(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.lifecycle.is(State::InKernel) {
+            self.lifecycle.enter(State::Detaching);
+        }
+        match self.detach(cx) {
+            Detach::Wait | Detach::Relay => Poll::Pending,
+            Detach::Parted | Detach::Known | Detach::Lost => Poll::Ready(()),
+        }
     }
 
     /// Gives connections back that were given to the exchange for good, and forgets what is on its way between them: for after
@@ -541,7 +465,8 @@ impl<'a> Exchange<'a> {
     pub fn into_connections(mut self) -> [Option<TcpStream>; 2] {
         self.wake_up();
         self.forget_watches();
-        self.legs
+        self.pair
+            .legs
             .take()
             .map_or([None, None], |legs| legs.map(Leg::into_own))
     }
@@ -549,18 +474,21 @@ impl<'a> Exchange<'a> {
     /// Both connections; `None` while the process sleeps, which it does not after [`run`](Exchange::run) has returned.
     #[must_use]
     pub fn connections(&self) -> Option<[&TcpStream; 2]> {
-        self.legs.as_ref().map(|[a, b]| [&**a, &**b])
+        self.pair.legs.as_ref().map(|[a, b]| [&**a, &**b])
     }
 }
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         self.stop_sleeping();
-        self.count_kernel();
-        self.packets = Packets::No;
-        self.a_to_b.end_pace(&self.splicer);
-        self.b_to_a.end_pace(&self.splicer);
-        self.a_to_b.release(&self.splicer);
-        self.b_to_a.release(&self.splicer);
+        if let Some(mut attachment) = self.attachment.take() {
+            attachment.engine_mut().finish(&mut self.pair);
+        }
+        for flow in &mut self.pair.flows {
+            flow.end_pace(&self.pair.splicer);
+        }
+        for flow in &mut self.pair.flows {
+            flow.release(&self.pair.splicer);
+        }
     }
 }

@@ -67,8 +67,8 @@ mod counters;
 mod engine;
 mod exchange;
 pub mod interface;
-mod kernel;
 mod leg;
+mod lifecycle;
 mod outcome;
 mod pacing;
 pub mod probe;
@@ -91,8 +91,11 @@ pub use engine::tc::{
     Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, measuring,
     requests, rules,
 };
-pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder, Forwarded, Joining};
+pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
+pub use lifecycle::State as SpliceState;
+pub use lifecycle::pair::Forwarded;
+pub use lifecycle::policy::Joining;
 pub use outcome::{End, Ended, Fault, HandOver, Side};
 pub use pacing::{
     ClassReport, ClassSettings, Drain, HOLD_MAX, INTERVAL, NetworkRate, PaceError, PaceHandle,

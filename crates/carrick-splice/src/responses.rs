@@ -6,6 +6,7 @@ use crate::engine::tc::path_statistics::PathStatistics;
 use crate::engine::tc::records::Record;
 pub use crate::engine::tc::records::{ResponseWatch, ToldResponse};
 use crate::engine::tc::splice::PacketSplice;
+use crate::lifecycle::State;
 use crate::{PaceHandle, Reason, Splicer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
@@ -214,11 +215,21 @@ impl ResponseSplice {
         arming
     }
 
+    /// Where it stands. Costs no system call.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match (self.splice.is_armed(), self.is_body) {
+            (false, _) => State::Relaying,
+            (true, true) if !self.record.has_begun() => State::Attaching,
+            (true, _) => State::InKernel,
+        }
+    }
+
     /// Lets the server send no more than the client takes, so that little of a response comes to this process before [`ResponseSplice::arm_body`]
     /// says what is to become of the rest. To be called before a request is written to the server's socket; nothing is forwarded. Costs a system
     /// call, but only if that is not so already.
     pub fn hold(&mut self) -> Arming {
-        if self.is_body && self.splice.is_armed() && !self.record.has_begun() {
+        if self.state() == State::Attaching {
             return Arming::Armed;
         }
         let is_to_end = !self.is_body || self.has_bad_leg();
@@ -426,7 +437,7 @@ impl ResponseSplice {
             Answer::Done => Ok(()),
             Answer::Behind => Err(DisarmError::Behind),
             // The kernel has given them back by itself.
-            Answer::NoPlace if was_body => {
+            Answer::NoSlot if was_body => {
                 self.splice.note_back();
                 Ok(())
             }
@@ -474,7 +485,7 @@ impl std::fmt::Debug for ResponseSplice {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("ResponseSplice")
-            .field("is_armed", &self.is_armed())
+            .field("state", &self.state())
             .field("progress", &self.progress())
             .finish_non_exhaustive()
     }

@@ -6,11 +6,11 @@
 //!
 //! | of a SYN | becomes |
 //! |---|---|
-//! | new | it is dropped, and a [`Reader`] gets it as [`Held`] |
+//! | new | it is dropped, and a [`Reader`] gets it as [`DeferredSyn`] |
 //! | repeated while it waits | dropped |
-//! | [released](Held::release) | sent into the interface again, by which it came; this time it passes, and so do repetitions |
-//! | [refused](Held::refuse), or [unreachable](Held::unreachable) | answered by the interface by which it came; repeated, it is new |
-//! | forgotten (`Held` is dropped) | nothing; repeated, it is new |
+//! | [released](DeferredSyn::release) | sent into the interface again, by which it came; this time it passes, and so do repetitions |
+//! | [refused](DeferredSyn::refuse), or [unreachable](DeferredSyn::unreachable) | answered by the interface by which it came; repeated, it is new |
+//! | forgotten (`DeferredSyn` is dropped) | nothing; repeated, it is new |
 //!
 //! **When in doubt, a SYN passes**, and whoever listens answers it at once: no reader was at work for a second (it is dead, hangs, or ends),
 //! its ring is full, the SYN is longer than 1,600 bytes, a fragment, or has IPv6 extension headers. SYNs of this machine itself
@@ -23,14 +23,14 @@
 //!
 //! `docs/internals/splitting.md` tells how it works.
 
+mod deferred;
 mod frame;
-mod held;
 mod reader;
 
 skeleton!("syn_defer.skel.rs");
 
+pub use deferred::DeferredSyn;
 pub use frame::Unreachable;
-pub use held::Held;
 pub use reader::Reader;
 
 use crate::Unavailable;
@@ -89,7 +89,7 @@ pub struct Counts {
 
 /// The programs, on the hooks of the network namespace in which they were attached. Shared; gone with the last one who has it.
 #[derive(Clone)]
-pub struct Holder(Arc<Inner>);
+pub struct SynDefer(Arc<Inner>);
 
 pub(crate) struct Inner {
     decide: OwnedFd,
@@ -101,19 +101,19 @@ pub(crate) struct Inner {
     _links: Vec<Link>,
 }
 
-impl std::fmt::Debug for Holder {
+impl std::fmt::Debug for SynDefer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = formatter.debug_struct("Holder");
+        let mut debug = formatter.debug_struct("SynDefer");
         debug.field("readers", &self.0.rings.len()).finish()
     }
 }
 
-impl Holder {
-    /// Begins to hold, in the network namespace of the calling thread, as soon as there are [readers](Holder::reader). Blocks for some milliseconds.
+impl SynDefer {
+    /// Begins to hold, in the network namespace of the calling thread, as soon as there are [readers](SynDefer::reader). Blocks for some milliseconds.
     ///
     /// # Errors
     /// The kernel cannot do it, or privileges are missing; there are more than [`READERS_MAX`] readers or [`MARKS_MAX`] marks.
-    pub fn attach(settings: &Settings) -> Result<Holder, Unavailable> {
+    pub fn attach(settings: &Settings) -> Result<SynDefer, Unavailable> {
         if !(1..=READERS_MAX).contains(&settings.readers) || settings.marks.len() > MARKS_MAX {
             return Err(Unavailable::new(format!(
                 "{} readers and {} marks are asked for; there can be {READERS_MAX} and {MARKS_MAX}",
@@ -127,10 +127,10 @@ impl Holder {
             )));
         }
         crate::refusal::listen();
-        Holder::load(settings).map_err(|error| Unavailable::explain(&error))
+        SynDefer::load(settings).map_err(|error| Unavailable::explain(&error))
     }
 
-    fn load(settings: &Settings) -> libbpf_rs::Result<Holder> {
+    fn load(settings: &Settings) -> libbpf_rs::Result<SynDefer> {
         let mut object = MaybeUninit::<OpenObject>::uninit();
         let mut open = skeleton::SynDeferSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = &mut open.maps.rodata_data {
@@ -172,7 +172,7 @@ impl Holder {
                     ..NetfilterOpts::default()
                 })
         };
-        Ok(Holder(Arc::new(Inner {
+        Ok(SynDefer(Arc::new(Inner {
             decide: owned(&loaded.progs.carrick_hold_decide)?,
             send: owned(&loaded.progs.carrick_hold_send)?,
             counts: MapHandle::try_from(&loaded.maps.hold_counts)?,
@@ -222,7 +222,7 @@ pub(crate) fn probe() -> io::Result<String> {
         marks: Vec::new(),
         readers: 1,
     };
-    Holder::attach(&settings).map_err(io::Error::other)?;
+    SynDefer::attach(&settings).map_err(io::Error::other)?;
     Ok("clients of transparent listeners are answered once their server has accepted".into())
 }
 

@@ -1,10 +1,11 @@
 //! One way: bytes flow from one connection to the other until the agreed end.
 
-mod joining;
+mod sockmap;
 
-use crate::kernel::Kernel;
+use crate::lifecycle::{Lifecycle, State};
 use crate::relay::flow::{Ends, Flow, Step, TURN_BURSTS};
 use crate::relay::local_copy::Sink;
+use crate::relay::sockmap_splice::SockmapSplice;
 use crate::relay::stalls;
 use crate::relay::stalls::Stall;
 use crate::relay::watch::{Alarm, ErrorWatch, InputWatch, Watch};
@@ -13,7 +14,7 @@ use crate::{
     Choice, End, Ended, Engine, Fault, HandOver, Leg, LocalCopy, PaceHandle, RateMin, Reason, Side,
     Splicer,
 };
-use joining::Leaving;
+use sockmap::Leaving;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -91,9 +92,9 @@ pub struct Transfer<'a> {
     idle: Duration,
     rate_min: Option<RateMin>,
     label: u64,
-    /// The connections are to go into the kernel's hands as soon as nothing is held.
-    wants_kernel: bool,
-    kernel: Option<Box<Kernel>>,
+    lifecycle: Lifecycle,
+    /// What is in the kernel's hands.
+    kernel: Option<Box<SockmapSplice>>,
     /// It is to give the connections back.
     leaving: Option<Leaving>,
     watch: Watch,
@@ -138,6 +139,10 @@ impl<'a> Transfer<'a> {
         if !order.stop_on_input {
             input.ignore();
         }
+        let mut lifecycle = Lifecycle::default();
+        if choice == Choice::Socket {
+            lifecycle.enter(State::Attaching);
+        }
         Transfer {
             splicer,
             from,
@@ -150,7 +155,7 @@ impl<'a> Transfer<'a> {
             idle: order.idle,
             rate_min: order.rate_min,
             label: order.label,
-            wants_kernel: choice == Choice::Socket,
+            lifecycle,
             kernel: None,
             leaving: None,
             watch: Watch::default(),
@@ -174,6 +179,17 @@ impl<'a> Transfer<'a> {
     /// # Errors
     /// A [`Fault`] when one of the connections fails.
     pub fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
+        let end = self.poll_end(cx);
+        if matches!(
+            end,
+            Poll::Ready(Ok(Ended::Bytes | Ended::EndOfStream) | Err(_))
+        ) {
+            self.lifecycle.enter(State::Ended);
+        }
+        end
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<Ended, Fault>> {
         loop {
             match ready!(self.poll_come_back(cx)) {
                 Some(Step::Ended(ended)) => return Poll::Ready(Ok(ended)),
@@ -201,10 +217,12 @@ impl<'a> Transfer<'a> {
                 }
             }
             let step = match self.poll_flow(cx) {
-                Step::Blocked(Side::From) if self.wants_kernel => match self.join() {
-                    Ok(()) => continue,
-                    Err(fault) => Step::Fault(fault),
-                },
+                Step::Blocked(Side::From) if self.lifecycle.is(State::Attaching) => {
+                    match self.join() {
+                        Ok(()) => continue,
+                        Err(fault) => Step::Fault(fault),
+                    }
+                }
                 step => step,
             };
             if self.leaving.is_some() {
@@ -266,7 +284,7 @@ impl<'a> Transfer<'a> {
         let sockets = || Some(stalls::descriptors(self.from, self.to));
         Stall::note(
             &mut self.stall,
-            &self.splicer,
+            self.splicer.stalls(),
             waits,
             moved_bytes,
             sockets,

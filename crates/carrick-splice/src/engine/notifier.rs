@@ -102,14 +102,14 @@ impl Notifier {
         self.is_working.load(SeqCst)
     }
 
-    /// Wakes the splice at `place` when this connection ends or fails.
-    pub(crate) fn watch(&self, connection: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+    /// Wakes the splice at `slot` when this connection ends or fails.
+    pub(crate) fn watch(&self, connection: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
         // Not IN: that is what the kernel says for each piece that it hands on.
         let flags = EventFlags::RDHUP | EventFlags::ET;
         epoll::add(
             &*self.epoll,
             connection,
-            EventData::new_u64(place.into()),
+            EventData::new_u64(slot.into()),
             flags,
         )?;
         Ok(())
@@ -199,16 +199,16 @@ fn wake_all(
                 STOP => return Ok(()),
                 RING => ring.consume().map_err(io::Error::other)?,
                 CHORE => {}
-                place => wake(slot_owners, place),
+                slot => wake(slot_owners, slot),
             }
         }
     }
 }
 
-fn wake(slot_owners: &[SlotOwner], place: u64) {
-    if let Some(slot_owner) = usize::try_from(place)
+fn wake(slot_owners: &[SlotOwner], slot: u64) {
+    if let Some(slot_owner) = usize::try_from(slot)
         .ok()
-        .and_then(|place| slot_owners.get(place))
+        .and_then(|slot| slot_owners.get(slot))
     {
         slot_owner.wake();
     }

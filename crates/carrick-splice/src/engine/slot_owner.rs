@@ -1,4 +1,4 @@
-//! Who has a place in the maps of one of the kernel's engines, and how the owner is woken.
+//! Who has a slot in the maps of one of the kernel's engines, and how the owner is woken.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -7,10 +7,10 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-/// Who has a place.
+/// Who has a slot.
 #[derive(Default)]
 pub(crate) struct SlotOwner {
-    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the place.
+    /// Grows with everybody who comes, and who goes: while it is odd, somebody has the slot.
     stays: AtomicU64,
     /// The owner's number for the splice.
     label: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct SlotOwner {
 }
 
 impl SlotOwner {
-    /// Somebody has the place from now on, who calls it so.
+    /// Somebody has the slot from now on, who calls it so.
     pub(crate) fn arrive(&self, label: u64) {
         self.label.store(label, Relaxed);
         self.stays.fetch_add(1, Release);
@@ -36,7 +36,7 @@ impl SlotOwner {
         self.stays.load(Acquire)
     }
 
-    /// Whether somebody has the place.
+    /// Whether somebody has the slot.
     pub(crate) fn is_there(stay: u64) -> bool {
         stay % 2 == 1
     }

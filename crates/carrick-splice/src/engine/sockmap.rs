@@ -113,17 +113,17 @@ pub(crate) struct SocketEngine {
     receivers: MapHandle,
     /// The filter that holds ends of streams back. Attached to a socket while it leaves the map.
     hold_end: OwnedFd,
-    places: MapHandle,
+    slots: MapHandle,
     directions: Directions,
     /// Tells of the sockets in both maps; or why it cannot.
     live: Result<Live, String>,
     splices_max: u32,
     /// `None`: somebody has it, who takes a socket out.
     shelter: Mutex<Option<Shelter>>,
-    /// Places of splices that are free. The one that was freed first is used first: a program that still runs for the old
+    /// Slots of splices that are free. The one that was freed first is used first: a program that still runs for the old
     /// splice is long done then.
     free: Mutex<VecDeque<u32>>,
-    /// Who has each place.
+    /// Who has each slot.
     slot_owners: Arc<[SlotOwner]>,
     events: MapHandle,
     /// Started with the first splice.
@@ -173,7 +173,7 @@ impl SocketEngine {
                 .as_fd()
                 .try_clone_to_owned()
                 .map_err(libbpf_rs::Error::from)?,
-            places: MapHandle::try_from(&loaded.maps.places)?,
+            slots: MapHandle::try_from(&loaded.maps.places)?,
             directions: Directions::map(loaded.maps.directions.as_fd(), sockets_max)
                 .map_err(libbpf_rs::Error::from)?,
             splices_max,
@@ -204,19 +204,19 @@ impl SocketEngine {
         self.shelter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_place(&self, label: u64) -> Option<u32> {
-        let place = self.free().pop_front()?;
-        if let Some(slot_owner) = self.slot_owners.get(place as usize) {
+    fn take_slot(&self, label: u64) -> Option<u32> {
+        let slot = self.free().pop_front()?;
+        if let Some(slot_owner) = self.slot_owners.get(slot as usize) {
             slot_owner.arrive(label);
         }
-        Some(place)
+        Some(slot)
     }
 
-    fn give_place(&self, place: u32) {
-        if let Some(slot_owner) = self.slot_owners.get(place as usize) {
+    fn give_slot(&self, slot: u32) {
+        if let Some(slot_owner) = self.slot_owners.get(slot as usize) {
             slot_owner.go();
         }
-        self.free().push_back(place);
+        self.free().push_back(slot);
     }
 }
 

@@ -7,6 +7,7 @@ mod environment;
 mod generation;
 mod granting;
 pub(crate) mod hooks;
+mod http;
 pub mod measuring;
 pub(crate) mod path_statistics;
 pub(crate) mod paths;
@@ -66,7 +67,7 @@ const REQUEST_EVENTS_BYTES: u32 = 1 << 20;
 /// Tables of routes that are made at the start: for so many listeners, if all get new ones at the same time, half as many.
 const SPARE_TABLES: usize = 16;
 
-/// How often places of splices that are over are looked at.
+/// How often slots of splices that are over are looked at.
 const CHORE_EVERY: Duration = Duration::from_secs(5);
 
 /// The packet engine of a process, shared by all its splicers. It is empty until it is loaded, and splices that ask for
@@ -79,7 +80,7 @@ pub struct PacketService {
     connections: Connections,
 }
 
-/// Which connections get a place.
+/// Which connections get a slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Connections {
     /// Those of sockets that this process has.
@@ -194,12 +195,12 @@ impl PacketService {
             return Vec::new();
         };
         let slot_owners = (0..).zip(engine.slot_owners.iter());
-        let live = slot_owners.filter_map(|(place, slot_owner)| {
+        let live = slot_owners.filter_map(|(slot, slot_owner)| {
             let (stay, label) = (slot_owner.stay(), slot_owner.label());
             if !SlotOwner::is_there(stay) {
                 return None;
             }
-            let bytes = state::read(&engine.table.read(place)?).bytes;
+            let bytes = state::read(&engine.table.read(slot)?).bytes;
             (slot_owner.stay() == stay).then_some((label, bytes))
         });
         live.collect()
@@ -445,7 +446,7 @@ impl PacketEngine {
         if let Some(block) = pacing.and_then(Pacing::map) {
             open.maps.pace.reuse_fd(block)?;
         }
-        // Each way once, and once more for a place that has changed hands.
+        // Each way once, and once more for a slot that has changed hands.
         open.maps.held.set_max_entries(4 * splices_max)?;
         open.maps.flows.set_max_entries(2 * splices_max)?;
         open.maps.splices.set_max_entries(splices_max)?;
@@ -530,7 +531,7 @@ impl PacketEngine {
         self.environment.why_not_auto()
     }
 
-    /// A place for what the kernel notes of responses, if there is one.
+    /// A slot for what the kernel notes of responses, if there is one.
     pub(crate) fn take_record(&self) -> Option<Record> {
         self.records.take()
     }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{Splicer, tcp};
+use crate::tcp;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, RawFd};
@@ -19,9 +19,9 @@ const STALLED_AFTER: Duration = Duration::from_secs(1);
 const PROGRESS_BYTES: u64 = 16 << 10;
 
 /// The splices of one thread that have waited for their receiver.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Stalls {
-    entries: RefCell<Slab<Rc<Entry>>>,
+    entries: Rc<RefCell<Slab<Rc<Entry>>>>,
 }
 
 /// What stalled splices hold, as it was seen last.
@@ -45,9 +45,9 @@ struct Entry {
     held_bytes: Cell<u64>,
 }
 
-/// A splice's place among them.
+/// One splice among them.
 pub(crate) struct Stall {
-    splicer: Splicer,
+    stalls: Stalls,
     key: usize,
     entry: Rc<Entry>,
 }
@@ -97,23 +97,23 @@ impl Stalls {
 }
 
 impl Stall {
-    /// Takes note of where a poll has left a splice. It has a place as soon as it has waited for its receiver once.
+    /// Takes note of where a poll has left a splice. It is among them as soon as it has waited for its receiver once.
     pub(crate) fn note(
-        place: &mut Option<Box<Stall>>,
-        splicer: &Splicer,
+        stall: &mut Option<Box<Stall>>,
+        stalls: &Stalls,
         waits: bool,
         moved_bytes: u64,
         sockets: impl FnOnce() -> Option<[RawFd; 2]>,
         cx: &Context<'_>,
     ) {
-        if place.is_none() {
+        if stall.is_none() {
             if !waits {
                 return;
             }
             let Some(sockets) = sockets() else { return };
-            *place = Some(Box::new(Stall::new(splicer, sockets, moved_bytes)));
+            *stall = Some(Box::new(Stall::new(stalls, sockets, moved_bytes)));
         }
-        let Some(stall) = place else { return };
+        let Some(stall) = stall else { return };
         let entry = &*stall.entry;
         entry.waits.set(waits);
         entry.moved_bytes.set(moved_bytes);
@@ -126,7 +126,7 @@ impl Stall {
         }
     }
 
-    fn new(splicer: &Splicer, sockets: [RawFd; 2], moved_bytes: u64) -> Stall {
+    fn new(stalls: &Stalls, sockets: [RawFd; 2], moved_bytes: u64) -> Stall {
         let entry = Rc::new(Entry {
             sockets: Cell::new(sockets),
             moved_bytes: Cell::new(moved_bytes),
@@ -136,18 +136,17 @@ impl Stall {
             seen: Cell::new((moved_bytes, Instant::now())),
             held_bytes: Cell::new(0),
         });
-        let entries = &splicer.stalls().entries;
-        let key = entries.borrow_mut().insert(Rc::clone(&entry));
+        let key = stalls.entries.borrow_mut().insert(Rc::clone(&entry));
         Stall {
-            splicer: splicer.clone(),
+            stalls: stalls.clone(),
             key,
             entry,
         }
     }
 
     /// Whether it has to end, since too much is held by those that are stalled.
-    pub(crate) fn is_ended(place: &Option<Box<Stall>>) -> bool {
-        place
+    pub(crate) fn is_ended(stall: &Option<Box<Stall>>) -> bool {
+        stall
             .as_ref()
             .is_some_and(|stall| stall.entry.is_ended.get())
     }
@@ -155,8 +154,7 @@ impl Stall {
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        let entries = &self.splicer.stalls().entries;
-        drop(entries.borrow_mut().try_remove(self.key));
+        drop(self.stalls.entries.borrow_mut().try_remove(self.key));
     }
 }
 

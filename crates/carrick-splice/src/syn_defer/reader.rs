@@ -1,6 +1,6 @@
 //! Reads what is held, one part of it, and says to the kernel that somebody does.
 
-use super::{Held, Inner};
+use super::{DeferredSyn, Inner};
 use crate::sys::clock::now_ns;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
@@ -74,11 +74,11 @@ impl Reader {
     ///
     /// # Errors
     /// The runtime's, or the kernel's.
-    pub async fn next(&mut self) -> io::Result<Held> {
+    pub async fn next(&mut self) -> io::Result<DeferredSyn> {
         loop {
             // What is no SYN after all is nobody's business; what has a wrong checksum no host would have taken.
             while let Some(record) = self.take() {
-                if let Some(held) = Held::read(&record, &self.inner) {
+                if let Some(held) = DeferredSyn::read(&record, &self.inner) {
                     return Ok(held);
                 }
             }
@@ -124,7 +124,7 @@ impl Drop for Reader {
         self.beat(0);
         // What was read is forgotten, so that it is asked for when it is repeated, should somebody else read then.
         while let Some(record) = self.take() {
-            drop(Held::read(&record, &self.inner));
+            drop(DeferredSyn::read(&record, &self.inner));
         }
     }
 }

@@ -7,7 +7,7 @@ mod places;
 
 use crate::rules::bed::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
 use crate::support::HANG;
-use carrick_splice::syn_defer::{Held, Holder, Reader, Settings, Unreachable};
+use carrick_splice::syn_defer::{DeferredSyn, Reader, Settings, SynDefer, Unreachable};
 use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ const MARK: u32 = 7;
 /// Runs `what` on the router with one reader of what is held, and waits until it reads.
 fn hold<T: Send + 'static>(
     bed: &Bed,
-    what: impl AsyncFnOnce(Holder, Reader) -> T + Send + 'static,
+    what: impl AsyncFnOnce(SynDefer, Reader) -> T + Send + 'static,
 ) -> std::thread::JoinHandle<T> {
     mark(bed);
     let (begun, has_begun) = mpsc::channel();
@@ -37,7 +37,7 @@ fn hold<T: Send + 'static>(
                 marks: vec![MARK],
                 readers: 1,
             };
-            let holder = Holder::attach(&settings).unwrap();
+            let holder = SynDefer::attach(&settings).unwrap();
             let reader = holder.reader(0).unwrap();
             begun.send(()).unwrap();
             what(holder, reader).await
@@ -59,7 +59,7 @@ fn mark(bed: &Bed) {
     }
 }
 
-async fn next(reader: &mut Reader) -> Held {
+async fn next(reader: &mut Reader) -> DeferredSyn {
     let held = tokio::time::timeout(HANG, reader.next()).await;
     held.expect("a SYN").unwrap()
 }
@@ -194,7 +194,7 @@ fn a_syn_that_is_repeated_is_asked_for_once_and_passes_when_it_was_released() {
             let order = orders.try_recv();
             match (order, waiting.take()) {
                 (Ok("release"), Some(held)) => {
-                    assert!(Held::release(held).unwrap());
+                    assert!(DeferredSyn::release(held).unwrap());
                     done.send(()).unwrap();
                 }
                 (Ok("forget"), Some(held)) => {

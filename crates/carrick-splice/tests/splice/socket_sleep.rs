@@ -3,7 +3,7 @@
 
 use crate::socket::{is_here, order, until_in_kernel};
 use crate::support::*;
-use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, Splicer, tcp};
+use carrick_splice::{ExchangeEnd, ExchangeOrder, Reason, SpliceState, Splicer, tcp};
 use std::future::poll_fn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -39,19 +39,25 @@ fn nobody_wakes_up_for_chatter() {
         let mut legs = Legs::new().await;
         let splicer = splicer();
         let mut exchange = splicer.exchange(legs.from, legs.to, order());
+        assert_eq!(exchange.state(), SpliceState::Attaching);
         // In a task of its own, so that it is polled for its own sake only.
         let relay = tokio::task::spawn_local(async move {
-            let mut polls = 0;
+            let (mut polls, mut was_parked) = (0, false);
             let end = poll_fn(|cx| {
                 polls += 1;
-                exchange.poll_run(cx)
+                let end = exchange.poll_run(cx);
+                was_parked |= exchange.state() == SpliceState::Parked;
+                end
             });
-            (end.await, polls, exchange)
+            let end = end.await;
+            assert!(was_parked);
+            (end, polls, exchange)
         });
         chat(&mut legs.sender, &mut legs.receiver, ROUNDS, Some(&splicer)).await;
         drop((legs.sender, legs.receiver));
         let (end, polls, exchange) = relay.await.unwrap();
         assert!(matches!(end, ExchangeEnd::Closed), "{end:?}");
+        assert_eq!(exchange.state(), SpliceState::Ended);
         assert!(
             exchange.connections().is_some(),
             "it sleeps on after its end"

@@ -12,7 +12,7 @@ use crate::tcp::split;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Unreachable, Upstream};
 use carrick_splice::Choice;
-use carrick_splice::syn_defer::{Held, Reader, Unreachable as Told};
+use carrick_splice::syn_defer::{DeferredSyn, Reader, Unreachable as Told};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub async fn run(worker: Rc<Worker>, mut reader: Reader) {
 }
 
 /// Lets a client in as far as limits allow, and begins to ask its server.
-fn receive(worker: &Rc<Worker>, held: Held) {
+fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
     let live = worker.live();
     let Some(listener) = live.listener_of(held.mark()) else {
         // It is not for us to decide.
@@ -67,7 +67,7 @@ fn receive(worker: &Rc<Worker>, held: Held) {
 }
 
 /// Asks the server, and answers the client, or leaves that to the listener.
-async fn ask(client: Client, held: Held, admitted: Admitted, place: Place) {
+async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &client.worker;
     let mut trace = RequestLog::begin();
     let terms = Terms {
@@ -119,7 +119,7 @@ fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
 }
 
 /// What the client takes, for a server whose packets the kernel is to forward.
-fn segment_bytes(client: &Client, held: &Held) -> Option<u32> {
+fn segment_bytes(client: &Client, held: &DeferredSyn) -> Option<u32> {
     let route = client.listener.mode.routes().first()?;
     let is_forwarded = split::engine(client, route) == Choice::Packet;
     if !is_forwarded || !client.worker.splicer.has_packet_engine() {
@@ -129,7 +129,7 @@ fn segment_bytes(client: &Client, held: &Held) -> Option<u32> {
 }
 
 /// Answers a client whose server was not reached as the server, or the way to it, has answered.
-fn tell(worker: &Worker, held: Held, why: &Unreachable) {
+fn tell(worker: &Worker, held: DeferredSyn, why: &Unreachable) {
     tracing::debug!(client = %held.client(), "not let in: {why}");
     let number = match why {
         Unreachable::Connect { error, .. } => error.raw_os_error(),
@@ -152,12 +152,12 @@ fn tell(worker: &Worker, held: Held, why: &Unreachable) {
 }
 
 /// Lets the listener answer at once.
-fn pass(worker: &Worker, held: Held) {
+fn pass(worker: &Worker, held: DeferredSyn) {
     worker.handshakes.count(Done::Crowded);
     note(held.release());
 }
 
-fn refuse(worker: &Worker, held: Held) {
+fn refuse(worker: &Worker, held: DeferredSyn) {
     worker.handshakes.count(Done::Refused);
     note(held.refuse());
 }

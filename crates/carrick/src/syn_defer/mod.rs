@@ -12,7 +12,7 @@ pub use kept::Kept;
 
 use crate::config::plan::{Handshake, Plan};
 use carrick_splice::Unavailable;
-use carrick_splice::syn_defer::{Holder, Reader, Settings};
+use carrick_splice::syn_defer::{Reader, Settings, SynDefer};
 use kept::Table;
 use std::io;
 use std::net::SocketAddr;
@@ -81,7 +81,7 @@ pub struct Handshakes(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     /// None, if no listener holds SYNs.
-    holder: OnceLock<Result<Holder, Unavailable>>,
+    holder: OnceLock<Result<SynDefer, Unavailable>>,
     places: Arc<AtomicUsize>,
     table: Table,
     done: [AtomicU64; Done::ALL.len()],
@@ -120,7 +120,7 @@ impl Handshakes {
             readers: plan.workers,
         };
         // Once only, at the start.
-        let Err(because) = self.0.holder.get_or_init(|| Holder::attach(&settings)) else {
+        let Err(because) = self.0.holder.get_or_init(|| SynDefer::attach(&settings)) else {
             return Ok(());
         };
         if let Some((address, ..)) = listeners.iter().find(|(.., is_named)| *is_named) {
@@ -152,7 +152,7 @@ impl Handshakes {
         Some(holder.as_ref().map(|_| ()))
     }
 
-    fn holder(&self) -> Option<&Holder> {
+    fn holder(&self) -> Option<&SynDefer> {
         self.0.holder.get()?.as_ref().ok()
     }
 

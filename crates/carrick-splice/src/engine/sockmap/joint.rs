@@ -1,4 +1,4 @@
-//! Two sockets in the kernel's hands: their places in the maps, and what is known of the bytes between them.
+//! Two sockets in the kernel's hands: their slots in the maps, and what is known of the bytes between them.
 
 use super::shared::Direction;
 use super::shelter::Shelter;
@@ -51,10 +51,10 @@ pub(crate) enum Ways {
     },
 }
 
-/// A place for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
+/// A slot for two sockets. Dropping it takes them out of the kernel's hands, in whatever state they are.
 pub(crate) struct Joint {
     engine: Arc<SocketEngine>,
-    place: u32,
+    slot: u32,
     cookies: [u64; 2],
     /// Whose input the program sees.
     in_map: [bool; 2],
@@ -81,10 +81,10 @@ impl Joint {
         label: u64,
         pace: [PaceHandle; 2],
     ) -> Result<Joint, Refusal> {
-        let place = engine.take_place(label).ok_or(Refusal::Full)?;
+        let slot = engine.take_slot(label).ok_or(Refusal::Full)?;
         let mut joint = Joint {
             engine: Arc::clone(engine),
-            place,
+            slot,
             cookies: [0; 2],
             in_map: [false; 2],
             only_receives: false,
@@ -161,7 +161,7 @@ impl Joint {
         self.cookies[side] = cookie;
         let index = self.index(side).to_ne_bytes();
         self.engine
-            .places
+            .slots
             .update(&cookie.to_ne_bytes(), &index, MapFlags::ANY)
             .map_err(io::Error::other)?;
         let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or(u64::MAX);
@@ -174,7 +174,7 @@ impl Joint {
     }
 
     fn index(&self, side: usize) -> u32 {
-        2 * self.place + u32::from(side == 1)
+        2 * self.slot + u32::from(side == 1)
     }
 
     /// What comes from this side.
@@ -264,7 +264,7 @@ impl Joint {
         };
         self.wait(true);
         for (side, connection) in connections.into_iter().enumerate() {
-            if let Err(error) = notifier.watch(connection, self.place) {
+            if let Err(error) = notifier.watch(connection, self.slot) {
                 if side == 1 {
                     let _ = notifier.forget(connections[0]);
                 }
@@ -291,7 +291,7 @@ impl Joint {
     }
 
     fn slot_owner(&self) -> &SlotOwner {
-        &self.engine.slot_owners[self.place as usize]
+        &self.engine.slot_owners[self.slot as usize]
     }
 
     /// Whether there is a reason to wake up. If not, `cx` learns of it.
@@ -483,7 +483,7 @@ impl Joint {
     fn remove(&mut self, side: usize) {
         // Both fail only if the socket has left the map by itself, having been closed or reset.
         let _ = self.engine.sockets.delete(&self.index(side).to_ne_bytes());
-        let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+        let _ = self.engine.slots.delete(&self.cookies[side].to_ne_bytes());
         self.in_map[side] = false;
     }
 }
@@ -496,14 +496,14 @@ impl Drop for Joint {
             if self.in_map[side] || self.is_leaving(side) {
                 self.give_up(side);
             } else if self.cookies[side] != 0 {
-                let _ = self.engine.places.delete(&self.cookies[side].to_ne_bytes());
+                let _ = self.engine.slots.delete(&self.cookies[side].to_ne_bytes());
             }
         }
         if self.only_receives {
             // Fails only if the socket has left the map by itself.
             let _ = self.engine.receivers.delete(&self.index(1).to_ne_bytes());
         }
-        self.engine.give_place(self.place);
+        self.engine.give_slot(self.slot);
     }
 }
 

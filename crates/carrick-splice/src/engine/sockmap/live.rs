@@ -68,7 +68,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Loads the iterator for each of these maps of sockets, which have their splices at the same places. Needs the same
+    /// Loads the iterator for each of these maps of sockets, which have their splices at the same slots. Needs the same
     /// privileges as the engine; reading needs none.
     pub(super) fn load(sockets: &[&MapHandle], directions: &MapHandle) -> libbpf_rs::Result<Live> {
         let mut object = MaybeUninit::<OpenObject>::uninit();
@@ -83,7 +83,7 @@ impl Live {
         })
     }
 
-    /// What the kernel tells now: the legs of each place.
+    /// What the kernel tells now: the legs of each slot.
     fn legs(&self) -> io::Result<BTreeMap<u32, [Option<Leg>; 2]>> {
         let mut bytes = Vec::new();
         for link in &self.links {
@@ -91,12 +91,12 @@ impl Live {
                 .map_err(|error| io::Error::other(format!("BPF_ITER_CREATE: {error:#}")))?
                 .read_to_end(&mut bytes)?;
         }
-        let mut places = BTreeMap::<u32, [Option<Leg>; 2]>::new();
+        let mut slots = BTreeMap::<u32, [Option<Leg>; 2]>::new();
         for record in bytes.chunks_exact(size_of::<leg_record>()) {
             let index = word(record, offset_of!(leg_record, index));
-            places.entry(index / 2).or_default()[(index % 2) as usize] = Some(Leg::read(record));
+            slots.entry(index / 2).or_default()[(index % 2) as usize] = Some(Leg::read(record));
         }
-        Ok(places)
+        Ok(slots)
     }
 }
 
@@ -120,14 +120,14 @@ impl SocketService {
             .map_err(|because| io::Error::other(because.clone()))?;
         let before: Vec<u64> = engine.slot_owners.iter().map(SlotOwner::stay).collect();
         let mut splices = Vec::new();
-        for (place, legs) in live.legs()? {
+        for (slot, legs) in live.legs()? {
             let (Some(slot_owner), Some(stay)) = (
-                engine.slot_owners.get(place as usize),
-                before.get(place as usize),
+                engine.slot_owners.get(slot as usize),
+                before.get(slot as usize),
             ) else {
                 continue;
             };
-            let splice = LiveSplice::read(engine, place, slot_owner, legs);
+            let splice = LiveSplice::read(engine, slot, slot_owner, legs);
             // Nobody has it, or somebody else came, of whom half of this may be told.
             if SlotOwner::is_there(*stay) && slot_owner.stay() == *stay {
                 splices.push(splice);
@@ -170,11 +170,11 @@ impl Leg {
 impl LiveSplice {
     fn read(
         engine: &SocketEngine,
-        place: u32,
+        slot: u32,
         slot_owner: &SlotOwner,
         legs: [Option<Leg>; 2],
     ) -> LiveSplice {
-        let way = |side: u32| engine.directions.get(2 * place + side);
+        let way = |side: u32| engine.directions.get(2 * slot + side);
         let backlog = |leg: Option<Leg>| leg.map(|leg| leg.backlog_bytes);
         LiveSplice {
             label: slot_owner.label(),

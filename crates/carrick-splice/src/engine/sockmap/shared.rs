@@ -55,7 +55,7 @@ impl Direction<'_> {
             .store(value, Ordering::Release);
     }
 
-    /// Makes it as new. Only while no program knows its place.
+    /// Makes it as new. Only while no program knows its slot.
     pub(super) fn clear(&self) {
         for field in (0..size_of::<direction>()).step_by(8) {
             self.write(field, 0);

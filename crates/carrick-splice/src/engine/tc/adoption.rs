@@ -105,7 +105,7 @@ struct Orphan {
 
 /// A splice that has outlived its process.
 struct Live {
-    place: u32,
+    slot: u32,
     counted: [u64; 2],
     /// When the last bytes were acknowledged, as far as is known.
     moved_ns: u64,
@@ -178,7 +178,7 @@ impl PacketService {
         tables
             .flat_map(|(table, live)| {
                 live.iter()
-                    .filter_map(move |one| Some(seen(&table.read(one.place)?, now)))
+                    .filter_map(move |one| Some(seen(&table.read(one.slot)?, now)))
             })
             .collect()
     }
@@ -405,10 +405,10 @@ impl Orphan {
         self.live = table
             .take_over()
             .into_iter()
-            .map(|place| {
-                let splice = table.read(place).unwrap_or_default();
+            .map(|slot| {
+                let splice = table.read(slot).unwrap_or_default();
                 Live {
-                    place,
+                    slot,
                     counted: state::read(&splice).bytes,
                     moved_ns: state::seen_ns(&splice),
                     port: Port::Wanted,
@@ -428,7 +428,7 @@ impl Orphan {
             let Some(mut one) = self.live.pop_front() else {
                 break;
             };
-            let splice = table.read(one.place).unwrap_or_default();
+            let splice = table.read(one.slot).unwrap_or_default();
             match one.look(table, &splice, (now, idle), totals) {
                 Fate::Lives => {
                     one.keep_port(&splice, ports);
@@ -436,16 +436,16 @@ impl Orphan {
                 }
                 Fate::Closed => {
                     totals.closed += 1;
-                    table.leave_place(one.place);
+                    table.leave_slot(one.slot);
                 }
                 Fate::Reset => {
                     totals.reset += 1;
-                    table.leave_place(one.place);
+                    table.leave_slot(one.slot);
                 }
                 Fate::Idle => {
                     totals.idle += 1;
                     // The next packet of each peer is answered by a reset: nobody has the connection.
-                    table.give_place_back(one.place);
+                    table.give_slot_back(one.slot);
                 }
             }
         }
@@ -487,7 +487,7 @@ impl Live {
         match state.holder {
             Holder::Ended => Fate::Closed,
             Holder::Reset => Fate::Reset,
-            _ if !state::is_spliced(splice) || !table.is_known(self.place) => Fate::Reset,
+            _ if !state::is_spliced(splice) || !table.is_known(self.slot) => Fate::Reset,
             _ if Duration::from_nanos(now.saturating_sub(self.moved_ns)) > idle => Fate::Idle,
             _ => Fate::Lives,
         }

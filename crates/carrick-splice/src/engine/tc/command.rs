@@ -47,7 +47,7 @@ pub(super) enum Command {
     MayEnd { side: u32 },
     /// Is a local socket there yet?
     Look,
-    /// The place is free again, and its connections are let go.
+    /// The slot is free again, and its connections are let go.
     Forget,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Answer {
     /// It is done.
     Done,
     /// There is no such splice, or it is not in a state for that.
-    NoPlace,
+    NoSlot,
     /// A local socket is not established.
     NoSocket,
     /// A local socket has something to receive or to send, or the server has not acknowledged a request that was forwarded. Of a look: a
@@ -115,7 +115,7 @@ impl Answer {
             packet_answer::PACKET_NOT_OURS => Answer::NotOurs,
             packet_answer::PACKET_BEHIND => Answer::Behind,
             packet_answer::PACKET_OPTIONS => Answer::Options,
-            _ => Answer::NoPlace,
+            _ => Answer::NoSlot,
         }
     }
 
@@ -129,7 +129,7 @@ impl Answer {
             Answer::Signed => Reason::PacketSigned,
             Answer::Unseen => Reason::PacketUnseen,
             Answer::Done
-            | Answer::NoPlace
+            | Answer::NoSlot
             | Answer::NoSocket
             | Answer::Busy
             | Answer::Ended
@@ -141,8 +141,8 @@ impl Answer {
     }
 }
 
-/// Asks it about the splice at `place`.
-pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::Result<Answer> {
+/// Asks it about the splice at `slot`.
+pub(super) fn ask(program: BorrowedFd<'_>, slot: u32, command: Command) -> io::Result<Answer> {
     let (number, argument) = match command {
         Command::Arm { .. } => (packet_command::PACKET_ARM, 0),
         Command::Disarm { is_forced, .. } => (packet_command::PACKET_DISARM, u32::from(is_forced)),
@@ -192,21 +192,21 @@ pub(super) fn ask(program: BorrowedFd<'_>, place: u32, command: Command) -> io::
         Command::Disarm { judged, .. } => judged,
         _ => 0,
     };
-    let words = [number.0, place, argument].into_iter();
+    let words = [number.0, slot, argument].into_iter();
     for word in words.chain(further).chain(pace).chain([judged]) {
         packet.extend_from_slice(&word.to_ne_bytes());
     }
     run(program, &packet).map(Answer::of)
 }
 
-/// Gives two connections a place, by the program `carrick_place`.
-pub(super) fn place(
+/// Gives two connections a slot, by the program `carrick_place`.
+pub(super) fn fill_slot(
     program: BorrowedFd<'_>,
-    place: u32,
+    slot: u32,
     legs: [Addresses; 2],
 ) -> io::Result<Answer> {
     let mut packet = ETHERNET_HEADER.to_vec();
-    packet.extend_from_slice(&state::placing(place, legs));
+    packet.extend_from_slice(&state::slot_question(slot, legs));
     run(program, &packet).map(Answer::of)
 }
 

@@ -64,11 +64,11 @@ impl Counting {
     }
 }
 
-/// Splices of nobody. They hold their places until this is dropped.
+/// Splices of nobody. They hold their slots until this is dropped.
 #[derive(Debug)]
 pub struct Crowd {
     service: PacketService,
-    places: Vec<u32>,
+    slots: Vec<u32>,
 }
 
 impl PacketService {
@@ -115,25 +115,25 @@ impl PacketService {
         }
     }
 
-    /// Takes the places of so many splices, for connections that there are not: two flows each. The engine is one
+    /// Takes the slots of so many splices, for connections that there are not: two flows each. The engine is one
     /// [`for_measuring`](PacketService::for_measuring).
     ///
     /// # Errors
-    /// There are not so many places, it is not loaded, or the kernel does not take them.
+    /// There are not so many slots, it is not loaded, or the kernel does not take them.
     pub fn crowd(&self, splices: u32) -> io::Result<Crowd> {
         let engine = self
             .engine()
             .ok_or_else(|| io::Error::other("the packet engine is not loaded"))?;
         let mut crowd = Crowd {
             service: self.clone(),
-            places: Vec::new(),
+            slots: Vec::new(),
         };
         for number in 0..splices {
-            let place = engine.table.take_place().ok_or_else(|| {
-                io::Error::other(format!("there are only places for {number} more splices"))
+            let slot = engine.table.take_slot().ok_or_else(|| {
+                io::Error::other(format!("there are only slots for {number} more splices"))
             })?;
-            crowd.places.push(place);
-            engine.table.fill(place, nobodys(number))?;
+            crowd.slots.push(slot);
+            engine.table.fill(slot, nobodys(number))?;
         }
         Ok(crowd)
     }
@@ -158,8 +158,8 @@ impl Drop for Crowd {
         let Some(engine) = self.service.engine() else {
             return;
         };
-        for place in &self.places {
-            engine.table.give_place_back(*place);
+        for slot in &self.slots {
+            engine.table.give_slot_back(*slot);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel notes of forwarded responses (`struct packet_response` of bpf/tc/tc.h), in memory that it shares with the process.
 
-use super::requests::METHODS;
+use super::http::{METHODS, status_of};
 use super::skeleton::types::packet_response;
 use crate::sys::mmap::Mmap;
 use std::mem::{offset_of, size_of};
@@ -366,12 +366,6 @@ impl ResponseWatch {
 /// Where a record begins.
 fn offset(number: u32) -> usize {
     number as usize * size_of::<packet_response>()
-}
-
-/// A status as the kernel notes it; `None`: it is not known.
-pub(super) fn status_of(number: u32) -> Option<u16> {
-    let status = u16::try_from(number).ok();
-    status.filter(|status| (100..1000).contains(status))
 }
 
 impl Drop for Record {

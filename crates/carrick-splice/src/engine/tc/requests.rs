@@ -8,6 +8,7 @@ mod encode;
 mod event;
 mod judge;
 mod reason;
+mod route;
 mod table;
 mod tables;
 #[cfg(test)]
@@ -15,11 +16,11 @@ mod tests;
 
 skeleton!("classifier.skel.rs");
 
-pub(crate) use encode::METHODS;
 pub use event::{Events, RequestEvent};
 pub use judge::{Judge, Verdict};
 pub use reason::UpToProcess;
-pub use table::{Cookie, Host, NotInKernel, RequestTable, Route, Settings};
+pub use route::{Cookie, Host, NotInKernel, Route, Settings};
+pub use table::RequestTable;
 pub use tables::{Counts, RequestTables, RequestsError};
 
 /// So many routes of a table can be judged in the kernel; those behind them are the process's.

@@ -1,4 +1,4 @@
-//! Two connections whose packets the kernel may forward: their place in the maps, and who has their packets now.
+//! Two connections whose packets the kernel may forward: their slot in the maps, and who has their packets now.
 
 use super::PacketEngine;
 use super::command::{Answer, Command, Judging};
@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 /// The number of `lo`, in each network namespace (`LOOPBACK_IFINDEX` of the kernel).
 const LOOPBACK: u32 = 1;
 
-/// Two connections that have a place. Dropping it gives them back to their local sockets, if they have not ended.
+/// Two connections that have a slot. Dropping it gives them back to their local sockets, if they have not ended.
 pub(crate) struct PacketSplice {
     engine: Arc<PacketEngine>,
-    place: u32,
+    slot: u32,
     /// Whether the kernel has had the packets: then numbers may differ from those of the local sockets for ever.
     was_armed: bool,
     is_armed: bool,
@@ -34,7 +34,7 @@ pub(crate) struct PacketSplice {
 }
 
 impl PacketSplice {
-    /// Gives two connections a place. Their packets are looked at from now on. Otherwise, why not.
+    /// Gives two connections a slot. Their packets are looked at from now on. Otherwise, why not.
     pub(crate) fn new(
         engine: &Arc<PacketEngine>,
         sockets: [&TcpStream; 2],
@@ -50,10 +50,10 @@ impl PacketSplice {
         if let Some(unlike) = compare(legs) {
             return Err(unlike);
         }
-        let place = engine.table.take_place().ok_or(Reason::PacketFull)?;
+        let slot = engine.table.take_slot().ok_or(Reason::PacketFull)?;
         let mut splice = PacketSplice {
             engine: Arc::clone(engine),
-            place,
+            slot,
             was_armed: false,
             is_armed: false,
             is_left: false,
@@ -64,9 +64,9 @@ impl PacketSplice {
         let shown = sockets
             .into_iter()
             .try_for_each(|socket| engine.table.show(socket.as_fd()));
-        let filled = shown.and_then(|()| engine.table.fill(place, legs));
+        let filled = shown.and_then(|()| engine.table.fill(slot, legs));
         splice.was_armed = filled.map_err(|_| Reason::PacketRefused)?;
-        engine.slot_owners[place as usize]
+        engine.slot_owners[slot as usize]
             .is_woken
             .store(false, SeqCst);
         Ok(splice)
@@ -74,7 +74,7 @@ impl PacketSplice {
 
     /// Whether the hooks have seen the packets of both connections.
     pub(crate) fn is_seen(&self) -> bool {
-        let splice = self.engine.table.read(self.place);
+        let splice = self.engine.table.read(self.slot);
         splice.is_some_and(|splice| state::is_seen(&splice))
     }
 
@@ -175,7 +175,7 @@ impl PacketSplice {
         if self.generation.replace(generation) == generation {
             return [None; 2];
         }
-        let splice = self.engine.table.read(self.place).unwrap_or_default();
+        let splice = self.engine.table.read(self.slot).unwrap_or_default();
         let [first, second] = state::interfaces(&splice);
         let [to_first, to_second] = self.addresses;
         [(to_first, first), (to_second, second)].map(|((own, peer), interface)| {
@@ -187,7 +187,7 @@ impl PacketSplice {
 
     /// Who has the packets, and how many bytes went.
     pub(crate) fn state(&self) -> State {
-        let splice = self.engine.table.read(self.place);
+        let splice = self.engine.table.read(self.slot);
         splice.map_or(
             State {
                 holder: Holder::Reset,
@@ -203,7 +203,7 @@ impl PacketSplice {
 
     /// How many bytes the first connection's peer would take of what the second one's sends; 0 as long as it has not acknowledged all.
     pub(crate) fn response_room_bytes(&self) -> u32 {
-        let splice = self.engine.table.read(self.place);
+        let splice = self.engine.table.read(self.slot);
         splice.map_or(0, |splice| state::response_room_bytes(&splice))
     }
 
@@ -245,11 +245,11 @@ impl PacketSplice {
     }
 
     fn ask(&self, command: Command) -> io::Result<Answer> {
-        self.engine.table.ask(self.place, command)
+        self.engine.table.ask(self.slot, command)
     }
 
     fn slot_owner(&self) -> &SlotOwner {
-        &self.engine.slot_owners[self.place as usize]
+        &self.engine.slot_owners[self.slot as usize]
     }
 }
 
@@ -290,9 +290,9 @@ impl Drop for PacketSplice {
                 && matches!(self.ask(Command::Look), Ok(Answer::NoSocket));
         }
         if self.was_armed && !is_alone {
-            self.engine.table.leave_place(self.place);
+            self.engine.table.leave_slot(self.slot);
         } else {
-            self.engine.table.give_place_back(self.place);
+            self.engine.table.give_slot_back(self.slot);
         }
     }
 }

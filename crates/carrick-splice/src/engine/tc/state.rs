@@ -56,8 +56,8 @@ pub(super) fn key((own, peer): Addresses) -> Vec<u8> {
 }
 
 /// What the program `carrick_place` is asked: `struct packet_placing`, which has no gaps.
-pub(super) fn placing(place: u32, legs: [Addresses; 2]) -> Vec<u8> {
-    let mut bytes = place.to_ne_bytes().to_vec();
+pub(super) fn slot_question(slot: u32, legs: [Addresses; 2]) -> Vec<u8> {
+    let mut bytes = slot.to_ne_bytes().to_vec();
     bytes.extend(legs.into_iter().flat_map(key));
     bytes
 }

@@ -1,6 +1,5 @@
 //! Which stalled splices are ended.
 use super::*;
-use crate::{Counters, PoolLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -22,30 +21,29 @@ fn as_numbered([first, _]: [RawFd; 2]) -> u64 {
 
 #[test]
 fn the_oldest_stalled_splices_end_until_enough_is_free() {
-    let splicer = Splicer::new(PoolLimits::default(), Arc::<Counters>::default());
-    let stalls = splicer.stalls();
+    let stalls = &Stalls::default();
     let woken: Vec<Arc<Woken>> = (0..4).map(|_| Arc::default()).collect();
-    let mut places = [None, None, None, None];
+    let mut kept = [None, None, None, None];
     let mut note = |number: usize, waits: bool, moved_bytes: u64| {
         let waker = Waker::from(Arc::clone(&woken[number]));
         let sockets = || Some([1000 * (number as RawFd + 1), 0]);
-        let place: &mut Option<Box<Stall>> = &mut places[number];
+        let stall: &mut Option<Box<Stall>> = &mut kept[number];
         Stall::note(
-            place,
-            &splicer,
+            stall,
+            stalls,
             waits,
             moved_bytes,
             sockets,
             &Context::from_waker(&waker),
         );
-        Stall::is_ended(place)
+        Stall::is_ended(stall)
     };
     let begun = Instant::now();
     let at = |tenths: u64| begun + Duration::from_millis(100 * tenths);
     for number in 0..3 {
         note(number, true, 10);
     }
-    // One that never waits has no place.
+    // One that never waits is not among them.
     note(3, false, 10);
     assert_eq!(stalls.entries.borrow().len(), 3);
     assert_eq!(stalls.look(at(5), as_numbered), Stalled::default());
@@ -70,6 +68,6 @@ fn the_oldest_stalled_splices_end_until_enough_is_free() {
     // The next one is not enough, and those that are not stalled stay.
     assert_eq!(stalls.end_oldest(1_000_000), 1);
     assert!(note(1, true, 10 + PROGRESS_BYTES) && !note(2, true, 10));
-    drop(places);
+    drop(kept);
     assert_eq!(stalls.entries.borrow().len(), 0);
 }

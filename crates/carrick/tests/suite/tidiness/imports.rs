@@ -68,7 +68,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "torture::http",
         &["client", "origin", "play"],
     ),
-    ("carrick-splice", "engine::tc", &["records", "requests"]),
     (
         "carrick-splice",
         "engine::tc::requests",

@@ -1,13 +1,11 @@
 //! A table as it stands in the kernel's map: `struct request_table` of `bpf/classifier/tables.h`.
 
+use super::route::{Cookie, NotInKernel, Settings};
 use super::skeleton::types::{request_cookie, request_table, request_text};
-use super::table::{Cookie, NotInKernel, Settings};
 use super::{COOKIE_BYTES_MAX, COOKIES_MAX, ROUTES_MAX, TEXT_BYTES_MAX, TEXTS_MAX};
+use crate::engine::tc::http::METHODS;
 use crate::engine::tc::state::put;
 use std::mem::{offset_of, size_of};
-
-/// The methods that the kernel judges, in the order of `enum request_method`.
-pub(crate) const METHODS: [&str; 4] = ["GET", "HEAD", "OPTIONS", "DELETE"];
 
 /// `enum request_text_kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

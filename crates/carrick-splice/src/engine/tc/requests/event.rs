@@ -1,8 +1,7 @@
 //! What the kernel tells of requests that it has forwarded (`struct request_event`).
 
-use super::encode::METHODS;
 use super::skeleton::types::request_event;
-use crate::engine::tc::records::status_of;
+use crate::engine::tc::http::{METHODS, status_of};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::fmt;

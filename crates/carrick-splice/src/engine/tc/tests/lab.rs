@@ -54,7 +54,7 @@ const REDIRECT: u32 = 7;
 /// sum is still right (`BPF_F_TEST_SKB_CHECKSUM_COMPLETE`; Linux 6.14).
 const SUM_WHOLE: u32 = 1 << 2;
 
-/// The loaded programs and a splice at place 0, whose connections have these addresses: ours, the peer's.
+/// The loaded programs and a splice at slot 0, whose connections have these addresses: ours, the peer's.
 pub struct Lab {
     flows: MapHandle,
     splices: MapHandle,

@@ -109,7 +109,7 @@ fn only_connections_whose_sockets_the_process_has_get_a_place() {
     assert!(!table.fill(0, both).unwrap());
     assert_eq!(sealed.flows.keys().count(), 2);
     assert_eq!(state::addresses(&table.read(0).unwrap()), both);
-    // A place that is taken is not written again, whoever asks.
+    // A slot that is taken is not written again, whoever asks.
     assert!(table.fill(0, both).is_err());
     // They have been in no kernel's hands; what is asked of a connection that is not there any more is refused.
     drop(ours);

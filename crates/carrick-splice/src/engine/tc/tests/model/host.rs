@@ -1,5 +1,5 @@
 //! The process on this host that relays between both local sockets, gives their packets to the kernel and takes them back: what
-//! `exchange/packets.rs` does, in virtual time, with the engine's own table and commands.
+//! `lifecycle/tc.rs` does, in virtual time, with the engine's own table and commands.
 
 mod answering;
 
@@ -15,7 +15,7 @@ use crate::engine::tc::table::Table;
 use answering::Answering;
 pub use answering::{Round, Rounds};
 
-/// As in `exchange/packets.rs` and `splice.rs`.
+/// As in `lifecycle/tc.rs` and `splice.rs`.
 const LOOK_FIRST: u64 = MILLISECOND;
 const LOOK_LAST: u64 = 256 * MILLISECOND;
 const DISARM_LOOKS_MAX: u32 = 200;
@@ -29,7 +29,7 @@ const HELD_MAX: usize = 16 * 1024;
 pub enum After {
     /// They go through the process to their end.
     Process,
-    /// They are given to the kernel again, from the same place or as another splice.
+    /// They are given to the kernel again, from the same slot or as another splice.
     Again,
     Anew,
 }
@@ -118,7 +118,7 @@ pub struct Host {
     /// The sockets towards the client and the server.
     pub locals: [Tcp; 2],
     table: Table,
-    place: u32,
+    slot: u32,
     was_armed: bool,
     pub is_armed: bool,
     wants_kernel: bool,
@@ -145,11 +145,11 @@ pub struct Host {
 impl Host {
     pub fn new(locals: [Tcp; 2], programs: &Programs, rounds: Option<Rounds>) -> Host {
         let table = programs.table();
-        let place = table.take_place().unwrap();
+        let slot = table.take_slot().unwrap();
         let mut host = Host {
             locals,
             table,
-            place,
+            slot,
             was_armed: false,
             is_armed: false,
             wants_kernel: true,
@@ -173,22 +173,22 @@ impl Host {
 
     fn fill(&mut self) {
         let legs = [0, 1].map(|side: usize| addresses(&self.locals[side]));
-        self.was_armed = self.table.fill(self.place, legs).unwrap();
+        self.was_armed = self.table.fill(self.slot, legs).unwrap();
     }
 
     /// The state of the splice as the kernel has it.
     pub fn splice(&self) -> packet_splice {
-        from_bytes(&self.table.read(self.place).unwrap())
+        from_bytes(&self.table.read(self.slot).unwrap())
     }
 
     pub fn state(&self) -> State {
-        state::read(&self.table.read(self.place).unwrap())
+        state::read(&self.table.read(self.slot).unwrap())
     }
 
     fn ask(&mut self, now: u64, programs: &Programs, command: Command) -> Answer {
         programs.set_clock(now);
         self.locals.iter().for_each(|local| programs.show(local));
-        let answer = self.table.ask(self.place, command).unwrap();
+        let answer = self.table.ask(self.slot, command).unwrap();
         self.told.push(format!("{command:?}: {answer:?}"));
         answer
     }
@@ -375,13 +375,13 @@ impl Host {
             return;
         }
         if self.was_armed {
-            self.table.leave_place(self.place);
+            self.table.leave_slot(self.slot);
         } else {
-            self.table.give_place_back(self.place);
+            self.table.give_slot_back(self.slot);
         }
         self.wants_kernel = after == After::Anew;
         if self.wants_kernel {
-            self.place = self.table.take_place().unwrap();
+            self.slot = self.table.take_slot().unwrap();
             self.fill();
         }
     }

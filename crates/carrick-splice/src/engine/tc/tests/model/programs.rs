@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::SeqCst;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/model.o"));
 
 /// Places for splices: each that begins anew takes another one.
-pub const PLACES: u32 = 64;
+pub const SLOTS: u32 = 64;
 
 /// The first is nobody's.
 const RECORDS: u32 = 2;
@@ -75,10 +75,10 @@ impl Programs {
         let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
         for mut map in open.maps_mut() {
             match map.name().to_str().unwrap() {
-                "flows" => map.set_max_entries(2 * PLACES).unwrap(),
-                "splices" => map.set_max_entries(PLACES).unwrap(),
+                "flows" => map.set_max_entries(2 * SLOTS).unwrap(),
+                "splices" => map.set_max_entries(SLOTS).unwrap(),
                 "responses" | "requests" => map.set_max_entries(RECORDS).unwrap(),
-                "held" => map.set_max_entries(4 * PLACES).unwrap(),
+                "held" => map.set_max_entries(4 * SLOTS).unwrap(),
                 _ => {}
             }
         }
@@ -128,13 +128,13 @@ impl Programs {
             owned: copy(&self.sockets),
         };
         let splices = copy(&self.splices);
-        for place in 0..PLACES {
+        for slot in 0..SLOTS {
             let nothing = vec![0; size_of::<packet_splice>()];
             splices
-                .update(&place.to_ne_bytes(), &nothing, MapFlags::ANY)
+                .update(&slot.to_ne_bytes(), &nothing, MapFlags::ANY)
                 .unwrap();
         }
-        Table::new(copy(&self.flows), splices, command, Some(placing), PLACES)
+        Table::new(copy(&self.flows), splices, command, Some(placing), SLOTS)
     }
 
     /// Nobody waits.
@@ -180,7 +180,7 @@ impl Programs {
             .unwrap();
     }
 
-    /// Two connections, at place 0, in this state.
+    /// Two connections, at slot 0, in this state.
     pub fn set(&self, splice: &packet_splice, addresses: [Addresses; 2]) {
         for (number, addresses) in (0_u32..).zip(addresses) {
             let (key, number) = (key(addresses), number.to_ne_bytes());
@@ -193,12 +193,12 @@ impl Programs {
             .unwrap();
     }
 
-    /// Asks `carrick_command` about the splice at place 0.
+    /// Asks `carrick_command` about the splice at slot 0.
     pub fn ask(&self, command: Command) -> Answer {
         ask(self.command.as_fd(), 0, command).unwrap()
     }
 
-    /// What stands at place 0.
+    /// What stands at slot 0.
     pub fn splice(&self) -> packet_splice {
         let bytes = self.splices.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         from_bytes(&bytes.unwrap().unwrap())

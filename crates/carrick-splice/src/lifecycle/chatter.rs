@@ -21,7 +21,7 @@ pub(super) struct Chatter {
     turns: u32,
     turns_needed: u32,
     taken_bytes: [u64; 2],
-    speaker: Option<usize>,
+    speaker: Option<u8>,
 }
 
 impl Default for Chatter {
@@ -38,7 +38,7 @@ impl Default for Chatter {
 impl Chatter {
     /// Takes note of how many bytes came from each side so far. True if that is chatter.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
-        for (side, (now, before)) in taken_bytes.into_iter().zip(self.taken_bytes).enumerate() {
+        for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
             let bytes = now - before;
             if bytes > MESSAGE_BYTES_MAX {
                 self.turns = 0;

@@ -2,8 +2,9 @@
 
 use super::Transfer;
 use crate::engine::sockmap::joint::Refusal;
-use crate::kernel::{Gate, Kernel};
+use crate::lifecycle::State;
 use crate::relay::flow::Step;
+use crate::relay::sockmap_splice::{Gate, SockmapSplice};
 use crate::{Choice, Ended, Fault, Reason, Side};
 use std::task::{Context, Poll, ready};
 
@@ -25,9 +26,9 @@ impl Transfer<'_> {
     pub(super) fn join(&mut self) -> Result<(), Fault> {
         let sockets = [self.from, self.to];
         let flows = &mut [&mut self.flow];
-        match Kernel::join(&self.splicer, sockets, flows, self.label) {
+        match SockmapSplice::join(&self.splicer, sockets, flows, self.label) {
             Ok(Some(kernel)) => {
-                self.wants_kernel = false;
+                self.lifecycle.enter(State::InKernel);
                 // What the kernel leaves to the process is copied.
                 self.flow.set_choice(Choice::Socket);
                 self.flow.set_burst_by_burst(false);
@@ -43,7 +44,7 @@ impl Transfer<'_> {
 
     fn go_without_kernel(&mut self, because: Reason) {
         self.splicer.counters().reason(because).add(1);
-        self.wants_kernel = false;
+        self.lifecycle.enter(State::Relaying);
         self.flow.set_burst_by_burst(false);
         self.flow.set_choice(Choice::Auto);
         self.flow.look_anyway();
@@ -116,7 +117,7 @@ impl Transfer<'_> {
             // If it does not come back whole, both connections are reset when they are closed.
             Some(Leaving::Pause(ended)) => {
                 if had_kernel {
-                    self.wants_kernel = true;
+                    self.lifecycle.enter(State::Attaching);
                     self.flow.set_burst_by_burst(true);
                 }
                 Some(Step::Ended(ended))
@@ -138,8 +139,10 @@ impl Transfer<'_> {
         let Some(kernel) = self.kernel.as_mut() else {
             return Poll::Ready(Ok(()));
         };
+        self.lifecycle.enter(State::Detaching);
         let left = ready!(kernel.poll_leave(cx, sockets, &mut [&mut self.flow], &self.splicer));
         self.kernel = None;
+        self.lifecycle.enter(State::Relaying);
         Poll::Ready(left)
     }
 }

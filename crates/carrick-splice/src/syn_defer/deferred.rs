@@ -34,7 +34,7 @@ enum Way {
 }
 
 /// A SYN that is held. Dropped, it is forgotten: nothing is answered, and when the client repeats it, it is held anew.
-pub struct Held {
+pub struct DeferredSyn {
     client: SocketAddr,
     server: SocketAddr,
     /// The record's head.
@@ -45,11 +45,11 @@ pub struct Held {
     is_decided: bool,
 }
 
-impl Held {
+impl DeferredSyn {
     /// `None` if it is no SYN, or a broken one; it is forgotten.
-    pub(super) fn read(record: &[u8], inner: &Arc<Inner>) -> Option<Held> {
+    pub(super) fn read(record: &[u8], inner: &Arc<Inner>) -> Option<DeferredSyn> {
         let (head, packet) = record.split_first_chunk()?;
-        let mut held = Held {
+        let mut held = DeferredSyn {
             // Until the packet is read.
             client: SocketAddr::from(([0; 4], 0)),
             server: SocketAddr::from(([0; 4], 0)),
@@ -108,19 +108,19 @@ impl Held {
         self.send(Way::In, &packet)
     }
 
-    /// Answers it as a server does on whose port nobody listens: by a RST. False: as of [`Held::release`].
+    /// Answers it as a server does on whose port nobody listens: by a RST. False: as of [`DeferredSyn::release`].
     ///
     /// # Errors
-    /// As of [`Held::release`].
+    /// As of [`DeferredSyn::release`].
     pub fn refuse(mut self) -> io::Result<bool> {
         let answer = Syn::read(&self.packet).map(|syn| syn.reset());
         self.answer(answer)
     }
 
-    /// Answers it as a router does that cannot go on: by an ICMP message, from the server's address. False: as of [`Held::release`].
+    /// Answers it as a router does that cannot go on: by an ICMP message, from the server's address. False: as of [`DeferredSyn::release`].
     ///
     /// # Errors
-    /// As of [`Held::release`].
+    /// As of [`DeferredSyn::release`].
     pub fn unreachable(mut self, why: Unreachable) -> io::Result<bool> {
         let answer = Syn::read(&self.packet).map(|syn| syn.unreachable(why));
         self.answer(answer)
@@ -186,7 +186,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for DeferredSyn {
     fn drop(&mut self) {
         if !self.is_decided {
             // If that fails, it is forgotten after a time.
@@ -195,9 +195,9 @@ impl Drop for Held {
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for DeferredSyn {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = formatter.debug_struct("Held");
+        let mut debug = formatter.debug_struct("DeferredSyn");
         debug
             .field("client", &self.client)
             .field("server", &self.server)

@@ -1,7 +1,9 @@
-//! How the process sleeps while the kernel does all the work: out of tokio's registry, by which it would be woken for each
+//! How an exchange is parked while the kernel does all the work: out of tokio's registry, by which the process would be woken for each
 //! piece.
 
 use super::{Exchange, ExchangeEnd};
+use crate::lifecycle::{Attachment, State};
+use crate::relay::sockmap_splice::SockmapSplice;
 use crate::relay::watch::{Alarm, ErrorWatch};
 use crate::{Fault, Leg, Side};
 use std::future::Future;
@@ -32,24 +34,35 @@ pub(super) enum Calm {
 }
 
 impl Exchange<'_> {
-    /// Goes to sleep if the kernel does all the work. True if there is something to be polled for.
-    pub(super) fn sleep(&mut self, cx: &mut Context<'_>) -> bool {
-        let is_own = self.legs.iter().flatten().all(Leg::is_own);
-        if self.failed.is_some() || !is_own || !self.is_in_kernel() || !self.is_calm(cx) {
+    /// The socket engine's splice, if it has one.
+    fn sockmap_splice(&self) -> Option<&SockmapSplice> {
+        match &self.attachment {
+            Some(Attachment::Sockmap(sockmap)) => sockmap.splice(),
+            _ => None,
+        }
+    }
+
+    /// Parks it if the kernel does all the work. True if there is something to be polled for.
+    pub(super) fn park(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_own = self.pair.legs.iter().flatten().all(Leg::is_own);
+        if self.pair.failed.is_some() || !is_own || !self.may_park() || !self.is_calm(cx) {
             return false;
         }
         self.forget_watches();
-        let Some([a, b]) = self.legs.take() else {
+        let Some([a, b]) = self.pair.legs.take() else {
             return false;
         };
         if !a.is_own_alone() || !b.is_own_alone() {
-            self.legs = Some([a, b]);
+            self.pair.legs = Some([a, b]);
             return false;
         }
         match (a.into_std(), b.into_std()) {
-            (Ok(a), Ok(b)) => self.parked = Some([a, b]),
-            (Err(source), _) => self.lose(true, source),
-            (_, Err(source)) => self.lose(false, source),
+            (Ok(a), Ok(b)) => {
+                self.parked = Some([a, b]);
+                self.lifecycle.enter(State::Parked);
+            }
+            (Err(source), _) => self.lose(0, source),
+            (_, Err(source)) => self.lose(1, source),
         }
         self.fall_asleep();
         true
@@ -57,7 +70,7 @@ impl Exchange<'_> {
 
     /// Whether the process has had nothing to do for a while.
     fn is_calm(&mut self, cx: &mut Context<'_>) -> bool {
-        let moved = self.a_to_b.taken_bytes() + self.b_to_a.taken_bytes();
+        let moved = self.pair.taken_bytes().iter().sum();
         let Calm::Waiting { timer, moved_bytes } = &mut self.calm else {
             return true;
         };
@@ -72,33 +85,40 @@ impl Exchange<'_> {
     }
 
     /// Whether all bytes are in the kernel's hands, both ways.
-    fn is_in_kernel(&self) -> bool {
-        self.kernel
-            .as_ref()
-            .is_some_and(|kernel| kernel.may_sleep([&self.a_to_b, &self.b_to_a]))
+    fn may_park(&self) -> bool {
+        let splice = self.sockmap_splice();
+        self.lifecycle.is(State::InKernel)
+            && splice.is_some_and(|splice| splice.may_sleep(self.pair.flows.each_ref()))
     }
 
     /// Sees to being woken; or wakes up at once, if there is a reason.
     fn fall_asleep(&mut self) {
-        let (Some(kernel), Some([a, b])) = (self.kernel.as_mut(), &self.parked) else {
+        let (Some(Attachment::Sockmap(sockmap)), Some([a, b])) =
+            (&mut self.attachment, &self.parked)
+        else {
             return;
         };
-        let flows = [&self.a_to_b, &self.b_to_a];
-        let is_asleep = matches!(kernel.sleep([a.as_fd(), b.as_fd()]), Ok(true));
-        if !is_asleep || !kernel.may_sleep(flows) {
+        let flows = self.pair.flows.each_ref();
+        let is_asleep = sockmap.splice_mut().is_some_and(|splice| {
+            matches!(splice.sleep([a.as_fd(), b.as_fd()]), Ok(true)) && splice.may_sleep(flows)
+        });
+        if !is_asleep {
             self.wake_up();
         }
     }
 
     /// Looks whether there is a reason to wake up; if so, the connections are tokio's again.
     pub(super) fn poll_parked(&mut self, cx: &mut Context<'_>) -> Poll<Option<ExchangeEnd>> {
-        if let Some(kernel) = self.kernel.as_mut() {
-            let counters = self.splicer.counters();
-            kernel.count(0, &mut self.a_to_b, counters);
-            kernel.count(1, &mut self.b_to_a, counters);
-            let moved_bytes = self.a_to_b.moved_bytes() + self.b_to_a.moved_bytes();
-            if kernel.poll_woken(cx).is_pending() {
-                match self.watch.poll(cx, moved_bytes, self.idle, None) {
+        if let Some(Attachment::Sockmap(sockmap)) = &mut self.attachment
+            && let Some(splice) = sockmap.splice_mut()
+        {
+            let counters = self.pair.splicer.counters();
+            for (side, flow) in self.pair.flows.iter_mut().enumerate() {
+                splice.count(side, flow, counters);
+            }
+            if splice.poll_woken(cx).is_pending() {
+                let moved_bytes = self.pair.moved_bytes();
+                match self.pair.watch.poll(cx, moved_bytes, self.idle, None) {
                     Poll::Pending | Poll::Ready(Alarm::Quiet) => return Poll::Pending,
                     Poll::Ready(Alarm::Ended(_)) => {
                         self.wake_up();
@@ -118,43 +138,44 @@ impl Exchange<'_> {
         let Some([a, b]) = self.parked.take() else {
             return true;
         };
+        self.lifecycle.enter(State::InKernel);
         self.calm = Calm::Waiting {
             timer: Box::pin(sleep(CALM)),
-            moved_bytes: self.a_to_b.taken_bytes() + self.b_to_a.taken_bytes(),
+            moved_bytes: self.pair.taken_bytes().iter().sum(),
         };
         let register = tokio::net::TcpStream::from_std;
         match (register(a), register(b)) {
             (Ok(a), Ok(b)) => {
-                self.legs = Some([Leg::from(a), Leg::from(b)]);
+                self.pair.legs = Some([Leg::from(a), Leg::from(b)]);
             }
-            (Err(source), _) => self.lose(true, source),
-            (_, Err(source)) => self.lose(false, source),
+            (Err(source), _) => self.lose(0, source),
+            (_, Err(source)) => self.lose(1, source),
         }
-        self.legs.is_some()
+        self.pair.legs.is_some()
     }
 
     /// Nobody wakes the process any more.
     pub(super) fn stop_sleeping(&mut self) {
-        if let (Some(kernel), Some([a, b])) = (self.kernel.as_mut(), &self.parked) {
-            kernel.wake_up([a.as_fd(), b.as_fd()]);
+        if let (Some(Attachment::Sockmap(sockmap)), Some([a, b])) =
+            (&mut self.attachment, &self.parked)
+            && let Some(splice) = sockmap.splice_mut()
+        {
+            splice.wake_up([a.as_fd(), b.as_fd()]);
         }
     }
 
     /// A connection could not be registered, and is closed with that.
-    fn lose(&mut self, is_a: bool, source: std::io::Error) {
-        self.fail(
-            is_a,
-            Fault {
-                side: Side::From,
-                call: "epoll_ctl",
-                source,
-            },
-        );
+    fn lose(&mut self, side: usize, source: std::io::Error) {
+        let fault = Fault {
+            side: Side::From,
+            call: "epoll_ctl",
+            source,
+        };
+        self.pair.fail(side, fault);
     }
 
     /// Forgets who waits for errors of the connections: they share them.
     pub(super) fn forget_watches(&mut self) {
-        self.a_errors = ErrorWatch::default();
-        self.b_errors = ErrorWatch::default();
+        self.errors = <[ErrorWatch<'_>; 2]>::default();
     }
 }

@@ -29,7 +29,7 @@ const LEAVE_WAITS_MAX: u32 = 1000;
 
 /// The two sockets, and what is known of each direction. Directions and sockets are numbered alike: direction 0 is from
 /// socket 0 to socket 1. A splice one way has this one only.
-pub(crate) struct Kernel {
+pub(crate) struct SockmapSplice {
     joint: Joint,
     ways: Vec<Way>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -71,7 +71,7 @@ pub(crate) enum Gate {
     Fault(Fault),
 }
 
-impl Kernel {
+impl SockmapSplice {
     /// Puts two connections into the kernel's hands. There is one flow for each direction that it is to hand on. `Ok(None)` if
     /// bytes came in just now: relay them and try again.
     pub(crate) fn join(
@@ -79,7 +79,7 @@ impl Kernel {
         sockets: [&TcpStream; 2],
         flows: &mut [&mut Flow],
         label: u64,
-    ) -> Result<Option<Kernel>, Refusal> {
+    ) -> Result<Option<SockmapSplice>, Refusal> {
         let Some(engine) = splicer.socket_engine() else {
             return Ok(None);
         };
@@ -110,7 +110,7 @@ impl Kernel {
                 ..Way::default()
             }
         });
-        Ok(Some(Kernel {
+        Ok(Some(SockmapSplice {
             ways: ways.collect(),
             joint,
             timer: None,
@@ -292,7 +292,7 @@ impl Kernel {
                 })
     }
 
-    /// The process is to be woken from now on. Afterwards it looks whether it [may sleep](Kernel::may_sleep).
+    /// The process is to be woken from now on. Afterwards it looks whether it [may sleep](SockmapSplice::may_sleep).
     pub(crate) fn sleep(&mut self, connections: [BorrowedFd<'_>; 2]) -> io::Result<bool> {
         self.joint.sleep(connections)
     }

@@ -2,7 +2,7 @@
 //! much as giving it to the kernel does. Whoever waits so long never pays more than twice what would have been best, however the
 //! exchange goes on (Karlin, Manasse, Rudolph, Sleator: Competitive Snoopy Caching, 1988: when to buy instead of rent).
 
-/// From so many bytes on it pays; a message counts as [`TURN_BYTES`] besides. A first figure: a place took 20 us, a look 8 us (there are two,
+/// From so many bytes on it pays; a message counts as [`TURN_BYTES`] besides. A first figure: a slot took 20 us, a look 8 us (there are two,
 /// mostly), and the end 10 us, medians of a debug build on a busy machine; a request and its answer of 1 KB cost some 20 us of CPU more by the
 /// process, of 1 MB some 200 us (docs/benchmarks.md, "What the engine `packet` costs"). So five messages would be even, and eight
 /// are on the safe side.
@@ -16,13 +16,13 @@ const TURN_BYTES: u64 = 64 << 10;
 pub(super) struct Worth {
     cost_bytes: u64,
     taken_bytes: [u64; 2],
-    speaker: Option<usize>,
+    speaker: Option<u8>,
 }
 
 impl Worth {
     /// Takes note of how many bytes the process has taken from each side so far. True if it pays.
     pub(super) fn observe(&mut self, taken_bytes: [u64; 2]) -> bool {
-        for (side, (now, before)) in taken_bytes.into_iter().zip(self.taken_bytes).enumerate() {
+        for (side, (now, before)) in (0..).zip(taken_bytes.into_iter().zip(self.taken_bytes)) {
             if now == before {
                 continue;
             }

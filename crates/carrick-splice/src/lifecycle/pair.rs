@@ -1,0 +1,162 @@
+//! Two connections and both directions between them: what the process relays, and what an engine in the kernel is given.
+
+use super::policy::Joining;
+use crate::engine::tc::path_statistics::PathStatistics;
+use crate::engine::tc::state::State as TcState;
+use crate::relay::flow::Flow;
+use crate::relay::watch::Watch;
+use crate::{Choice, Fault, Leg, Side, Splicer, sys};
+use std::time::{Duration, Instant};
+
+/// Directions are numbered as the connections that they come from.
+pub(crate) struct Pair<'a> {
+    pub(crate) splicer: Splicer,
+    /// As long as tokio has them.
+    pub(crate) legs: Option<[Leg<'a>; 2]>,
+    /// What was read of each already.
+    pub(crate) prefixes: [&'a [u8]; 2],
+    pub(crate) flows: [Flow; 2],
+    /// The owner's number for this splice.
+    pub(crate) label: u64,
+    joining: Joining,
+    /// The direction in which something failed first; the other one goes on for a while.
+    pub(crate) failed: Option<(u8, Fault)>,
+    /// Nothing more can be delivered.
+    pub(crate) is_over: bool,
+    pub(crate) watch: Watch,
+    /// What the packet engine was told of both connections.
+    pub(crate) path_statistics: Option<Box<PathStatistics>>,
+    /// Of most exchanges there is none.
+    pub(crate) forwarded: Option<Box<Forwarded>>,
+}
+
+/// What the packet engine has done in an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forwarded {
+    /// Bytes that it has forwarded and the receivers have acknowledged: from `a` to `b`, and from `b` to `a`.
+    pub bytes: [u64; 2],
+    /// Packets, and those of them whose data had been sent before.
+    pub packets: [u64; 2],
+    #[expect(missing_docs, reason = "as said above")]
+    pub again: [u32; 2],
+    /// For how long there was something to forward: from the moment at which it had the packets to the last acknowledgement of bytes. Of
+    /// each pause in which nothing was under way, one second at most.
+    pub active: Duration,
+    /// When it had the packets for the first time.
+    pub since: Option<Instant>,
+}
+
+impl<'a> Pair<'a> {
+    pub(crate) fn new(
+        splicer: Splicer,
+        legs: [Leg<'a>; 2],
+        prefixes: [&'a [u8]; 2],
+        flows: [Flow; 2],
+        label: u64,
+        joining: Joining,
+    ) -> Self {
+        Pair {
+            path_statistics: path_statistics_of(&splicer, &legs),
+            legs: Some(legs),
+            prefixes,
+            flows,
+            label,
+            joining,
+            failed: None,
+            is_over: false,
+            watch: Watch::default(),
+            forwarded: None,
+            splicer,
+        }
+    }
+
+    /// Takes note of what failed first. If that is a receiver, the other direction goes on for what its sender's queue
+    /// still holds, but does not pass the end of its stream on: that would make a broken stream look whole. If it is a
+    /// sender, everything it sent is delivered already, and nothing can be delivered to it.
+    pub(crate) fn fail(&mut self, side: usize, fault: Fault) {
+        if self.failed.is_some() {
+            self.is_over = true;
+            return;
+        }
+        match fault.side {
+            Side::From => self.splicer.counters().faults_from.add(1),
+            Side::To => self.splicer.counters().faults_to.add(1),
+        }
+        self.is_over = fault.side == Side::From;
+        for flow in &mut self.flows {
+            flow.set_pass_end(false);
+        }
+        self.failed = Some((u8::from(side == 1), fault));
+        self.watch.disarm();
+    }
+
+    /// Whether a direction has come to its end, or failed: no engine takes over what is half closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.failed.is_some() || self.flows.iter().any(Flow::is_ended)
+    }
+
+    /// Bytes that the process has taken from each connection.
+    pub(crate) fn taken_bytes(&self) -> [u64; 2] {
+        [self.flows[0].taken_bytes(), self.flows[1].taken_bytes()]
+    }
+
+    /// Bytes that were moved, both ways.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.flows.iter().map(Flow::moved_bytes).sum()
+    }
+
+    /// Whether the process holds bytes, either way.
+    pub(crate) fn holds_bytes(&self) -> bool {
+        self.flows.iter().any(Flow::holds_bytes)
+    }
+
+    /// Everything goes through the process, as if no engine had ever been asked for.
+    pub(crate) fn relay_alone(&mut self) {
+        for side in [0, 1] {
+            let flow = &mut self.flows[side];
+            flow.set_choice(Choice::Auto);
+            flow.set_pass_end(true);
+            if flow.is_ended()
+                && let Some(legs) = &self.legs
+                && let Err(source) = sys::shutdown_write(&legs[1 - side])
+            {
+                let fault = Fault {
+                    side: Side::To,
+                    call: "shutdown",
+                    source,
+                };
+                self.fail(side, fault);
+            }
+        }
+    }
+
+    /// Tells the packet engine how both connections fare since the last time; also of what it has forwarded, if there is something.
+    pub(crate) fn note_path_statistics(&mut self, forwarded: Option<&TcState>) {
+        let (Some(statistics), Some([a, b])) = (self.path_statistics.as_mut(), self.legs.as_ref())
+        else {
+            return;
+        };
+        if let Some(engine) = self.splicer.packet_engine() {
+            statistics.note(engine, [&**a, &**b], forwarded);
+        }
+    }
+
+    /// Whether one leg is so bad that both connections are better off by themselves, and that matters.
+    pub(crate) fn has_bad_leg(&self) -> bool {
+        if self.joining == Joining::Anyway {
+            return false;
+        }
+        let engine = self.splicer.packet_engine();
+        let statistics = self.path_statistics.as_ref();
+        (engine.zip(statistics)).is_some_and(|(engine, statistics)| statistics.has_bad_leg(engine))
+    }
+}
+
+/// `None` where nobody wants to know.
+fn path_statistics_of(splicer: &Splicer, legs: &[Leg<'_>; 2]) -> Option<Box<PathStatistics>> {
+    splicer.packet_engine()?;
+    // Whoever has gone already has no address any more.
+    let peer = |leg: &Leg<'_>| leg.peer_addr().ok();
+    let [a, b] = [peer(&legs[0])?, peer(&legs[1])?];
+    Some(Box::new(PathStatistics::new([a.ip(), b.ip()])))
+}

@@ -1,0 +1,429 @@
+//! The policy `auto`: looks at where an exchange stands and at what is known of it, and says where it goes next.
+//!
+//! Which of both ways through the process a direction goes, copying or a pipe, is decided burst by burst (`choice`).
+
+use super::State;
+use super::chatter::Chatter;
+use super::worth::Worth;
+use crate::{Choice, Engine, Reason};
+
+/// Whether the packet engine may make one connection of two, which both have each a control loop, a window and a recovery from loss of
+/// their own otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Joining {
+    /// If the engine leads there, and no leg is so bad that both do better by themselves.
+    #[default]
+    IfGood,
+    /// If the engine leads there, however the legs fare.
+    Anyway,
+    /// Never, not even if the choice is left to the exchange and it would pay.
+    Never,
+}
+
+/// What is known of an exchange at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Facts {
+    /// The engine that has it, or is to have it.
+    engine: Option<Engine>,
+    /// A direction has ended, or a connection has failed.
+    has_ended: bool,
+    /// Small messages go back and forth.
+    chatters: bool,
+    /// It has cost the process as much as giving it to the packet engine does.
+    pays: bool,
+    /// Why the packet engine is not for those who have not named it.
+    obstacle: Option<Reason>,
+    /// The socket engine had to leave something to the process, and nothing is on its way in the kernel.
+    is_bulk: bool,
+}
+
+/// Where an exchange goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It stays where it is.
+    Stay,
+    /// To this engine, at the next rest, for this reason.
+    Attach(Engine, Reason),
+    /// Back to the process, for this reason.
+    Detach(Reason),
+    /// It would go to the packet engine, and must not, for this reason.
+    Forgo(Reason),
+}
+
+/// The table.
+fn course(state: State, facts: Facts) -> Course {
+    if facts.has_ended {
+        return Course::Stay;
+    }
+    match (state, facts.engine) {
+        (State::Relaying, None) if facts.pays => facts.obstacle.map_or(
+            Course::Attach(Engine::Packet, Reason::PacketPays),
+            Course::Forgo,
+        ),
+        (State::Relaying, None) if facts.chatters => {
+            Course::Attach(Engine::Socket, Reason::Chatter)
+        }
+        (State::InKernel, Some(Engine::Socket)) if facts.is_bulk => Course::Detach(Reason::Bulk),
+        _ => Course::Stay,
+    }
+}
+
+/// How an exchange begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Start {
+    /// To this engine as soon as it can be, for it is named.
+    pub(crate) engine: Option<Engine>,
+    /// The engine that is named cannot be had.
+    pub(crate) refused: Option<Reason>,
+    watches_chatter: bool,
+    watches_worth: bool,
+}
+
+/// Of this choice, where these engines are loaded.
+fn start(choice: Choice, has_sockmap: bool, has_tc: bool, joining: Joining) -> Start {
+    let may_join = has_tc && joining != Joining::Never;
+    let (engine, refused) = match choice {
+        Choice::Socket if has_sockmap => (Some(Engine::Socket), None),
+        Choice::Socket => (None, Some(Reason::SocketUnavailable)),
+        Choice::Packet if may_join => (Some(Engine::Packet), None),
+        Choice::Packet => (None, Some(Reason::PacketUnavailable)),
+        Choice::Auto | Choice::Copy | Choice::Pipe => (None, None),
+    };
+    Start {
+        engine,
+        refused,
+        watches_chatter: has_sockmap && matches!(choice, Choice::Auto | Choice::Packet),
+        watches_worth: may_join && choice == Choice::Auto,
+    }
+}
+
+/// What one exchange is judged by.
+pub(crate) struct Policy {
+    /// Whether the socket engine is for it is decided by that.
+    chatter: Option<Chatter>,
+    /// Whether the packet engine is for it is decided by that.
+    worth: Option<Worth>,
+}
+
+impl Policy {
+    /// Of an exchange that begins, and how.
+    pub(crate) fn new(
+        choice: Choice,
+        has_sockmap: bool,
+        has_tc: bool,
+        joining: Joining,
+    ) -> (Policy, Start) {
+        let start = start(choice, has_sockmap, has_tc, joining);
+        let policy = Policy {
+            chatter: start.watches_chatter.then(Chatter::default),
+            worth: start.watches_worth.then(Worth::default),
+        };
+        (policy, start)
+    }
+
+    /// Whether the socket engine is chosen by what is seen.
+    pub(crate) fn watches_chatter(&self) -> bool {
+        self.chatter.is_some()
+    }
+
+    /// Before the process relays. `taken_bytes` it has taken from each side so far.
+    pub(crate) fn before_relaying(
+        &mut self,
+        state: State,
+        taken_bytes: [u64; 2],
+        has_ended: bool,
+        obstacle: impl FnOnce() -> Option<Reason>,
+    ) -> Course {
+        // Not while an engine has the connections, or is to have them: what is in a SOCKMAP is not left alone.
+        let Some(worth) = self.worth.as_mut().filter(|_| state == State::Relaying) else {
+            return Course::Stay;
+        };
+        let pays = !has_ended && worth.observe(taken_bytes);
+        if pays || has_ended {
+            self.worth = None;
+        }
+        course(
+            state,
+            Facts {
+                has_ended,
+                pays,
+                obstacle: if pays { obstacle() } else { None },
+                ..Facts::default()
+            },
+        )
+    }
+
+    /// After the process has relayed.
+    pub(crate) fn after_relaying(
+        &mut self,
+        state: State,
+        engine: Option<Engine>,
+        taken_bytes: [u64; 2],
+        has_ended: bool,
+        is_bulk: impl FnOnce() -> bool,
+    ) -> Course {
+        let Some(chatter) = self.chatter.as_mut().filter(|_| !has_ended) else {
+            return Course::Stay;
+        };
+        let has_sockmap = engine == Some(Engine::Socket);
+        let facts = Facts {
+            engine,
+            // Rather packet by packet, as long as that may come; but who talks is heard.
+            chatters: !has_sockmap && chatter.observe(taken_bytes),
+            is_bulk: has_sockmap && is_bulk(),
+            ..Facts::default()
+        };
+        let course = course(state, facts);
+        if course == Course::Detach(Reason::Bulk) {
+            chatter.came_back(taken_bytes);
+        }
+        course
+    }
+
+    /// This engine does not take the exchange: it is not chosen again.
+    pub(crate) fn forgo(&mut self, engine: Engine) {
+        match engine {
+            Engine::Socket => self.chatter = None,
+            _ => self.worth = None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Course::{Attach, Detach, Forgo, Stay};
+    use super::*;
+    use State::{Attaching, Detaching, Ended, InKernel, Parked, Relaying};
+
+    const NOTHING: Facts = Facts {
+        engine: None,
+        has_ended: false,
+        chatters: false,
+        pays: false,
+        obstacle: None,
+        is_bulk: false,
+    };
+
+    const BY_SOCKMAP: Facts = Facts {
+        engine: Some(Engine::Socket),
+        ..NOTHING
+    };
+
+    const BY_TC: Facts = Facts {
+        engine: Some(Engine::Packet),
+        ..NOTHING
+    };
+
+    #[test]
+    fn where_an_exchange_goes() {
+        let pays = Facts {
+            pays: true,
+            ..NOTHING
+        };
+        let chatters = Facts {
+            chatters: true,
+            ..NOTHING
+        };
+        let in_the_way = Facts {
+            obstacle: Some(Reason::PacketNetfilter),
+            ..pays
+        };
+        for (state, facts, goes) in [
+            (Relaying, NOTHING, Stay),
+            (Relaying, pays, Attach(Engine::Packet, Reason::PacketPays)),
+            (Relaying, in_the_way, Forgo(Reason::PacketNetfilter)),
+            (Relaying, chatters, Attach(Engine::Socket, Reason::Chatter)),
+            // Packet by packet before message by message.
+            (
+                Relaying,
+                Facts {
+                    chatters: true,
+                    ..pays
+                },
+                Attach(Engine::Packet, Reason::PacketPays),
+            ),
+            // No engine takes over what is half closed.
+            (
+                Relaying,
+                Facts {
+                    has_ended: true,
+                    ..pays
+                },
+                Stay,
+            ),
+            (
+                Relaying,
+                Facts {
+                    has_ended: true,
+                    ..chatters
+                },
+                Stay,
+            ),
+            // One engine at a time.
+            (
+                Attaching,
+                Facts {
+                    chatters: true,
+                    ..BY_TC
+                },
+                Stay,
+            ),
+            (
+                Attaching,
+                Facts {
+                    pays: true,
+                    ..BY_SOCKMAP
+                },
+                Stay,
+            ),
+            (
+                InKernel,
+                Facts {
+                    chatters: true,
+                    ..BY_TC
+                },
+                Stay,
+            ),
+            (InKernel, BY_SOCKMAP, Stay),
+            (
+                InKernel,
+                Facts {
+                    is_bulk: true,
+                    ..BY_SOCKMAP
+                },
+                Detach(Reason::Bulk),
+            ),
+            (
+                InKernel,
+                Facts {
+                    is_bulk: true,
+                    has_ended: true,
+                    ..BY_SOCKMAP
+                },
+                Stay,
+            ),
+            (
+                InKernel,
+                Facts {
+                    is_bulk: true,
+                    ..BY_TC
+                },
+                Stay,
+            ),
+            (
+                Parked,
+                Facts {
+                    is_bulk: true,
+                    ..BY_SOCKMAP
+                },
+                Stay,
+            ),
+            (
+                Detaching,
+                Facts {
+                    is_bulk: true,
+                    ..BY_SOCKMAP
+                },
+                Stay,
+            ),
+            (Ended, pays, Stay),
+            (Ended, chatters, Stay),
+        ] {
+            assert_eq!(course(state, facts), goes, "{state:?} {facts:?}");
+        }
+    }
+
+    #[test]
+    fn every_course_is_a_way_between_states() {
+        for state in State::ALL {
+            for bits in 0..32_u8 {
+                let is = |bit: u8| bits & (1 << bit) != 0;
+                for engine in [None, Some(Engine::Socket), Some(Engine::Packet)] {
+                    let facts = Facts {
+                        engine,
+                        has_ended: is(0),
+                        chatters: is(1),
+                        pays: is(2),
+                        obstacle: is(3).then_some(Reason::PacketMarks),
+                        is_bulk: is(4),
+                    };
+                    match course(state, facts) {
+                        Attach(..) => assert!(state.may_become(Attaching), "{state:?} {facts:?}"),
+                        Detach(_) => assert!(state.may_become(Detaching), "{state:?} {facts:?}"),
+                        Stay | Forgo(_) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn how_an_exchange_begins() {
+        let (on, off, good, never) = (true, false, Joining::IfGood, Joining::Never);
+        let begins = |choice, sockmap, tc, joining| {
+            let start = start(choice, sockmap, tc, joining);
+            (
+                start.engine,
+                start.refused,
+                start.watches_chatter,
+                start.watches_worth,
+            )
+        };
+        let (socket, packet) = (Some(Engine::Socket), Some(Engine::Packet));
+        let unavailable = Some(Reason::PacketUnavailable);
+        for (choice, sockmap, tc, joining, expected) in [
+            (Choice::Auto, on, on, good, (None, None, on, on)),
+            (Choice::Auto, on, on, Joining::Anyway, (None, None, on, on)),
+            (Choice::Auto, on, on, never, (None, None, on, off)),
+            (Choice::Auto, on, off, good, (None, None, on, off)),
+            (Choice::Auto, off, on, good, (None, None, off, on)),
+            (Choice::Auto, off, off, good, (None, None, off, off)),
+            (Choice::Copy, on, on, good, (None, None, off, off)),
+            (Choice::Pipe, on, on, good, (None, None, off, off)),
+            (Choice::Socket, on, on, good, (socket, None, off, off)),
+            (
+                Choice::Socket,
+                off,
+                on,
+                good,
+                (None, Some(Reason::SocketUnavailable), off, off),
+            ),
+            (Choice::Packet, on, on, good, (packet, None, on, off)),
+            (
+                Choice::Packet,
+                off,
+                on,
+                Joining::Anyway,
+                (packet, None, off, off),
+            ),
+            (Choice::Packet, on, on, never, (None, unavailable, on, off)),
+            (Choice::Packet, on, off, good, (None, unavailable, on, off)),
+        ] {
+            assert_eq!(
+                begins(choice, sockmap, tc, joining),
+                expected,
+                "{choice:?} {sockmap} {tc} {joining:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn whoever_comes_back_is_heard_anew() {
+        let (mut policy, _) = Policy::new(Choice::Auto, true, false, Joining::IfGood);
+        let mut talk = |state, engine, from: u64| {
+            (1..1000).find_map(|turn: u64| {
+                let taken = [from + turn / 2 * 10, from + turn.div_ceil(2) * 10];
+                let course = policy.after_relaying(state, engine, taken, false, || true);
+                (course != Stay).then_some((turn, course))
+            })
+        };
+        let first = talk(Relaying, None, 0).unwrap();
+        assert_eq!(first.1, Attach(Engine::Socket, Reason::Chatter));
+        assert_eq!(
+            talk(InKernel, Some(Engine::Socket), 100_000),
+            Some((1, Detach(Reason::Bulk)))
+        );
+        let second = talk(Relaying, None, 200_000).unwrap();
+        assert!(second.0 > first.0, "{first:?} {second:?}");
+    }
+}
