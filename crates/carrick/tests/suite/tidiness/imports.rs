@@ -68,11 +68,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "torture::http",
         &["client", "origin", "play"],
     ),
-    (
-        "carrick-splice",
-        "engine::tc::requests",
-        &["encode", "table"],
-    ),
 ];
 
 /// Modules of a crate by their paths, and whom each of them names.
