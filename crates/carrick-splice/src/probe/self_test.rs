@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl SocketService {
     /// Loads the engine if it can be used here: the kernel is one without known losses, the privileges suffice
     /// (`CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`), and a splice over loopback with a slow receiver and a half-close
-    /// arrives whole. At most `splices_max` splices are in the kernel at a time ([`SPLICES_MAX`] is a good number); further
+    /// arrives whole. At most `splices_max` splices are in the kernel at a time ([`SPLICES_MAX`](crate::SPLICES_MAX) is a good number); further
     /// ones go through the process. With `pacing`, splices that have a pace of it keep to that in the kernel, too. Takes some tens of
     /// milliseconds; blocks. Does nothing if it is loaded already.
     ///
