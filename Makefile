@@ -29,7 +29,7 @@ HTTP_RUNS ?= 200
 # Where the results and the report of the laboratory go.
 LAB_RESULTS ?= lab-results
 
-.PHONY: run build build-lab test test-quick lint deny bench lab torture kernels man deb fuzz clean need-rust
+.PHONY: run build build-lab test test-quick lint deny bench lab torture soak kernels man deb fuzz clean need-rust
 
 run: build
 	$(RELEASE) run
@@ -95,6 +95,12 @@ torture: build-lab
 	CARRICK_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --locked -p carrick-splice --test splice torture
 	$(LAB_PROGRAM) torture --http --runs $(HTTP_RUNS)
 	$(LAB_PROGRAM) torture $(TORTURE)
+
+# Real clients and servers through a switch whose requests the kernel forwards, while it is stopped and reloaded, and packets are lost. For
+# example: make soak SOAK="120 1" for two minutes with 1 % of loss. Needs root.
+soak: build
+	@scripts/need wrk=wrk nginx=nginx-light nft=nftables curl=curl ip=iproute2 xargs=findutils
+	scripts/soak/run target/release/carrick $(SOAK)
 
 # carrick's BPF programs and engines on Debian's kernels, in virtual machines: docs/internals/kernels.md. Needs root.
 kernels: need-rust
