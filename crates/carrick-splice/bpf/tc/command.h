@@ -116,6 +116,7 @@ static __always_inline void begin_responses(struct packet_splice *splice, const 
 		down->window_end = down->offered_end;
 	down->window_max = down->window_end - down->acked;
 	splice->response_start = down->end;
+	splice->armed_at = down->start;
 	splice->request_start = splice->legs[1].local_end;
 	splice->asked = 0;
 	splice->judged_start = splice->judged_end = leg->received;

@@ -94,6 +94,7 @@ static __always_inline void judge_server_due(struct packet_splice *splice, struc
 	if (is_next && splice->left_bytes && packet->seq == server->passed_end &&
 	    !(packet->flags & ~(FLAG_ACK | FLAG_PSH | FLAGS_OF_ECN)) && is_seen(splice) && !splice->legs[0].is_ahead && is_taken(down)) {
 		down->start = down->end = packet->seq;
+		splice->armed_at = packet->seq;
 		/* Its head has gone by. */
 		splice->response_start = packet->seq - 1;
 		/* It may have been told less than it had sent. */

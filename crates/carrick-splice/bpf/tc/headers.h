@@ -111,6 +111,7 @@ struct plan {
 		__u32 part;    /* CUT */
 	};
 	__u32 head_from;    /* with is_head: where its payload is in the response */
+	__u32 head_at;      /* likewise: which response that is, as the record has it (its lower half) */
 	__u32 local_ack;    /* with is_copied: the local socket is to get it, too, with this acknowledgement */
 };
 

@@ -24,6 +24,9 @@ static __always_inline void note_acknowledged(struct packet_splice *splice, stru
 	client->local_acked = client->local_end;
 	splice->legs[1].receive_offset += bytes;
 	record->acked_bytes += bytes;
+	/* Numbers come round. */
+	if (acked - splice->armed_at > 1u << 30)
+		splice->armed_at = acked - (1u << 30);
 }
 
 /* So much of a response may come before it is known what is to become of it: where only the rest of one is forwarded, the server is not
@@ -241,7 +244,9 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 	__u32 end = packet->seq + packet->payload_bytes;
 
 	plan->head_from = packet->seq - splice->response_start;
-	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES;
+	plan->head_at = record->head_at;
+	/* What the client has acknowledged is known, and the next response may begin before a copy of it would be noted. */
+	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES && is_after(end, down->acked);
 	if (begins(splice, record, packet)) {
 		record->last_at = record->head_bytes;
 		if (packet->headers->interim_bytes == packet->payload_bytes)
@@ -299,6 +304,11 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 		/* Of another one, the local socket asks whether it is true (RFC 5961 section 3). */
 		else
 			server->may_ask = 1;
+		return;
+	}
+	/* From before the splice: it was another client's, and the server has missed the acknowledgement. The local socket says it again. */
+	if (packet->payload_bytes && is_before(packet->seq, splice->armed_at)) {
+		server->may_ask = 1;
 		return;
 	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&

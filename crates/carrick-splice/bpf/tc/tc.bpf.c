@@ -233,7 +233,8 @@ static __always_inline void record_payload(struct __sk_buff *skb, const struct p
 
 	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
 		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
-	if (!plan->is_head)
+	/* The lock is not held: the next response may have begun since. */
+	if (!plan->is_head || (__u32)*(volatile __u64 *)&record->head_at != plan->head_at)
 		return;
 	if (!from) {
 		if (bytes > PACKET_HEAD_BYTES)

@@ -153,6 +153,7 @@ struct packet_splice {
 	/* RESPONSES: */
 	__u32 record;         /* of `responses` */
 	__u32 response_start; /* where the latest response begins: leg 1's number, on the wire */
+	__u32 armed_at;       /* likewise, what the server's local socket had received when the kernel got the connections; never a gigabyte back */
 	__u32 table;          /* 1 more than the table of routes by which requests are judged; 0: all are the process's */
 	__u32 generation;     /* of the table */
 	__u32 upstream;       /* whose server leg 1 leads to */
