@@ -1,6 +1,6 @@
 //! The part of a splice that is in the kernel's hands: when the process has to help, and how the kernel lets go.
 //!
-//! docs/internals/socket-engine.md has the states and says why the order of things is what it is.
+//! docs/internals/socket-engine.md says why the order of things is what it is.
 
 use crate::engine::sockmap::joint::{Joint, Refusal, Ways, is_closed};
 use crate::relay::flow::{Ends, Flow, KernelPart};

@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 const SEEDS_VARIABLE: &str = "CARRICK_TORTURE_SEEDS";
 
 /// Of so many connections in the kernel's hands, one may be broken by it when it is taken back
-/// (docs/internals/socket-engine.md, "What remains"). That is noticed and both sides are reset; it is never silent.
+/// (docs/internals/socket-engine.md, "Taking a socket out"). That is noticed and both sides are reset; it is never silent.
 const WHOLE_PER_BROKEN_MIN: u64 = 100;
 
 /// How many seeds a test runs with each engine.
