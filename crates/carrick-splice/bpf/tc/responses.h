@@ -245,8 +245,7 @@ static __always_inline void note_response(struct packet_splice *splice, struct p
 
 	plan->head_from = packet->seq - splice->response_start;
 	plan->head_at = record->head_at;
-	/* What the client has acknowledged is known, and the next response may begin before a copy of it would be noted. */
-	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES && is_after(end, down->acked);
+	plan->is_head = plan->head_from < PACKET_PIECES_BYTES && record->head_bytes < PACKET_PIECES_BYTES;
 	if (begins(splice, record, packet)) {
 		record->last_at = record->head_bytes;
 		if (packet->headers->interim_bytes == packet->payload_bytes)
@@ -309,6 +308,10 @@ static __always_inline void judge_server(struct packet_splice *splice, struct pa
 	/* From before the splice: it was another client's, and the server has missed the acknowledgement. The local socket says it again. */
 	if (packet->payload_bytes && is_before(packet->seq, splice->armed_at)) {
 		server->may_ask = 1;
+		if (is_after(packet->seq + packet->payload_bytes, splice->armed_at)) {
+			plan->fate = FATE_CUT;
+			plan->part = splice->armed_at - packet->seq;
+		}
 		return;
 	}
 	if (is_after(packet->seq + packet->payload_bytes, down->end) &&

@@ -225,29 +225,32 @@ static __always_inline void note_head(struct packet_response *record, __u32 from
 	record->head_bytes = known;
 }
 
-// Keeps the first bytes and the last ones of a response for the process.
+// Keeps the first bytes and the last ones of a response for the process. The first ones under the lock: a copy of them that is noted later would be
+// taken for the beginning of the next response.
 static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
-					   struct packet_response *record)
+					   struct packet_splice *splice, struct packet_response *record)
 {
-	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, from = plan->head_from;
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, from = plan->head_from, i;
+	const __u8 *payload = (const __u8 *)packet->headers->payload.words;
 
 	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
 		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
-	/* The lock is not held: the next response may have begun since. */
-	if (!plan->is_head || (__u32)*(volatile __u64 *)&record->head_at != plan->head_at)
+	if (!plan->is_head)
 		return;
-	if (!from) {
-		if (bytes > PACKET_HEAD_BYTES)
-			bytes = PACKET_HEAD_BYTES;
-		if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) && !bpf_skb_load_bytes(skb, at, record->head, bytes))
-			note_head(record, 0, bytes);
+	if (bytes > PACKET_HEAD_BYTES - PACKET_PIECES_BYTES && (from || bytes > PACKET_HEAD_BYTES))
+		bytes = from ? PACKET_HEAD_BYTES - PACKET_PIECES_BYTES : PACKET_HEAD_BYTES;
+	if (!IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) || bpf_skb_load_bytes(skb, at, packet->headers->payload.words, bytes))
 		return;
-	}
-	if (bytes > PACKET_HEAD_BYTES - PACKET_PIECES_BYTES)
-		bytes = PACKET_HEAD_BYTES - PACKET_PIECES_BYTES;
-	if (IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES - PACKET_PIECES_BYTES) && IS_WITHIN(from, 1, PACKET_PIECES_BYTES - 1) &&
-	    !bpf_skb_load_bytes(skb, at, record->head + from, bytes))
+	bpf_spin_lock(&splice->lock);
+	if ((__u32)record->head_at == plan->head_at) {
+		if (!from && !record->early_end)
+			__builtin_memcpy(record->head, packet->headers->payload.words, PACKET_HEAD_BYTES);
+		else
+			for (i = 0; i < PACKET_HEAD_BYTES && i < bytes; i++)
+				record->head[(from + i) & (PACKET_HEAD_BYTES - 1)] = payload[i];
 		note_head(record, from, from + bytes);
+	}
+	bpf_spin_unlock(&splice->lock);
 }
 
 // Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so
@@ -494,7 +497,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (plan->is_request)
 		tell_of_request(record, direction >> 1);
 	if (plan->is_head || plan->is_tail)
-		record_payload(skb, &packet, plan, record);
+		record_payload(skb, &packet, plan, splice, record);
 	if (packet.is_expiring)
 		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
 	if (plan->is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], plan))

@@ -212,7 +212,7 @@ struct packet_response {
 	__u32 early_from;    /* what of `head` has overtaken something; none if `early_end` is 0 */
 	__u32 early_end;
 	__u8 tail[8];      /* the last five bytes */
-	__u8 head[PACKET_HEAD_BYTES]; /* the beginning of the latest response */
+	__u8 head[PACKET_HEAD_BYTES] __attribute__((aligned(8))); /* the beginning of the latest response */
 };
 
 /* The longest request that the kernel forwards unseen. */

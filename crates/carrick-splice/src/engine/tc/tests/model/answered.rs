@@ -16,7 +16,7 @@ pub fn answering(lab: &Lab) -> packet_splice {
     splice.state = packet_state::PACKET_RESPONSES.0;
     splice.record = 1;
     splice.left_bytes = u64::MAX;
-    splice.response_start = S;
+    (splice.response_start, splice.armed_at) = (S, S);
     (splice.judged_start, splice.judged_end) = (C, C);
     splice.legs[CLIENT].received = C;
     splice.legs[CLIENT].local_window = 500;
@@ -374,6 +374,33 @@ fn a_reset_that_comes_too_early_is_asked_about() {
         for answer in answers {
             let outcome = programs.leaving(&question.bytes());
             assert_eq!(outcome.verdict, answer, "{early}");
+        }
+    }
+}
+
+/// It was another client's: the server has missed its acknowledgement, which the local socket repeats, once.
+#[test]
+fn what_the_server_sends_again_from_before_the_splice_reaches_no_client() {
+    let (Some(lab), Some(programs)) = (Lab::v4(), Programs::load()) else {
+        return;
+    };
+    let acknowledgement = lab.local_packet(SERVER).with(|packet| {
+        (packet.seq, packet.ack) = (C + UP, S);
+    });
+    // How long before the splice it begins, and its length: behind that, the server sends the rest once more.
+    for (before, bytes) in [(1000, 1000), (1000, 400), (1, 1), (400, 1000)] {
+        programs.set(&answering(&lab), lab.addresses);
+        let (packet, _) = down(&lab, |packet| {
+            packet.seq = packet.seq.wrapping_sub(before);
+            packet.payload = vec![b'a'; bytes];
+        });
+        let outcome = programs.arriving(&packet.bytes());
+        assert_eq!(outcome.verdict, Verdict::Pass, "{before} {bytes}");
+        let payload = parse(&outcome.frame).payload;
+        assert_eq!(payload.len(), bytes.min(before as usize));
+        for verdict in [Verdict::Pass, Verdict::Drop] {
+            let outcome = programs.leaving(&acknowledgement.bytes());
+            assert_eq!(outcome.verdict, verdict, "{before} {bytes}");
         }
     }
 }
