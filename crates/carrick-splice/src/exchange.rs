@@ -284,7 +284,7 @@ impl<'a> Exchange<'a> {
         let pair = &mut self.pair;
         let mut attachment = self.attachment.as_mut();
         if let Some(attachment) = &mut attachment
-            && let Some(step) = attachment.engine_mut().before_relay(cx, pair, side)
+            && let Some(step) = attachment.before_relay(cx, pair, side)
         {
             return step;
         }
@@ -292,13 +292,14 @@ impl<'a> Exchange<'a> {
             return Step::Blocked(Side::From);
         };
         let is_from_owed = pair.flows[1 - side].holds_bytes();
-        let engine = attachment.as_ref().map(|attachment| attachment.engine());
         let ends = Ends {
             splicer: &pair.splicer,
             from: &legs[side],
             to: &legs[1 - side],
             prefix: pair.prefixes[side],
-            kernel: engine.and_then(|engine| engine.part(side)),
+            kernel: attachment
+                .as_deref()
+                .and_then(|attachment| attachment.part(side)),
             is_from_owed,
         };
         let step = pair.flows[side].poll(cx, &ends, &mut Sink::none());
@@ -310,7 +311,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether a direction has ended, and its end was passed on if it should be.
     fn is_ended(&self, side: usize) -> bool {
-        let has_passed_end = |attachment: &Attachment| attachment.engine().has_passed_end(side);
+        let has_passed_end = |attachment: &Attachment| attachment.has_passed_end(side);
         self.pair.flows[side].is_ended()
             && (self.pair.failed.is_some() || self.attachment.as_ref().is_none_or(has_passed_end))
     }
@@ -404,7 +405,7 @@ impl<'a> Exchange<'a> {
     /// Leaves the connections to the kernel for good, which goes on without this process: for its end. From then on, nothing that
     /// happens to the local sockets reaches the peers. False if that is not possible: the packets are not in the kernel, the engine
     /// has no folder in which it outlives the process ([`PacketService::pins`](crate::PacketService::pins)), or something waits in a
-    /// local socket that nobody would pass on.
+    /// local socket, and would be lost.
     pub fn leave(&mut self) -> bool {
         // Those are asked.
         self.wake_up();
@@ -482,7 +483,7 @@ impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         self.stop_sleeping();
         if let Some(mut attachment) = self.attachment.take() {
-            attachment.engine_mut().finish(&mut self.pair);
+            attachment.finish(&mut self.pair);
         }
         for flow in &mut self.pair.flows {
             flow.end_pace(&self.pair.splicer);

@@ -21,21 +21,23 @@ pub enum State {
     /// All bytes go through the process.
     #[default]
     Relaying,
-    /// So they do, and an engine in the kernel is to have the connections at their next rest.
+    /// All bytes go through the process, and an engine in the kernel gets the connections when they are at rest.
     Attaching,
-    /// An engine in the kernel has the connections. The process does what that leaves to it.
+    /// An engine in the kernel has the connections. The process does what the engine leaves to it.
     InKernel,
-    /// Likewise, and the process takes care of nothing: the connections are not with tokio, which would wake it for each piece.
+    /// The engine does everything, and the connections are out of tokio's registry, which would wake the process for each piece. (`socket`
+    /// only, and only connections that the exchange owns.)
     Parked,
     /// The engine is asked to give the connections back.
     Detaching,
-    /// Nothing passes any more: both have closed, or one has failed.
+    /// Nothing passes any more: all that was to be moved was, or a connection has failed.
     Ended,
 }
 
 impl State {
     /// All states.
-    pub const ALL: [State; 6] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [State; 6] = [
         State::Relaying,
         State::Attaching,
         State::InKernel,
@@ -46,7 +48,7 @@ impl State {
 
     /// Whether a splice may go from here to there in one step.
     #[must_use]
-    pub fn may_become(self, next: State) -> bool {
+    fn may_become(self, next: State) -> bool {
         matches!(
             (self, next),
             (State::Relaying, State::Attaching)
@@ -79,7 +81,7 @@ impl Lifecycle {
         self.0 == state
     }
 
-    /// Goes to another state. Whoever is there stays there; what has ended does not begin again.
+    /// Moves to another state. Nothing happens if it is there already, or has ended.
     pub(crate) fn enter(&mut self, next: State) {
         if self.0 == next || self.0 == State::Ended {
             return;
@@ -128,7 +130,7 @@ pub(crate) enum Detach {
     Parted,
     /// Their sockets have them. The engine goes on translating their numbers, and can have them again at the next rest.
     Known,
-    /// It cannot give them back: nobody can go on with them, and whoever tries finds their end.
+    /// It cannot give them back. Using them finds their end.
     Lost,
     /// Not yet. Nothing may be moved meanwhile.
     Wait,
@@ -148,16 +150,6 @@ pub(crate) trait KernelEngine {
     /// be called again while it is [`Detach::Wait`] or [`Detach::Relay`].
     fn detach(&mut self, cx: &mut Context<'_>, pair: &mut Pair<'_>) -> Detach;
 
-    /// Before the process relays what comes from this side: where it stands, if it may not.
-    fn before_relay(
-        &mut self,
-        _cx: &mut Context<'_>,
-        _pair: &mut Pair<'_>,
-        _side: usize,
-    ) -> Option<Step> {
-        None
-    }
-
     /// After the process has relayed what came from this side; where it stands with that.
     fn after_relay(
         &mut self,
@@ -169,21 +161,8 @@ pub(crate) trait KernelEngine {
         step
     }
 
-    /// What it knows of the bytes from this side that it leaves to the process.
-    fn part(&self, _side: usize) -> Option<KernelPart<'_>> {
-        None
-    }
-
-    /// Whether the end of the stream from this side, which the process has taken, was passed on.
-    fn has_passed_end(&self, _side: usize) -> bool {
-        true
-    }
-
     /// What it does not count of both directions among its live splices; `None` if it has none of this.
     fn bytes_beside_live(&self, pair: &Pair<'_>) -> Option<[u64; 2]>;
-
-    /// Counts what is left to be counted, at the end.
-    fn finish(&mut self, _pair: &mut Pair<'_>) {}
 }
 
 /// The engine that has a pair, or is to have it.
@@ -204,6 +183,44 @@ impl Attachment {
         match self {
             Attachment::Sockmap(sockmap) => sockmap,
             Attachment::Tc(tc) => tc,
+        }
+    }
+
+    /// Before the process relays what comes from this side: where it stands, if it may not.
+    pub(crate) fn before_relay(
+        &mut self,
+        cx: &mut Context<'_>,
+        pair: &mut Pair<'_>,
+        side: usize,
+    ) -> Option<Step> {
+        match self {
+            Attachment::Sockmap(sockmap) => sockmap.before_relay(cx, pair, side),
+            Attachment::Tc(_) => None,
+        }
+    }
+
+    /// What it knows of the bytes from this side that it leaves to the process.
+    pub(crate) fn part(&self, side: usize) -> Option<KernelPart<'_>> {
+        match self {
+            Attachment::Sockmap(sockmap) => sockmap.splice()?.part(side),
+            Attachment::Tc(_) => None,
+        }
+    }
+
+    /// Whether the end of the stream from this side, which the process has taken, was passed on.
+    pub(crate) fn has_passed_end(&self, side: usize) -> bool {
+        match self {
+            Attachment::Sockmap(sockmap) => sockmap
+                .splice()
+                .is_some_and(|splice| splice.is_end_passed(side)),
+            Attachment::Tc(_) => true,
+        }
+    }
+
+    /// Counts what is left to be counted, at the end.
+    pub(crate) fn finish(&mut self, pair: &mut Pair<'_>) {
+        if let Attachment::Sockmap(sockmap) = self {
+            sockmap.finish(pair);
         }
     }
 

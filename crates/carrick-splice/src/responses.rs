@@ -220,6 +220,7 @@ impl ResponseSplice {
     pub fn state(&self) -> State {
         match (self.splice.is_armed(), self.is_body) {
             (false, _) => State::Relaying,
+            (true, true) if self.record.is_back() => State::Relaying,
             (true, true) if !self.record.has_begun() => State::Attaching,
             (true, _) => State::InKernel,
         }

@@ -59,13 +59,8 @@ impl Asked {
     };
 }
 
-/// Sends a reply and notes it in `trace`; `false`: it could not be sent.
-pub async fn send(
-    client: &mut Client,
-    reply: &Reply,
-    asked: Asked,
-    trace: &mut RequestLog,
-) -> bool {
+/// Sends a reply and notes it in `log`; `false`: it could not be sent.
+pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut RequestLog) -> bool {
     client.worker.metrics.refusals.count(reply.label);
     let mut out = Vec::with_capacity(512);
     let date = client.worker.clock.with_date(str::to_owned);
@@ -80,7 +75,7 @@ pub async fn send(
     };
     http1::write_error_response(&mut out, &response);
     let head_bytes = memchr::memmem::find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
-    trace.status = reply.status;
+    log.status = reply.status;
     let limit = client.live.plan().timeouts.idle;
     let sent = client
         .timer
@@ -88,10 +83,10 @@ pub async fn send(
         .await;
     let is_sent = matches!(sent, Ok(Ok(())));
     if is_sent {
-        trace.sent = (out.len() - head_bytes) as u64;
-        client.worker.pacer.served(trace.sent, false);
+        log.sent = (out.len() - head_bytes) as u64;
+        client.worker.pacer.served(log.sent, false);
     } else {
-        trace.ended = "client_reset";
+        log.ended = "client_reset";
     }
     is_sent
 }

@@ -154,7 +154,7 @@ impl Exchange<'_> {
         self.pair.legs.is_some()
     }
 
-    /// Nobody wakes the process any more.
+    /// The notifier does not wake the process any more.
     pub(super) fn stop_sleeping(&mut self) {
         if let (Some(Attachment::Sockmap(sockmap)), Some([a, b])) =
             (&mut self.attachment, &self.parked)

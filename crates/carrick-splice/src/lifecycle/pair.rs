@@ -152,10 +152,10 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// `None` where nobody wants to know.
+/// `None` without the packet engine, which alone uses it.
 fn path_statistics_of(splicer: &Splicer, legs: &[Leg<'_>; 2]) -> Option<Box<PathStatistics>> {
     splicer.packet_engine()?;
-    // Whoever has gone already has no address any more.
+    // A peer that has gone has no address any more.
     let peer = |leg: &Leg<'_>| leg.peer_addr().ok();
     let [a, b] = [peer(&legs[0])?, peer(&legs[1])?];
     Some(Box::new(PathStatistics::new([a.ip(), b.ip()])))

@@ -25,8 +25,6 @@ pub enum Joining {
 struct Facts {
     /// The engine that has it, or is to have it.
     engine: Option<Engine>,
-    /// A direction has ended, or a connection has failed.
-    has_ended: bool,
     /// Small messages go back and forth.
     chatters: bool,
     /// It has cost the process as much as giving it to the packet engine does.
@@ -52,9 +50,6 @@ pub(crate) enum Course {
 
 /// The table.
 fn course(state: State, facts: Facts) -> Course {
-    if facts.has_ended {
-        return Course::Stay;
-    }
     match (state, facts.engine) {
         (State::Relaying, None) if facts.pays => facts.obstacle.map_or(
             Course::Attach(Engine::Packet, Reason::PacketPays),
@@ -99,9 +94,9 @@ fn start(choice: Choice, has_sockmap: bool, has_tc: bool, joining: Joining) -> S
 
 /// What one exchange is judged by.
 pub(crate) struct Policy {
-    /// Whether the socket engine is for it is decided by that.
+    /// Decides about the socket engine.
     chatter: Option<Chatter>,
-    /// Whether the packet engine is for it is decided by that.
+    /// Decides about the packet engine.
     worth: Option<Worth>,
 }
 
@@ -145,7 +140,6 @@ impl Policy {
         course(
             state,
             Facts {
-                has_ended,
                 pays,
                 obstacle: if pays { obstacle() } else { None },
                 ..Facts::default()
@@ -168,7 +162,7 @@ impl Policy {
         let has_sockmap = engine == Some(Engine::Socket);
         let facts = Facts {
             engine,
-            // Rather packet by packet, as long as that may come; but who talks is heard.
+            // The packet engine is preferred as long as it may still be chosen, but messages are counted meanwhile.
             chatters: !has_sockmap && chatter.observe(taken_bytes),
             is_bulk: has_sockmap && is_bulk(),
             ..Facts::default()
@@ -180,11 +174,10 @@ impl Policy {
         course
     }
 
-    /// This engine does not take the exchange: it is not chosen again.
+    /// This engine does not take the exchange: it is not chosen again. (The packet engine is chosen once at most.)
     pub(crate) fn forgo(&mut self, engine: Engine) {
-        match engine {
-            Engine::Socket => self.chatter = None,
-            _ => self.worth = None,
+        if engine == Engine::Socket {
+            self.chatter = None;
         }
     }
 }
@@ -197,7 +190,6 @@ mod tests {
 
     const NOTHING: Facts = Facts {
         engine: None,
-        has_ended: false,
         chatters: false,
         pays: false,
         obstacle: None,
@@ -242,23 +234,6 @@ mod tests {
                 },
                 Attach(Engine::Packet, Reason::PacketPays),
             ),
-            // No engine takes over what is half closed.
-            (
-                Relaying,
-                Facts {
-                    has_ended: true,
-                    ..pays
-                },
-                Stay,
-            ),
-            (
-                Relaying,
-                Facts {
-                    has_ended: true,
-                    ..chatters
-                },
-                Stay,
-            ),
             // One engine at a time.
             (
                 Attaching,
@@ -297,15 +272,6 @@ mod tests {
                 InKernel,
                 Facts {
                     is_bulk: true,
-                    has_ended: true,
-                    ..BY_SOCKMAP
-                },
-                Stay,
-            ),
-            (
-                InKernel,
-                Facts {
-                    is_bulk: true,
                     ..BY_TC
                 },
                 Stay,
@@ -336,16 +302,15 @@ mod tests {
     #[test]
     fn every_course_is_a_way_between_states() {
         for state in State::ALL {
-            for bits in 0..32_u8 {
+            for bits in 0..16_u8 {
                 let is = |bit: u8| bits & (1 << bit) != 0;
                 for engine in [None, Some(Engine::Socket), Some(Engine::Packet)] {
                     let facts = Facts {
                         engine,
-                        has_ended: is(0),
-                        chatters: is(1),
-                        pays: is(2),
-                        obstacle: is(3).then_some(Reason::PacketMarks),
-                        is_bulk: is(4),
+                        chatters: is(0),
+                        pays: is(1),
+                        obstacle: is(2).then_some(Reason::PacketMarks),
+                        is_bulk: is(3),
                     };
                     match course(state, facts) {
                         Attach(..) => assert!(state.may_become(Attaching), "{state:?} {facts:?}"),
@@ -408,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_is_heard_anew() {
+    fn an_exchange_that_came_back_is_observed_anew() {
         let (mut policy, _) = Policy::new(Choice::Auto, true, false, Joining::IfGood);
         let mut talk = |state, engine, from: u64| {
             (1..1000).find_map(|turn: u64| {

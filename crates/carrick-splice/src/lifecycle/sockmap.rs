@@ -4,7 +4,7 @@ use super::chatter::RUN_BYTES_MAX;
 use super::pair::Pair;
 use super::{Attach, Detach, KernelEngine, Polled};
 use crate::engine::sockmap::joint::Refusal;
-use crate::relay::flow::{KernelPart, Step};
+use crate::relay::flow::Step;
 use crate::relay::sockmap_splice::{Gate, SockmapSplice};
 use crate::{Choice, Fault, Reason, Side, sys};
 use std::io::ErrorKind;
@@ -39,17 +39,53 @@ impl Sockmap {
         self.splice.as_deref_mut()
     }
 
-    /// Whether the process had to help, and nothing is on its way in the kernel: nobody should have to wait for that.
+    /// Whether the process had to help, and nothing is on its way in the kernel, which would have to be waited for.
     pub(crate) fn is_bulk(&self, pair: &Pair<'_>) -> bool {
         let (Some(splice), Some([a, b])) = (&self.splice, &pair.legs) else {
             return false;
         };
         splice.needs_help() && splice.is_idle([a, b])
     }
+
+    /// See [`Attachment::before_relay`](super::Attachment::before_relay).
+    pub(super) fn before_relay(
+        &mut self,
+        cx: &mut Context<'_>,
+        pair: &mut Pair<'_>,
+        side: usize,
+    ) -> Option<Step> {
+        let (Some(splice), Some(legs)) = (&mut self.splice, &pair.legs) else {
+            return None;
+        };
+        let ends = [&*legs[side], &*legs[1 - side]];
+        let flow = &mut pair.flows[side];
+        if splice.is_letting_go(side) {
+            match splice.poll_let_go(cx, side, ends, flow, &pair.splicer) {
+                Poll::Pending => return Some(Step::Blocked(Side::From)),
+                Poll::Ready(Err(fault)) => return Some(Step::Fault(fault)),
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        splice.watch_window(side, flow, ends[0], pair.splicer.counters());
+        match splice.gate(cx, side, ends, flow) {
+            Gate::Open => None,
+            Gate::Quiet => Some(Step::Blocked(Side::From)),
+            Gate::Wait => Some(Step::Blocked(Side::To)),
+            Gate::Fault(fault) => Some(Step::Fault(fault)),
+        }
+    }
+
+    /// Counts what the kernel has moved since it was counted last.
+    pub(super) fn finish(&mut self, pair: &mut Pair<'_>) {
+        if let Some(mut splice) = self.splice.take() {
+            let flows = &mut pair.flows.each_mut();
+            splice.finish(flows, pair.splicer.counters());
+        }
+    }
 }
 
 impl KernelEngine for Sockmap {
-    /// When nothing is held and nobody has ended.
+    /// Succeeds when nothing is held and no direction has ended.
     fn attach(&mut self, _cx: &mut Context<'_>, pair: &mut Pair<'_>, steps: &[Step; 2]) -> Attach {
         let has_ended = steps.iter().any(|step| matches!(step, Step::Ended(_)));
         let is_quiet = (steps.iter()).all(|step| matches!(step, Step::Blocked(Side::From)));
@@ -87,7 +123,7 @@ impl KernelEngine for Sockmap {
             Err(Refusal::Kernel(_)) => Reason::SocketRefused,
         };
         pair.relay_alone();
-        // Nobody asked for it: an end of stream that came first is no refusal.
+        // It was chosen, not asked for: an end of stream that came first is no refusal.
         let is_refusal = !self.is_for_chatter || !has_ended;
         Attach::Refused(is_refusal.then_some(reason))
     }
@@ -110,33 +146,6 @@ impl KernelEngine for Sockmap {
         }
         self.splice = None;
         Detach::Parted
-    }
-
-    fn before_relay(
-        &mut self,
-        cx: &mut Context<'_>,
-        pair: &mut Pair<'_>,
-        side: usize,
-    ) -> Option<Step> {
-        let (Some(splice), Some(legs)) = (&mut self.splice, &pair.legs) else {
-            return None;
-        };
-        let ends = [&*legs[side], &*legs[1 - side]];
-        let flow = &mut pair.flows[side];
-        if splice.is_letting_go(side) {
-            match splice.poll_let_go(cx, side, ends, flow, &pair.splicer) {
-                Poll::Pending => return Some(Step::Blocked(Side::From)),
-                Poll::Ready(Err(fault)) => return Some(Step::Fault(fault)),
-                Poll::Ready(Ok(())) => {}
-            }
-        }
-        splice.watch_window(side, flow, ends[0], pair.splicer.counters());
-        match splice.gate(cx, side, ends, flow) {
-            Gate::Open => None,
-            Gate::Quiet => Some(Step::Blocked(Side::From)),
-            Gate::Wait => Some(Step::Blocked(Side::To)),
-            Gate::Fault(fault) => Some(Step::Fault(fault)),
-        }
     }
 
     /// The kernel learns of what was relayed, and an end of stream is passed on.
@@ -203,24 +212,8 @@ impl KernelEngine for Sockmap {
         }
     }
 
-    fn part(&self, side: usize) -> Option<KernelPart<'_>> {
-        self.splice()?.part(side)
-    }
-
-    fn has_passed_end(&self, side: usize) -> bool {
-        self.splice()
-            .is_some_and(|splice| splice.is_end_passed(side))
-    }
-
     fn bytes_beside_live(&self, pair: &Pair<'_>) -> Option<[u64; 2]> {
         let splice = self.splice()?;
         Some([0, 1].map(|side| pair.flows[side].relayed_bytes() + splice.forwarded_before(side)))
-    }
-
-    fn finish(&mut self, pair: &mut Pair<'_>) {
-        if let Some(mut splice) = self.splice.take() {
-            let flows = &mut pair.flows.each_mut();
-            splice.finish(flows, pair.splicer.counters());
-        }
     }
 }

@@ -55,8 +55,8 @@ struct Known {
 }
 
 impl Tc {
-    /// Tells the kernel of the connections, before the first byte is relayed if they are wanted from the beginning: its packets show the kernel
-    /// where both connections are.
+    /// Makes both connections known to the kernel, which learns their interfaces from the packets that it sees. If the engine was asked for by
+    /// name, this is done before the first byte is relayed.
     fn make_known(&mut self, pair: &Pair<'_>) -> Result<(), Reason> {
         let Some([a, b]) = &pair.legs else {
             return Ok(());

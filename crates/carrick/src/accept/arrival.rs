@@ -139,10 +139,10 @@ async fn refuse_not_intercepted(mut client: Client) {
     );
     if client.listener.mode.is_blind() {
         client.worker.metrics.refusals.count(LABEL);
-        let mut trace = RequestLog::begin();
-        (trace.status, trace.ended) = (403, LABEL);
+        let mut log = RequestLog::begin();
+        (log.status, log.ended) = (403, LABEL);
         let target = client.listener.address.to_string();
-        trace.finish_tunnel(&client, target.as_bytes(), "TCP");
+        log.finish_tunnel(&client, target.as_bytes(), "TCP");
         let _ = carrick_splice::tcp::reset_on_close(&client.stream);
         return;
     }

@@ -69,7 +69,7 @@ fn receive(worker: &Rc<Worker>, held: DeferredSyn) {
 /// Asks the server, and answers the client, or leaves that to the listener.
 async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place) {
     let worker = &client.worker;
-    let mut trace = RequestLog::begin();
+    let mut log = RequestLog::begin();
     let terms = Terms {
         source: client.source(),
         source_port: client.source_port(),
@@ -95,8 +95,8 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
             }
             let reply = unreachable_reply(&why);
             worker.metrics.refusals.count(reply.label);
-            (trace.status, trace.ended) = (reply.status, reply.label);
-            trace.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
+            (log.status, log.ended) = (reply.status, reply.label);
+            log.finish_tunnel(&client, held.server().to_string().as_bytes(), "TCP");
             return tell(worker, held, &why);
         }
     };

@@ -1,5 +1,5 @@
 //! The HTTP cache: what all workers have stored, in memory and on disk, and who is asking for what. What may be kept and sent is decided by
-//! `carrick_logic::cache`; requests get here by [`crate::proxy`].
+//! `carrick_logic::cache`; requests get here by [`crate::http`].
 pub mod disk;
 pub mod flights;
 pub mod lately;

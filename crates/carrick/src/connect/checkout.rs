@@ -41,7 +41,7 @@ pub async fn checkout(
     place: &NextHop,
     wanted: Wanted<'_>,
     tried: &mut Vec<usize>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Checkout, Unreachable> {
     match place {
         NextHop::Origin {
@@ -61,16 +61,16 @@ pub async fn checkout(
             });
             let upstream = match idle {
                 Some(upstream) => reused(client, upstream),
-                None => match take_kept(client, server, access, trace) {
+                None => match take_kept(client, server, access, log) {
                     Some(upstream) => upstream,
-                    None => timed_dial(client, server, access, &wanted, trace).await?,
+                    None => timed_dial(client, server, access, &wanted, log).await?,
                 },
             };
-            trace.took(&upstream);
+            log.took(&upstream);
             Ok(Checkout::alone(upstream))
         }
         NextHop::Group { group, index } => {
-            trace.upstream = Some(*index);
+            log.upstream = Some(*index);
             let attempts = client.live.plan().limits.attempts as usize;
             let mut last = Unreachable::NoServer;
             loop {
@@ -88,11 +88,11 @@ pub async fn checkout(
                 };
                 let upstream = match idle {
                     Some(upstream) => Ok(reused(client, upstream)),
-                    None => timed_dial(client, &state.address, None, &wanted, trace).await,
+                    None => timed_dial(client, &state.address, None, &wanted, log).await,
                 };
                 match upstream {
                     Ok(upstream) => {
-                        trace.took(&upstream);
+                        log.took(&upstream);
                         let preamble = if upstream.reused {
                             Vec::new()
                         } else {
@@ -257,7 +257,7 @@ fn take_kept(
     client: &Client,
     server: &ServerAddress,
     access: Option<&Access>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Option<Upstream> {
     let kept = client.kept.take()?;
     let address = client.original?;
@@ -265,7 +265,7 @@ fn take_kept(
     if *server != ServerAddress::Ip(address) || !is_allowed {
         return None;
     }
-    trace.connect = Some(kept.connecting);
+    log.connect = Some(kept.connecting);
     let stream = TcpStream::from_std(kept.into_stream()?).ok()?;
     let unread_bytes = client.live.plan().limits.unread;
     let mut upstream = Upstream::new(stream, address, unread_bytes);
@@ -279,7 +279,7 @@ async fn timed_dial(
     server: &ServerAddress,
     access: Option<&Access>,
     wanted: &Wanted<'_>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
     let begun = Instant::now();
     let limit: Duration = client.live.plan().timeouts.connect;
@@ -301,7 +301,7 @@ async fn timed_dial(
     }
     // What failed opened no connection: then there is nothing whose opening took a time.
     if result.is_ok() {
-        trace.connect = Some(trace.connect.unwrap_or_default() + begun.elapsed());
+        log.connect = Some(log.connect.unwrap_or_default() + begun.elapsed());
     }
     result
 }

@@ -80,7 +80,7 @@ impl Client {
         listener: Arc<ListenerPlan>,
         (address, original): (SocketAddr, Option<SocketAddr>),
     ) -> Self {
-        let stream = worker.nobody();
+        let stream = worker.unconnected();
         Self {
             original,
             is_last: true,

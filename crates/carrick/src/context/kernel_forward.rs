@@ -77,7 +77,7 @@ impl Binding {
 
 /// A request whose response the kernel forwards.
 pub struct Pending {
-    pub(crate) trace: RequestLog,
+    pub(crate) log: RequestLog,
     pub(crate) method: Method,
     /// Whether the connection was exactly at rest when the request was sent: what comes is its response.
     pub(crate) is_trusted: bool,

@@ -1,4 +1,14 @@
-//! What the layers hand each other: the worker, its client, where a request goes, and what is noted of it for the log.
+//! What the layers hand each other.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `worker` | what belongs to a thread |
+//! | `client` | a connection that was accepted, and what was agreed for it |
+//! | `live`, `followers` | the configuration in force, and the workers that have taken it up |
+//! | `destination`, `original` | where a request goes; where an intercepted client wanted to go |
+//! | `kernel_forward` | a client's connection to a server between which the kernel forwards |
+//! | `request_log`, `log_line` | what is noted of a request; its line and its counts |
+//! | `idle`, `tunnels`, `pace` | sessions that wait, tunnels, and pacing classes of a client |
 pub mod client;
 pub mod destination;
 pub mod followers;

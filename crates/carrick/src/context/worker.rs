@@ -42,7 +42,7 @@ pub struct Worker {
     pub forwarded: Arc<Forwarded>,
     /// Whether to split connections.
     pub learned: Arc<Learned>,
-    /// Somebody has this for each connection that is waited for to be acknowledged.
+    /// Cloned for each connection whose acknowledgement is awaited.
     pub settling: Rc<()>,
     /// Access log.
     pub log: AccessLog,
@@ -60,9 +60,9 @@ pub struct Worker {
     pub idle: IdleSessions,
     /// Idle connections of the forward jobs, by destination.
     pub origins: crate::upstream::origins::Origins,
-    /// Who is let in.
+    /// Limits on connections.
     pub admission: Arc<Admission>,
-    /// Clients who wait in the kernel for their server.
+    /// Deferred SYNs.
     pub handshakes: Handshakes,
     /// Whether a firewall of this machine tracks connections.
     pub tracking: Tracking,
@@ -73,8 +73,8 @@ pub struct Worker {
     pub(crate) dismiss_idle: Cell<bool>,
     /// The connections of the sessions, so that the end of a drain reaches them.
     pub(crate) clients: RefCell<Slab<Weak<TcpStream>>>,
-    /// Stands for a connection that somebody else has for a while.
-    pub(crate) nobody: Rc<TcpStream>,
+    /// A socket without a connection: replaces one that is lent.
+    pub(crate) unconnected: Rc<TcpStream>,
     pub(crate) cut_off: Cell<bool>,
     pub(crate) cut_off_now: Notify,
     pub(crate) session_ended: Notify,
@@ -107,19 +107,18 @@ impl Worker {
         }
     }
 
-    /// Takes a connection out of its place, for somebody who wants it for himself; until it is put back, a socket without a
-    /// connection stands there.
+    /// Takes a connection out of `place` and leaves a socket without a connection there.
     ///
     /// # Errors
     /// The connection, if it is shared.
     pub fn take_out(&self, place: &mut Rc<TcpStream>) -> Result<TcpStream, Rc<TcpStream>> {
-        Rc::try_unwrap(std::mem::replace(place, Rc::clone(&self.nobody)))
+        Rc::try_unwrap(std::mem::replace(place, Rc::clone(&self.unconnected)))
     }
 
     /// A socket without a connection.
     #[must_use]
-    pub fn nobody(&self) -> Rc<TcpStream> {
-        Rc::clone(&self.nobody)
+    pub fn unconnected(&self) -> Rc<TcpStream> {
+        Rc::clone(&self.unconnected)
     }
 
     /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
@@ -175,7 +174,7 @@ impl Drop for SessionGuard {
 }
 
 /// A socket without a connection.
-pub fn nobody() -> std::io::Result<TcpStream> {
+pub fn unconnected() -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     TcpStream::from_std(socket.into())

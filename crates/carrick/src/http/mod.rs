@@ -1,4 +1,16 @@
-//! HTTP/1 on a client's connection, request after request: reading, deciding, cache, server, bodies, replies.
+//! HTTP/1 on a client's connection, one request after the other.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `session` | waits for requests, and takes each through what follows |
+//! | `head`, `sender`, `circle` | reads the head; finds out who sent it; refuses what has been here before |
+//! | `decide` | where the request goes, or why it is refused |
+//! | `cached`, `prefetch` | what the cache answers and keeps; what is fetched before it is asked for |
+//! | `relay` | sends the request and passes the response on; tries again where that is safe |
+//! | `request_out` | the head as the next hop gets it |
+//! | `request_body`, `response_body` | relay bodies |
+//! | `kernel_forward` | responses and requests that the kernel forwards |
+//! | `failure` | why there is no response |
 pub mod cached;
 pub mod circle;
 pub mod decide;

@@ -8,9 +8,9 @@ use crate::telemetry::metrics::Limit;
 use carrick_logic::http1::{Refusal, RequestHead};
 
 /// What the head alone says against a request; learns whose it is.
-pub fn refuse(client: &mut Client, scratch: &mut Scratch, trace: &mut RequestLog) -> Option<Reply> {
+pub fn refuse(client: &mut Client, scratch: &mut Scratch, log: &mut RequestLog) -> Option<Reply> {
     let stated = take_statement(client, scratch);
-    trace.client = client.stated;
+    log.client = client.stated;
     stated
         .map_err(|refusal| refused(client, refusal))
         .and_then(|()| may_ask(client))

@@ -120,9 +120,9 @@ pub async fn refuse_client(client: &mut Client) {
 
 /// Answers a client before it has said anything, and closes its connection.
 pub async fn refuse(client: &mut Client, reply: &Reply) {
-    let mut trace = RequestLog::begin();
-    let is_sent = reply::send(client, reply, Asked::NOTHING, &mut trace).await;
-    trace.finish(client, &[], None);
+    let mut log = RequestLog::begin();
+    let is_sent = reply::send(client, reply, Asked::NOTHING, &mut log).await;
+    log.finish(client, &[], None);
     if is_sent {
         reply::close_gently(client).await;
     }
@@ -202,10 +202,10 @@ async fn follow_configuration(client: &mut Client) -> Result<Option<Reply>, Next
 
 /// Serves one request; what follows, and the buffers with what has come of the next request.
 async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<Lent>) {
-    let mut trace = RequestLog::begin();
-    if let Err(no_head) = head::read(client, &mut scratch, trace.begun).await {
+    let mut log = RequestLog::begin();
+    if let Err(no_head) = head::read(client, &mut scratch, log.begun).await {
         return (
-            Box::pin(refuse_head(client, &scratch, trace, no_head)).await,
+            Box::pin(refuse_head(client, &scratch, log, no_head)).await,
             None,
         );
     }
@@ -213,8 +213,8 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
         Ok(excluded) => excluded,
         Err(next) => return (next, None),
     };
-    let decision = match excluded.or_else(|| sender::refuse(client, &mut scratch, &mut trace)) {
-        None => decide(client, &scratch, &mut trace.user).await,
+    let decision = match excluded.or_else(|| sender::refuse(client, &mut scratch, &mut log)) {
+        None => decide(client, &scratch, &mut log.user).await,
         Some(reply) => Decision::Reply(reply),
     };
     let mut at_hand = None;
@@ -224,7 +224,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     }
     if let Decision::Relay(destination) = &decision {
         binds = kernel_forward::is_eligible(client, &scratch, destination);
-        match kernel_forward::offer(client, &mut scratch, destination, binds, &mut trace).await {
+        match kernel_forward::offer(client, &mut scratch, destination, binds, &mut log).await {
             Offered::Sent => return sent(scratch),
             Offered::Relay(checkout) => at_hand = checkout,
             Offered::End(next) => return (next, None),
@@ -232,7 +232,7 @@ async fn serve_request(client: &mut Client, mut scratch: Lent) -> (Next, Option<
     } else if let Err(next) = Box::pin(kernel_forward::leave(client)).await {
         return (next, None);
     }
-    answer_decided(client, scratch, &mut trace, &decision, (at_hand, binds)).await
+    answer_decided(client, scratch, &mut log, &decision, (at_hand, binds)).await
 }
 
 /// The kernel forwards the response to the request in `scratch`.
@@ -244,61 +244,60 @@ fn sent(mut scratch: Lent) -> (Next, Option<Lent>) {
 /// Serves a request that was sent already and not answered, and that came alone.
 async fn serve_lost(client: &mut Client, lost: Box<Lost>) -> (Next, Option<Lent>) {
     let mut scratch = client.worker.scratch.take();
-    let mut trace = lost.trace;
+    let mut log = lost.log;
     scratch.request.extend_from_slice(&lost.request);
     if !head::read_again(client, &mut scratch) {
         return (Next::Reset, None);
     }
     if let Some(failure) = lost.failure {
-        let next = failed(client, &scratch, &mut trace, failure).await;
-        return over(client, scratch, &trace, next);
+        let next = failed(client, &scratch, &mut log, failure).await;
+        return over(client, scratch, &log, next);
     }
-    let decision = decide(client, &scratch, &mut trace.user).await;
-    answer_decided(client, scratch, &mut trace, &decision, (None, false)).await
+    let decision = decide(client, &scratch, &mut log.user).await;
+    answer_decided(client, scratch, &mut log, &decision, (None, false)).await
 }
 
 /// Does what was decided. `at_hand` is a connection to use first; `binds`: the kernel may forward the response.
 async fn answer_decided(
     client: &mut Client,
     scratch: Lent,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     decision: &Decision,
     (at_hand, binds): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let next = match decision {
-        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, trace, reply)).await,
+        Decision::Reply(reply) => Box::pin(send_reply(client, &scratch, log, reply)).await,
         Decision::Tunnel(destination) => {
             return (
                 Box::pin(tunnel::run_connect(
                     client,
                     scratch,
                     destination.clone(),
-                    trace.hand_over(),
+                    log.hand_over(),
                 ))
                 .await,
                 None,
             );
         }
         Decision::Relay(destination) => {
-            return relay_decided(client, scratch, trace, destination, (at_hand, binds)).await;
+            return relay_decided(client, scratch, log, destination, (at_hand, binds)).await;
         }
     };
-    over(client, scratch, trace, next)
+    over(client, scratch, log, next)
 }
 
 /// Answers from the cache, or passes the request on.
 async fn relay_decided(
     client: &mut Client,
     mut scratch: Lent,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     destination: &Destination,
     (mut at_hand, mut binds): (Option<Box<Checkout>>, bool),
 ) -> (Next, Option<Lent>) {
     let mut asking = None;
     if destination.cache.is_some() {
         // Boxed: what is not cached should not make every session larger.
-        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, trace)).await
-        {
+        let answered = match Box::pin(cached::begin(client, &mut scratch, destination, log)).await {
             Begun::PassBy => None,
             Begun::Ask(ask) => {
                 asking = Some(ask);
@@ -307,15 +306,13 @@ async fn relay_decided(
             Begun::Answered { passed, keep_alive } => {
                 Some(after_response(client, &scratch, passed, keep_alive))
             }
-            Begun::Reply(reply) => {
-                Some(Box::pin(send_reply(client, &scratch, trace, &reply)).await)
-            }
+            Begun::Reply(reply) => Some(Box::pin(send_reply(client, &scratch, log, &reply)).await),
         };
         if let Some(next) = answered {
             if let Some(checkout) = at_hand {
                 checkout.give_back(client, &destination.place);
             }
-            return over(client, scratch, trace, next);
+            return over(client, scratch, log, next);
         }
     }
     client.push_held();
@@ -327,7 +324,7 @@ async fn relay_decided(
                 client,
                 &mut scratch,
                 destination,
-                trace,
+                log,
                 at_hand,
                 binds,
                 &mut asking,
@@ -338,7 +335,7 @@ async fn relay_decided(
                 client,
                 &mut scratch,
                 destination,
-                trace,
+                log,
                 at_hand,
                 binds,
                 &mut asking,
@@ -348,7 +345,7 @@ async fn relay_decided(
         break match outcome {
             Outcome::Bound(checkout) => {
                 let place = &destination.place;
-                match kernel_forward::start(client, &mut scratch, checkout, place, trace).await {
+                match kernel_forward::start(client, &mut scratch, checkout, place, log).await {
                     Offered::Sent => return sent(scratch),
                     Offered::Relay(_) => binds = false,
                     Offered::End(next) => return (next, None),
@@ -362,7 +359,7 @@ async fn relay_decided(
                     scratch,
                     checkout,
                     (destination.engine, destination.pace),
-                    trace.hand_over(),
+                    log.hand_over(),
                 );
                 return (Box::pin(tunnel).await, None);
             }
@@ -377,14 +374,14 @@ async fn relay_decided(
                 match stale {
                     Some((asking, (object, reuse))) => {
                         let stored = (asking, &object, reuse);
-                        Box::pin(send_stale(client, &mut scratch, stored, trace)).await
+                        Box::pin(send_stale(client, &mut scratch, stored, log)).await
                     }
-                    None => Box::pin(failed(client, &scratch, trace, failure)).await,
+                    None => Box::pin(failed(client, &scratch, log, failure)).await,
                 }
             }
         };
     };
-    over(client, scratch, trace, next)
+    over(client, scratch, log, next)
 }
 
 /// The origin cannot be asked, and the client gets what is stored.
@@ -392,9 +389,9 @@ async fn send_stale(
     client: &mut Client,
     scratch: &mut Scratch,
     (asking, object, reuse): (&Asking, &Arc<Object>, Reuse),
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Next {
-    trace.cache = Some(CacheResult::Stale);
+    log.cache = Some(CacheResult::Stale);
     let source = Source {
         route: asking.route(),
         object,
@@ -405,18 +402,13 @@ async fn send_stale(
         now: client.worker.clock.now(),
         pace: None,
     };
-    let (passed, keep_alive) = cached::send(client, scratch, &source, trace).await;
+    let (passed, keep_alive) = cached::send(client, scratch, &source, log).await;
     after_response(client, scratch, passed, keep_alive)
 }
 
 /// The request in `scratch` is answered.
-fn over(
-    client: &Client,
-    mut scratch: Lent,
-    trace: &RequestLog,
-    next: Next,
-) -> (Next, Option<Lent>) {
-    trace.finish(client, &scratch.request, Some(&scratch.request_head));
+fn over(client: &Client, mut scratch: Lent, log: &RequestLog, next: Next) -> (Next, Option<Lent>) {
+    log.finish(client, &scratch.request, Some(&scratch.request_head));
     let head_bytes = scratch.request_head.head_bytes.min(scratch.request.len());
     scratch.request.drain(..head_bytes);
     (next, Some(scratch))
@@ -444,7 +436,7 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
 async fn refuse_head(
     client: &mut Client,
     scratch: &Scratch,
-    mut trace: RequestLog,
+    mut log: RequestLog,
     no_head: NoHead,
 ) -> Next {
     let parted = match no_head {
@@ -472,12 +464,12 @@ async fn refuse_head(
         NoHead::Closed {
             half_written: true, ..
         } => {
-            trace.ended = "client_closed";
-            trace.finish(client, &scratch.request, None);
+            log.ended = "client_closed";
+            log.finish(client, &scratch.request, None);
             return Next::Close;
         }
         NoHead::TimedOut => {
-            trace.ended = "head_timeout";
+            log.ended = "head_timeout";
             Reply::new(
                 408,
                 "head_timeout",
@@ -486,8 +478,8 @@ async fn refuse_head(
         }
         NoHead::Refused(refusal) => sender::refused(client, refusal),
     };
-    let sent = reply::send(client, &reply, Asked::NOTHING, &mut trace).await;
-    trace.finish(client, &scratch.request, None);
+    let sent = reply::send(client, &reply, Asked::NOTHING, &mut log).await;
+    log.finish(client, &scratch.request, None);
     if sent { Next::CloseGently } else { Next::Close }
 }
 
@@ -495,7 +487,7 @@ async fn refuse_head(
 async fn send_reply(
     client: &mut Client,
     scratch: &Scratch,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     reply: &Reply,
 ) -> Next {
     let head = &scratch.request_head;
@@ -513,7 +505,7 @@ async fn send_reply(
         version: head.version,
         keep_alive,
     };
-    match reply::send(client, reply, asked, trace).await {
+    match reply::send(client, reply, asked, log).await {
         false => Next::Close,
         true if keep_alive => Next::Request,
         true => Next::CloseGently,
@@ -523,13 +515,13 @@ async fn send_reply(
 async fn failed(
     client: &mut Client,
     scratch: &Scratch,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     failure: Failure,
 ) -> Next {
     let reply = match failure {
         Failure::ClientGone(how) => {
-            trace.ended = how;
-            trace.status = crate::context::request_log::CLIENT_CLOSED_REQUEST;
+            log.ended = how;
+            log.status = crate::context::request_log::CLIENT_CLOSED_REQUEST;
             return Next::Close;
         }
         Failure::ClientSlow(limit) => {
@@ -539,7 +531,7 @@ async fn failed(
         Failure::BadRequest(refusal) => sender::refused(client, refusal),
         Failure::Unreachable(unreachable) => reply::unreachable_reply(&unreachable),
         Failure::NoResponse(how) => {
-            trace.ended = how;
+            log.ended = how;
             Reply::new(
                 502,
                 "no_response",
@@ -547,7 +539,7 @@ async fn failed(
             )
         }
         Failure::TimedOut => {
-            trace.ended = "upstream_timeout";
+            log.ended = "upstream_timeout";
             Reply::new(
                 504,
                 "upstream_timeout",
@@ -555,10 +547,10 @@ async fn failed(
             )
         }
         Failure::BadResponse(refusal) => {
-            trace.ended = "bad_response";
+            log.ended = "bad_response";
             tracing::warn!(
                 "response of {} refused: {}",
-                trace.server_name(),
+                log.server_name(),
                 refusal.reason
             );
             Reply::new(
@@ -571,5 +563,5 @@ async fn failed(
             )
         }
     };
-    send_reply(client, scratch, trace, &reply).await
+    send_reply(client, scratch, log, &reply).await
 }

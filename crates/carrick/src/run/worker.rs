@@ -9,7 +9,7 @@ use crate::context::idle::IdleSessions;
 use crate::context::live::Orders;
 use crate::context::live::WorkerLive;
 use crate::context::worker::Worker;
-use crate::context::worker::nobody;
+use crate::context::worker::unconnected;
 use crate::engines::Engines;
 use crate::net::admission::Admission;
 use crate::net::clock::Clock;
@@ -114,7 +114,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         draining: Cell::new(first.draining),
         dismiss_idle: Cell::new(false),
         clients: RefCell::default(),
-        nobody: Rc::new(nobody()?),
+        unconnected: Rc::new(unconnected()?),
         tracking: Tracking::default(),
         fetching_ahead: Cell::new(0),
         cut_off: Cell::new(false),
@@ -294,7 +294,7 @@ fn close_stale_upstreams(worker: &Worker) {
         group.close_stale(now, age_max);
         idle += group.idle_count();
     }
-    // Sampled: what is idle changes with every request, and nobody needs it to the moment.
+    // Sampled: what is idle changes with every request, and unconnected needs it to the moment.
     let (idle, known) = (idle as u64, worker.metrics.upstream_connections_idle());
     worker
         .metrics

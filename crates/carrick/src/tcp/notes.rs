@@ -19,7 +19,7 @@ pub(super) fn list(
     server: SocketAddr,
     target: Box<[u8]>,
     begun: Instant,
-    trace: &RequestLog,
+    log: &RequestLog,
 ) -> Listed {
     let worker = &client.worker;
     let upstreams = &client.live.plan().upstreams;
@@ -30,13 +30,13 @@ pub(super) fn list(
         listener: client.listener.address,
         client: client.who(),
         target,
-        upstream: trace
+        upstream: log
             .upstream
             .and_then(|index| upstreams.get(index))
             .map(Arc::clone),
         server,
         class: client.class().map(Into::into),
-        bytes_before: [trace.received, trace.sent],
+        bytes_before: [log.received, log.sent],
     };
     Listed::new(&worker.tunnels, &worker.metrics, about)
 }
@@ -47,7 +47,7 @@ pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
 }
 
 /// Takes note of how both connections have fared, before they are closed.
-pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut RequestLog) {
+pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog) {
     // It fails for nothing but a closed descriptor.
     let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
         return;
@@ -64,18 +64,18 @@ pub(super) fn note_paths(client: &Client, far: &TcpStream, trace: &mut RequestLo
             rtt.observe(time);
         }
     }
-    trace.paths = Some(paths);
+    log.paths = Some(paths);
 }
 
 pub(super) fn not_reached(
     client: &Client,
     upstream: Option<&str>,
     unreachable: &Unreachable,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Next {
     let reply = unreachable_reply(unreachable);
     client.worker.metrics.refusals.count(reply.label);
     tracing::debug!(upstream, "{unreachable}");
-    (trace.status, trace.ended) = (reply.status, reply.label);
+    (log.status, log.ended) = (reply.status, reply.label);
     Next::Reset
 }

@@ -41,7 +41,7 @@ pub async fn run_connect(
     client: &mut Client,
     scratch: Lent,
     destination: Destination,
-    mut trace: RequestLog,
+    mut log: RequestLog,
 ) -> Next {
     let wanted = Wanted {
         key: None,
@@ -53,7 +53,7 @@ pub async fn run_connect(
         &destination.place,
         wanted,
         &mut Vec::new(),
-        &mut trace,
+        &mut log,
     )
     .await
     {
@@ -67,12 +67,12 @@ pub async fn run_connect(
                 version: head.version,
                 keep_alive: false,
             };
-            reply::send(client, &reply, asked, &mut trace).await;
-            trace.finish(client, &scratch.request, Some(head));
+            reply::send(client, &reply, asked, &mut log).await;
+            log.finish(client, &scratch.request, Some(head));
             return Next::CloseGently;
         }
     };
-    trace.status = 200;
+    log.status = 200;
     let idle = client.live.plan().timeouts.idle;
     if !matches!(
         client
@@ -81,12 +81,12 @@ pub async fn run_connect(
             .await,
         Ok(Ok(()))
     ) {
-        trace.ended = "client_reset";
-        trace.finish(client, &scratch.request, Some(&scratch.request_head));
+        log.ended = "client_reset";
+        log.finish(client, &scratch.request, Some(&scratch.request_head));
         return Next::Close;
     }
     let way = (destination.engine, destination.pace);
-    relay(client, scratch, checkout, way, trace).await
+    relay(client, scratch, checkout, way, log).await
 }
 
 /// Relays after the upstream has agreed to an upgrade, or a parent proxy to a CONNECT; by this engine, and this class of pacing.
@@ -95,9 +95,9 @@ pub async fn run_upgraded(
     scratch: Lent,
     checkout: Checkout,
     way: (Choice, Option<usize>),
-    trace: RequestLog,
+    log: RequestLog,
 ) -> Next {
-    relay(client, scratch, checkout, way, trace).await
+    relay(client, scratch, checkout, way, log).await
 }
 
 /// Relays what an HTTP head has led to, and tells the log about it at the end.
@@ -106,7 +106,7 @@ async fn relay(
     scratch: Lent,
     mut checkout: Checkout,
     way: (Choice, Option<usize>),
-    mut trace: RequestLog,
+    mut log: RequestLog,
 ) -> Next {
     // The exchange has one of its own.
     checkout.splice = None;
@@ -116,7 +116,7 @@ async fn relay(
         .get(head_bytes..)
         .unwrap_or_default()
         .to_vec();
-    let response_bytes = if trace.first_byte.is_some() {
+    let response_bytes = if log.first_byte.is_some() {
         scratch.response_head.head_bytes
     } else {
         scratch.response.len()
@@ -136,21 +136,21 @@ async fn relay(
     let head = scratch.request.get(..head_bytes).unwrap_or_default();
     let target = notes::kept_target(target_text(head, &scratch.request_head));
     drop(scratch);
-    trace.received += from_client.len() as u64;
-    trace.sent += from_upstream.len() as u64;
+    log.received += from_client.len() as u64;
+    log.sent += from_upstream.len() as u64;
     let next = exchange(
         client,
         &mut checkout,
         (way, None),
         target,
         (from_client, from_upstream),
-        &mut trace,
+        &mut log,
     )
     .await;
     let (bytes, head) = story
         .as_ref()
         .map_or((&[][..], None), |(bytes, head)| (bytes, Some(head)));
-    trace.finish(client, bytes, head);
+    log.finish(client, bytes, head);
     next
 }
 
@@ -161,14 +161,14 @@ async fn exchange(
     ((engine, class), decided): ((Choice, Option<usize>), Option<Decided>),
     target: Box<[u8]>,
     (from_client, from_upstream): (Vec<u8>, Vec<u8>),
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Next {
     let unread = [client.limit_unread(), checkout.upstream.limit_unread()];
     let pace = client.paced(class);
     let counters = client.worker.metrics.job(Job::from(&client.listener.mode));
     let begun = Instant::now();
     counters.tunnels_opened.add(1);
-    let listed = notes::list(client, checkout.upstream.address, target, begun, trace);
+    let listed = notes::list(client, checkout.upstream.address, target, begun, log);
     let order = ExchangeOrder {
         choice: engine,
         a_prefix: &from_client,
@@ -218,9 +218,9 @@ async fn exchange(
     })
     .await;
     let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
-    trace.received += up;
-    trace.sent += down;
-    trace.engine = Some(if down >= up {
+    log.received += up;
+    log.sent += down;
+    log.engine = Some(if down >= up {
         exchange.engines().1
     } else {
         exchange.engines().0
@@ -241,22 +241,22 @@ async fn exchange(
         }
     }
     drop(listed);
-    notes::note_paths(client, &checkout.upstream.stream, trace);
-    let bytes = [trace.received, trace.sent];
+    notes::note_paths(client, &checkout.upstream.stream, log);
+    let bytes = [log.received, log.sent];
     let ended_well = matches!(end, Some(ExchangeEnd::Closed));
     split::settle(client, checkout, watched, bytes, ended_well);
-    checkout.count(&client.worker.metrics, trace.received, trace.sent);
+    checkout.count(&client.worker.metrics, log.received, log.sent);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     let Some(end) = end else {
-        trace.ended = if is_left { "left" } else { "client_reset" };
+        log.ended = if is_left { "left" } else { "client_reset" };
         let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
         return Next::Reset;
     };
     match end {
         ExchangeEnd::Closed => Next::Close,
         ExchangeEnd::Idle => {
-            trace.ended = "tunnel_idle_timeout";
+            log.ended = "tunnel_idle_timeout";
             client
                 .worker
                 .metrics
@@ -265,14 +265,14 @@ async fn exchange(
             Next::Close
         }
         ExchangeEnd::Stalled => {
-            trace.ended = STALLED;
+            log.ended = STALLED;
             let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
             Next::Reset
         }
         ExchangeEnd::Fault { a_to_b, fault } => {
             // Whoever is still there learns that the other end was lost, not that it ended.
             let client_failed = a_to_b == (fault.side == Side::From);
-            trace.ended = if client_failed {
+            log.ended = if client_failed {
                 "client_reset"
             } else {
                 "upstream_reset"
@@ -296,15 +296,15 @@ fn leg<'a>(
 
 /// Serves a connection to a tunnel listener or a splitter; `first` came with it already.
 pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
-    let mut trace = RequestLog::begin();
+    let mut log = RequestLog::begin();
     let listener = std::sync::Arc::clone(&client.listener);
     let routes = listener.mode.routes();
     let (sni, version) = if routes.iter().any(|route| route.conditions.sni.is_some()) {
         match read_server_name(&mut client, &mut first).await {
             Ok(name) => name,
             Err(ended) => {
-                trace.ended = ended;
-                return trace.finish_tunnel(&client, b"-", "TCP");
+                log.ended = ended;
+                return log.finish_tunnel(&client, b"-", "TCP");
             }
         }
     } else {
@@ -319,19 +319,11 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
         .find(|route| route.conditions.match_tunnel(sni.as_deref()))
     else {
         client.worker.metrics.refusals.count("no_route");
-        (trace.status, trace.ended) = (404, "no_route");
-        return trace.finish_tunnel(&client, &target, version);
+        (log.status, log.ended) = (404, "no_route");
+        return log.finish_tunnel(&client, &target, version);
     };
-    let next = tunnel_to(
-        &mut client,
-        route,
-        sni.as_deref(),
-        &target,
-        first,
-        &mut trace,
-    )
-    .await;
-    trace.finish_tunnel(&client, &target, version);
+    let next = tunnel_to(&mut client, route, sni.as_deref(), &target, first, &mut log).await;
+    log.finish_tunnel(&client, &target, version);
     if matches!(next, Next::Reset) {
         let _ = carrick_splice::tcp::reset_on_close(&client.stream);
     }
@@ -343,11 +335,11 @@ async fn tunnel_to(
     sni: Option<&[u8]>,
     target: &[u8],
     first: Vec<u8>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Next {
     let place = match place(client, route, sni) {
         Ok(place) => place,
-        Err(unreachable) => return notes::not_reached(client, None, &unreachable, trace),
+        Err(unreachable) => return notes::not_reached(client, None, &unreachable, log),
     };
     let mut address = [0; 16];
     let plan = match &place {
@@ -380,7 +372,7 @@ async fn tunnel_to(
             first: &first,
             way: (destination.engine, destination.pace),
         };
-        if let Some(next) = Box::pin(link::relay(client, wish, trace)).await {
+        if let Some(next) = Box::pin(link::relay(client, wish, log)).await {
             return next;
         }
     }
@@ -390,18 +382,18 @@ async fn tunnel_to(
         segment_bytes: segment_bytes(client, destination.engine),
     };
     let mut checkout =
-        match checkout(client, &destination.place, wanted, &mut Vec::new(), trace).await {
+        match checkout(client, &destination.place, wanted, &mut Vec::new(), log).await {
             Ok(checkout) => checkout,
             Err(unreachable) => {
                 let name = plan.as_ref().map(|plan| plan.name.as_str());
-                return notes::not_reached(client, name, &unreachable, trace);
+                return notes::not_reached(client, name, &unreachable, log);
             }
         };
     checkout.answered(&destination.place);
-    trace.status = 200;
+    log.status = 200;
     let mut preamble = checkout.preamble.clone();
     preamble.extend_from_slice(&first);
-    trace.received += first.len() as u64;
+    log.received += first.len() as u64;
     let decided = split::decide(client, route, &checkout);
     let engine = decided.map_or(route.engine, |decided| decided.engine(route));
     exchange(
@@ -410,7 +402,7 @@ async fn tunnel_to(
         ((engine, destination.pace), decided),
         notes::kept_target(target),
         (preamble, Vec::new()),
-        trace,
+        log,
     )
     .await
 }

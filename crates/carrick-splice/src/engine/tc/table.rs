@@ -1,4 +1,4 @@
-//! The maps of the packet engine, and who has which slot in them.
+//! The maps of the packet engine, and the assignment of their slots.
 
 use super::command::{Answer, Command, ask};
 use super::state;

@@ -65,7 +65,7 @@ pub async fn begin(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Begun {
     let (Some(cache), Some(route)) = (client.worker.cache.clone(), destination.cache.clone())
     else {
@@ -86,7 +86,7 @@ pub async fn begin(
         says_status: plan.is_some_and(|plan| plan.status),
     };
     if is_bypassed {
-        trace.cache = Some(CacheResult::Bypass);
+        log.cache = Some(CacheResult::Bypass);
         let status = CacheStatus {
             forward: Some(Forward::Bypass),
             ..CacheStatus::default()
@@ -136,15 +136,15 @@ pub async fn begin(
                 now,
                 pace: destination.pace,
             };
-            trace.cache = Some(match level.result(source.result()) {
+            log.cache = Some(match level.result(source.result()) {
                 CacheResult::Hit if is_from_disk || object.body().is_file() => CacheResult::HitDisk,
                 result => result,
             });
-            let (passed, keep_alive) = send(client, scratch, &source, trace).await;
+            let (passed, keep_alive) = send(client, scratch, &source, log).await;
             return Begun::Answered { passed, keep_alive };
         }
         if lookup == Lookup::GatewayTimeout {
-            trace.cache = Some(CacheResult::Refused);
+            log.cache = Some(CacheResult::Refused);
             return Begun::Reply(Reply::new(
                 504,
                 "only_if_cached",
@@ -159,7 +159,7 @@ pub async fn begin(
                     waits = false;
                     if wait(client, follow).await.is_err() {
                         let passed = Passed::ClientGone(CLIENT_RESET);
-                        (trace.ended, trace.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
+                        (log.ended, log.status) = (CLIENT_RESET, CLIENT_CLOSED_REQUEST);
                         return Begun::Answered {
                             passed,
                             keep_alive: false,
@@ -178,7 +178,7 @@ pub async fn begin(
         }
         // Others are not for caches to answer.
         if is_answerable(scratch.request_head.method) {
-            trace.cache = Some(CacheResult::Miss);
+            log.cache = Some(CacheResult::Miss);
         }
         let completion = stored
             .as_ref()

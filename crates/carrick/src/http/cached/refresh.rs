@@ -20,13 +20,13 @@ pub fn begin(client: &Client, scratch: &Scratch, destination: &Destination, aski
     client.worker.metrics.cache.refreshes.add(1);
     tokio::task::spawn_local(async move {
         let mut asking = Some(Box::new(asking));
-        let trace = &mut RequestLog::begin();
+        let log = &mut RequestLog::begin();
         // If it fails, the next one who gets an old answer tries again.
         let _ = relay(
             &mut errand,
             &mut own,
             &destination,
-            trace,
+            log,
             None,
             false,
             &mut asking,

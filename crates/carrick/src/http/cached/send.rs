@@ -80,7 +80,7 @@ pub async fn send(
     client: &mut Client,
     scratch: &mut Scratch,
     source: &Source<'_>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> (Passed, bool) {
     let object = source.object;
     let reader = object.body().reader();
@@ -90,7 +90,7 @@ pub async fn send(
     }
     let total_bytes = object.total_bytes();
     if total_bytes.is_none() && object.meta().part().is_none() {
-        return broken_off(client, scratch, trace).await;
+        return broken_off(client, scratch, log).await;
     }
     let known_bytes = total_bytes.unwrap_or(object.body().have().bytes);
     let request = Request::of_head(&scratch.request_head, &scratch.request);
@@ -115,7 +115,7 @@ pub async fn send(
         (scratch.request_head.version, keep_alive),
         &client.listener.via,
     );
-    trace.status = status;
+    log.status = status;
     let parts = if is_head { Vec::new() } else { parts };
     let page = match parts.first() {
         Some(Part::Stored(_)) if status == 200 => {
@@ -125,7 +125,7 @@ pub async fn send(
     };
     let is_at_hand = source.status.forward_status.is_none()
         && matches!(source.result(), CacheResult::Hit | CacheResult::Stale);
-    let first_byte = is_at_hand.then_some(trace.begun);
+    let first_byte = is_at_hand.then_some(log.begun);
     // What is stored already is the process' own work; what is being fetched keeps to the pace of what is spliced.
     let is_fetched = matches!(source.result(), CacheResult::Miss | CacheResult::Collapsed);
     let pace = if is_fetched {
@@ -141,19 +141,19 @@ pub async fn send(
         throttle,
         more: is_whole && has_next(scratch),
     };
-    let before = trace.sent;
-    let passed = send_parts(client, &mut scratch.out, sending, parts, trace).await;
+    let before = log.sent;
+    let passed = send_parts(client, &mut scratch.out, sending, parts, log).await;
     let pacer = &client.worker.pacer;
     if is_fetched {
         pacer.splices();
     } else {
-        pacer.served(trace.sent - before, is_at_hand);
+        pacer.served(log.sent - before, is_at_hand);
     }
     if let (Some(page), Passed::ClientGone(_)) = (page, passed) {
         page.abort();
     }
     if let Passed::ClientGone(how) | Passed::UpstreamBroke(how) = passed {
-        trace.ended = how;
+        log.ended = how;
         let limits = &client.worker.metrics.limits;
         match how {
             TOO_SLOW => limits.reached(Limit::RateMin),
@@ -168,7 +168,7 @@ pub async fn send(
 async fn broken_off(
     client: &mut Client,
     scratch: &Scratch,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> (Passed, bool) {
     let reply = Reply::new(
         502,
@@ -180,7 +180,7 @@ async fn broken_off(
         version: scratch.request_head.version,
         keep_alive: false,
     };
-    let passed = match reply::send(client, &reply, asked, trace).await {
+    let passed = match reply::send(client, &reply, asked, log).await {
         true => Passed::Whole,
         false => Passed::ClientGone("client_reset"),
     };
@@ -362,7 +362,7 @@ async fn send_parts(
     out: &mut Vec<u8>,
     mut sending: Sending,
     parts: Vec<Part>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Passed {
     let live = Rc::clone(&client.live);
     let (limits, timeouts) = (&live.plan().limits, &live.plan().timeouts);
@@ -373,7 +373,7 @@ async fn send_parts(
     for part in parts {
         let range = match part {
             Part::Text(text) => {
-                trace.sent += text.len() as u64;
+                log.sent += text.len() as u64;
                 out.extend_from_slice(&text);
                 continue;
             }
@@ -422,7 +422,7 @@ async fn send_parts(
             }
             out.clear();
             at += bytes;
-            trace.sent += bytes;
+            log.sent += bytes;
             if burst_bytes < BURST_BYTES_MAX && at < range.end {
                 tokio::task::yield_now().await;
             }

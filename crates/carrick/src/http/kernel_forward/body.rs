@@ -233,7 +233,7 @@ pub async fn begin(
     scratch: &mut Scratch,
     mut checkout: Checkout,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<(), (Checkout, &'static str)> {
     let response = &scratch.response_head;
     let body = scratch.response.get(response.head_bytes..);
@@ -263,7 +263,7 @@ pub async fn begin(
     let pending = Pending {
         known: Some(known),
         relayed_bytes: (scratch.out.len() + body.len()) as u64,
-        ..Pending::new(trace.hand_over(), method, response.keep_alive)
+        ..Pending::new(log.hand_over(), method, response.keep_alive)
     };
     checkout.preamble.clear();
     let mut bound = Box::new(Bound::new(checkout, splice, destination.place.clone()));

@@ -70,7 +70,7 @@ impl Bound {
             (known.status, known.head_bytes)
         });
         if self.splice.progress().sent_bytes > 0 && ended == "complete" {
-            pending.trace.over_for = self.splice.since_acknowledged();
+            pending.log.over_for = self.splice.since_acknowledged();
         }
         self.conclude_as(client, ended, (sent_bytes, status, head_bytes));
     }
@@ -98,14 +98,14 @@ impl Bound {
             }
             return;
         }
-        let trace = &mut pending.trace;
+        let log = &mut pending.log;
         if sent_bytes > 0 {
-            trace.status = status;
-            trace.sent = sent_bytes - head_bytes.min(sent_bytes);
-            trace.engine = Some(engine);
+            log.status = status;
+            log.sent = sent_bytes - head_bytes.min(sent_bytes);
+            log.engine = Some(engine);
         }
-        trace.ended = ended;
-        self.checkout.count(&client.worker.metrics, 0, trace.sent);
+        log.ended = ended;
+        self.checkout.count(&client.worker.metrics, 0, log.sent);
         self.checkout.rest();
         let mut head = RequestHead::new();
         let is_read = client.worker.log.is_on()
@@ -113,7 +113,7 @@ impl Bound {
                 head.parse(&self.request, &client.live.plan().limits.head),
                 Ok(Progress::Complete)
             );
-        trace.finish(client, &self.request, is_read.then_some(&head));
+        log.finish(client, &self.request, is_read.then_some(&head));
     }
 
     /// The response under way is over, or as good as: see [`Look`].

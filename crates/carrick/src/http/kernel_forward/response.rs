@@ -50,9 +50,9 @@ impl Past {
 
 impl Pending {
     /// Nothing of the response has come.
-    pub fn new(trace: RequestLog, method: Method, is_trusted: bool) -> Self {
+    pub fn new(log: RequestLog, method: Method, is_trusted: bool) -> Self {
         Self {
-            trace,
+            log,
             method,
             is_trusted,
             is_judged: false,

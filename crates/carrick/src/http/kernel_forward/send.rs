@@ -156,7 +156,7 @@ pub async fn offer(
     scratch: &mut Scratch,
     destination: &Destination,
     is_eligible: bool,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Offered {
     let Some(mut bound) = client.binding.bound.take() else {
         return Offered::Relay(None);
@@ -223,7 +223,7 @@ pub async fn offer(
         }
     }
     write_request(client, scratch, destination, None);
-    match send(client, scratch, bound, trace).await {
+    match send(client, scratch, bound, log).await {
         Ok(()) => Offered::Sent,
         Err(None) => Offered::Relay(None),
         Err(Some(next)) => Offered::End(next),
@@ -277,13 +277,13 @@ pub async fn start(
     scratch: &mut Scratch,
     mut checkout: Checkout,
     place: &NextHop,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Offered {
     let Some(splice) = checkout.splice.take() else {
         return Offered::Relay(Some(Box::new(checkout)));
     };
     let bound = Box::new(Bound::new(checkout, splice, place.clone()));
-    match send(client, scratch, bound, trace).await {
+    match send(client, scratch, bound, log).await {
         Ok(()) => Offered::Sent,
         Err(None) => Offered::Relay(None),
         Err(Some(next)) => Offered::End(next),
@@ -295,7 +295,7 @@ async fn send(
     client: &mut Client,
     scratch: &Scratch,
     mut bound: Box<Bound>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<(), Option<Next>> {
     let is_head = scratch.request_head.method == Method::Head;
     bound.splice.expect_response(bound.past.is_exact, is_head);
@@ -324,15 +324,15 @@ async fn send(
     bound
         .request
         .extend_from_slice(scratch.request.get(..head_bytes).unwrap_or_default());
-    trace.took(&bound.checkout.upstream);
-    trace.upstream = match bound.place {
+    log.took(&bound.checkout.upstream);
+    log.upstream = match bound.place {
         NextHop::Group { index, .. } => Some(index),
         NextHop::Origin { .. } => None,
     };
     bound.checkout.resume(&bound.place);
     client.worker.metrics.upstream_connections_reused.add(1);
     let method = scratch.request_head.method;
-    bound.pending = Some(Pending::new(trace.hand_over(), method, bound.past.is_exact));
+    bound.pending = Some(Pending::new(log.hand_over(), method, bound.past.is_exact));
     bound.settle_request(client, head_bytes);
     client.binding.bound = Some(bound);
     Ok(())

@@ -47,8 +47,8 @@ impl Unsettled {
         match self {
             Self::End(next) => next,
             Self::Lost(mut lost) => {
-                lost.trace.ended = "upstream_closed";
-                lost.trace.finish(client, &lost.request, None);
+                lost.log.ended = "upstream_closed";
+                lost.log.finish(client, &lost.request, None);
                 Next::Reset
             }
         }

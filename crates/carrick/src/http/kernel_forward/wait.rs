@@ -35,7 +35,7 @@ pub enum Waited {
 /// A request whose response did not come.
 pub struct Lost {
     /// Its entry in the access log, as far as it is known.
-    pub trace: RequestLog,
+    pub log: RequestLog,
     /// Its head, as the client has written it.
     pub request: Vec<u8>,
     /// What the client is to be told; `None`: another server may be asked.
@@ -426,7 +426,7 @@ fn lost(client: &Client, mut bound: Box<Bound>) -> Option<Box<Lost>> {
     let pending = bound.pending.take()?;
     client.worker.metrics.retries.add(1);
     Some(Box::new(Lost {
-        trace: pending.trace,
+        log: pending.log,
         request: std::mem::take(&mut bound.request),
         failure: None,
     }))
@@ -483,7 +483,7 @@ pub(super) fn stuck(
 impl Pending {
     /// Whether the response has been waited for so long.
     fn has_waited(&self, limit: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.trace.begun) >= limit
+        now.saturating_duration_since(self.log.begun) >= limit
     }
 }
 

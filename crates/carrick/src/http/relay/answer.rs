@@ -28,7 +28,7 @@ impl Attempt<'_> {
     pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
         checkout.answered(&self.destination.place);
         let response_head = &self.scratch.response_head;
-        self.trace.status = response_head.status;
+        self.log.status = response_head.status;
         self.client.binding.note_status(response_head.status);
         if response_head.status == 101 && !self.scratch.request_head.wants_upgrade {
             let reason = "the upstream switched protocols without being asked";
@@ -112,7 +112,7 @@ impl Attempt<'_> {
             &mut client.timer,
             self.scratch,
             keep_alive,
-            (self.trace, (tee.as_deref_mut(), look.as_deref_mut())),
+            (self.log, (tee.as_deref_mut(), look.as_deref_mut())),
         )
         .await;
         if let Some(look) = &mut look
@@ -141,17 +141,17 @@ impl Attempt<'_> {
             client,
             scratch,
             destination,
-            trace,
+            log,
             asking,
         } = self;
-        match kernel_forward::begin_body(client, scratch, checkout, destination, trace).await {
+        match kernel_forward::begin_body(client, scratch, checkout, destination, log).await {
             Ok(()) => Outcome::Left,
             Err((checkout, how)) => {
                 let attempt = Attempt {
                     client,
                     scratch,
                     destination,
-                    trace,
+                    log,
                     asking,
                 };
                 attempt.conclude(checkout, Passed::ClientGone(how), true, body_sent)
@@ -169,12 +169,12 @@ impl Attempt<'_> {
     ) -> Outcome {
         checkout.count(
             &self.client.worker.metrics,
-            self.trace.received,
-            self.trace.sent,
+            self.log.received,
+            self.log.sent,
         );
         match passed {
             Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
-                checkout.upstream.expect_like(self.trace.sent);
+                checkout.upstream.expect_like(self.log.sent);
                 let place = &self.destination.place;
                 let parted = if keep_alive {
                     kernel_forward::keep(self.client, checkout, place)
@@ -187,11 +187,11 @@ impl Attempt<'_> {
             }
             Passed::Whole | Passed::WholeAndDone => {}
             Passed::ClientGone(how) => {
-                self.trace.ended = how;
+                self.log.ended = how;
                 self.count_limit(how);
             }
             Passed::UpstreamBroke(how) => {
-                self.trace.ended = how;
+                self.log.ended = how;
                 self.count_limit(how);
                 checkout.failed(&self.destination.place);
             }
@@ -274,7 +274,7 @@ pub(super) async fn pass_response(
     timer: &mut Timer,
     scratch: &mut Scratch,
     keep_alive: bool,
-    (trace, (tee, look)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut Look>)),
+    (log, (tee, look)): (&mut RequestLog, (Option<&mut Tee>, Option<&mut Look>)),
 ) -> Passed {
     let mut response = Response {
         head: &scratch.response_head,
@@ -288,7 +288,7 @@ pub(super) async fn pass_response(
         look,
     };
     let passed = response.pass(means, upstream, client, timer).await;
-    trace.sent += response.body_bytes;
-    trace.engine = Some(response.engine);
+    log.sent += response.body_bytes;
+    log.engine = Some(response.engine);
     passed
 }

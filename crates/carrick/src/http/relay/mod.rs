@@ -59,7 +59,7 @@ struct Attempt<'a> {
     client: &'a mut Client,
     scratch: &'a mut Scratch,
     destination: &'a Destination,
-    trace: &'a mut RequestLog,
+    log: &'a mut RequestLog,
     /// What the cache makes of the answer.
     asking: &'a mut Option<Box<Asking>>,
 }
@@ -79,7 +79,7 @@ pub async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     mut at_hand: Option<Box<Checkout>>,
     binds: bool,
     asking: &mut Option<Box<Asking>>,
@@ -112,8 +112,8 @@ pub async fn relay(
         };
         let at_hand = at_hand.take().filter(|checkout| checkout.is_silent());
         let found = match at_hand {
-            Some(checkout) => Ok(note_use(client, destination, trace, *checkout)),
-            None => checkout(client, &destination.place, wanted, &mut tried, trace).await,
+            Some(checkout) => Ok(note_use(client, destination, log, *checkout)),
+            None => checkout(client, &destination.place, wanted, &mut tried, log).await,
         };
         let found = match found {
             Ok(found) => found,
@@ -134,7 +134,7 @@ pub async fn relay(
             client,
             scratch,
             destination,
-            trace,
+            log,
             asking,
         };
         let result = if has_body {
@@ -201,13 +201,13 @@ fn bind(
 fn note_use(
     client: &Client,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     checkout: Checkout,
 ) -> Checkout {
     if let NextHop::Group { index, .. } = destination.place {
-        trace.upstream = Some(index);
+        log.upstream = Some(index);
     }
-    trace.took(&checkout.upstream);
+    log.took(&checkout.upstream);
     client.worker.metrics.upstream_connections_reused.add(1);
     checkout
 }

@@ -40,19 +40,19 @@ pub async fn relay_for_cache(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     at_hand: Option<Box<Checkout>>,
     binds: bool,
     asking: &mut Option<Box<Asking>>,
 ) -> Outcome {
-    match ask_cache_peer(client, scratch, destination, trace, asking).await {
+    match ask_cache_peer(client, scratch, destination, log, asking).await {
         Some(outcome) => {
             if let Some(checkout) = at_hand {
                 checkout.give_back(client, &destination.place);
             }
             outcome
         }
-        None => relay(client, scratch, destination, trace, at_hand, binds, asking).await,
+        None => relay(client, scratch, destination, log, at_hand, binds, asking).await,
     }
 }
 
@@ -61,21 +61,21 @@ async fn ask_cache_peer(
     client: &mut Client,
     scratch: &mut Scratch,
     destination: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
     asking: &mut Option<Box<Asking>>,
 ) -> Option<Outcome> {
     let (cache_peers, cache_peer) = asking.as_deref()?.cache_peer(scratch, Instant::now())?;
     let there = to(&cache_peer, destination);
     asking.as_deref_mut()?.wants_only_stored(true);
     write_request(client, scratch, &there, asking.as_deref_mut());
-    let turned = match head(client, scratch, &cache_peers, &there, trace).await {
+    let turned = match head(client, scratch, &cache_peers, &there, log).await {
         Ok(checkout) => match meaning(&scratch.response_head) {
             Said::Hit => {
                 let attempt = Attempt {
                     client,
                     scratch,
                     destination: &there,
-                    trace,
+                    log,
                     asking,
                 };
                 match attempt.answer(checkout, true).await {
@@ -85,7 +85,7 @@ async fn ask_cache_peer(
                         Turned::Away(Said::Miss, String::new())
                     }
                     outcome => {
-                        trace.cache = Some(CacheResult::CachePeer);
+                        log.cache = Some(CacheResult::CachePeer);
                         let (said, why) = match &outcome {
                             Outcome::Answered {
                                 passed: Passed::UpstreamBroke(how),
@@ -107,7 +107,7 @@ async fn ask_cache_peer(
         Err(turned) => turned,
     };
     // Nothing of this is part of the request's story.
-    (trace.first_byte, trace.server, trace.reused) = (None, None, false);
+    (log.first_byte, log.server, log.reused) = (None, None, false);
     let asking = asking.as_deref_mut()?;
     match turned {
         Turned::Away(said, why) => {
@@ -151,7 +151,7 @@ async fn head(
     scratch: &mut Scratch,
     cache_peers: &Arc<CachePeers>,
     there: &Destination,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Checkout, Turned> {
     let NextHop::Origin { server, key, .. } = &there.place else {
         return Err(Turned::Short);
@@ -159,14 +159,14 @@ async fn head(
     let idle = client.worker.origins.take(key).map(Checkout::alone);
     if let Some(checkout) = idle.filter(Checkout::is_silent) {
         client.worker.metrics.upstream_connections_reused.add(1);
-        match one_head(client, scratch, &checkout, &cache_peers.plan, trace).await {
+        match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
             Ok(()) => return Ok(checkout),
             Err(NoHead::Closed { started: false }) => {}
             Err(no_head) => return Err(turned(no_head)),
         }
     }
     let checkout = Checkout::alone(connect(client, server, &cache_peers.plan).await?);
-    match one_head(client, scratch, &checkout, &cache_peers.plan, trace).await {
+    match one_head(client, scratch, &checkout, &cache_peers.plan, log).await {
         Ok(()) => Ok(checkout),
         Err(no_head) => Err(turned(no_head)),
     }
@@ -196,9 +196,9 @@ async fn one_head(
     scratch: &mut Scratch,
     checkout: &Checkout,
     plan: &CachePeersPlan,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<(), NoHead> {
-    trace.took(&checkout.upstream);
+    log.took(&checkout.upstream);
     let mut deadline = Deadline::after(plan.answer);
     let sending = write_all(&checkout.upstream.stream, &scratch.out);
     match client.timer.until(&mut deadline, sending).await {
@@ -217,7 +217,7 @@ async fn one_head(
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
-    wait.final_head(&mut client.timer, &mut deadline, scratch, trace)
+    wait.final_head(&mut client.timer, &mut deadline, scratch, log)
         .await
 }
 

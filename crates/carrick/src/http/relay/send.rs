@@ -68,7 +68,7 @@ impl Attempt<'_> {
                 &mut client.timer,
                 &mut Deadline::after(idle),
                 self.scratch,
-                self.trace,
+                self.log,
             )
             .await
         {
@@ -136,7 +136,7 @@ impl Attempt<'_> {
         self.scratch.expect_response();
         let met = {
             let client = &mut *self.client;
-            let (scratch, trace) = (&mut *self.scratch, &mut *self.trace);
+            let (scratch, log) = (&mut *self.scratch, &mut *self.log);
             let from_client = (&mut request, head_bytes);
             let mut body = pin!(request_body::send(
                 means,
@@ -163,7 +163,7 @@ impl Attempt<'_> {
                 let mut deadline = Deadline::after(limit);
                 let step = {
                     let mut waiting =
-                        pin!(wait.final_head(&mut client.timer, &mut deadline, scratch, trace));
+                        pin!(wait.final_head(&mut client.timer, &mut deadline, scratch, log));
                     poll_fn(|cx| {
                         if sent.is_none()
                             && let Poll::Ready(result) = body.as_mut().poll(cx)
@@ -191,7 +191,7 @@ impl Attempt<'_> {
                                 &mut client.timer,
                                 &mut Deadline::after(LAST_WORDS),
                                 scratch,
-                                trace,
+                                log,
                             )
                             .await;
                     }
@@ -216,7 +216,7 @@ impl Attempt<'_> {
                             &mut client.timer,
                             scratch,
                             keep_alive,
-                            (&mut *trace, (None, None))
+                            (&mut *log, (None, None))
                         ));
                         poll_fn(|cx| {
                             if sent.is_none()
@@ -236,13 +236,13 @@ impl Attempt<'_> {
             }
         };
         self.scratch.request = request;
-        self.trace.received += received;
+        self.log.received += received;
         let body_sent = matches!(sent, Some(Ok(())));
         match met {
             Met::Head => Ok(self.answer(checkout, body_sent).await),
             Met::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.place);
-                self.trace.status = self.scratch.response_head.status;
+                self.log.status = self.scratch.response_head.status;
                 if let Some(asking) = self.asking.as_deref_mut() {
                     // A request with a body leaves nothing in the store, but may take something out of it.
                     let _ = cached::judge(self.client, self.scratch, self.destination, asking);

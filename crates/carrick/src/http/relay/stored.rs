@@ -25,7 +25,7 @@ impl Attempt<'_> {
         if let Some(asking) = self.asking.as_deref_mut() {
             keep.take_lead(asking);
         }
-        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        checkout.count(&self.client.worker.metrics, self.log.received, 0);
         let response = &self.scratch.response_head;
         let length = match response.body {
             ResponseBody::Bytes(length) => length,
@@ -114,7 +114,7 @@ impl Attempt<'_> {
 
     /// The server's connection is not needed any more.
     pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
-        checkout.count(&self.client.worker.metrics, self.trace.received, 0);
+        checkout.count(&self.client.worker.metrics, self.log.received, 0);
         let response = &self.scratch.response_head;
         let is_at_rest = response.body == ResponseBody::None
             && response.keep_alive
@@ -149,9 +149,8 @@ impl Attempt<'_> {
             now: self.client.worker.clock.now(),
             pace: self.destination.pace,
         };
-        self.trace.cache = Some(source.result());
-        let (passed, keep_alive) =
-            cached::send(self.client, self.scratch, &source, self.trace).await;
+        self.log.cache = Some(source.result());
+        let (passed, keep_alive) = cached::send(self.client, self.scratch, &source, self.log).await;
         Outcome::Answered { passed, keep_alive }
     }
 }

@@ -48,10 +48,10 @@ impl HeadWait<'_> {
         timer: &mut Timer,
         deadline: &mut Deadline,
         scratch: &mut Scratch,
-        trace: &mut RequestLog,
+        log: &mut RequestLog,
     ) -> Result<(), NoHead> {
         loop {
-            self.head(timer, deadline, scratch, trace).await?;
+            self.head(timer, deadline, scratch, log).await?;
             if !scratch.response_head.is_interim() {
                 return Ok(());
             }
@@ -64,7 +64,7 @@ impl HeadWait<'_> {
         timer: &mut Timer,
         deadline: &mut Deadline,
         scratch: &mut Scratch,
-        trace: &mut RequestLog,
+        log: &mut RequestLog,
     ) -> Result<(), NoHead> {
         let Scratch {
             response,
@@ -94,7 +94,7 @@ impl HeadWait<'_> {
                     return Err(NoHead::Closed { started: false });
                 }
                 Ok(Some(Ok(_))) => {
-                    trace.first_byte = trace.first_byte.or_else(|| Some(trace.begun.elapsed()))
+                    log.first_byte = log.first_byte.or_else(|| Some(log.begun.elapsed()))
                 }
                 Err(TimedOut) => return Err(NoHead::TimedOut),
             }

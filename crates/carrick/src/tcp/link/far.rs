@@ -143,7 +143,7 @@ async fn carry(
     connection: &Connection,
     destination: Destination,
 ) -> Result<(), Lost> {
-    let mut trace = RequestLog::begin();
+    let mut log = RequestLog::begin();
     let server = match destination {
         Destination::Address(address) => {
             client.original = Some(address);
@@ -155,21 +155,21 @@ async fn carry(
         }
     };
     let target = server.to_string().into_bytes();
-    let result = match connect(client, &server, &mut trace).await {
-        Ok(upstream) => relay(client, connection, upstream, &target, &mut trace).await,
-        Err(unreachable) => refuse(client, connection, &unreachable, &mut trace).await,
+    let result = match connect(client, &server, &mut log).await {
+        Ok(upstream) => relay(client, connection, upstream, &target, &mut log).await,
+        Err(unreachable) => refuse(client, connection, &unreachable, &mut log).await,
     };
     if result.is_err() {
-        trace.ended = "link_lost";
+        log.ended = "link_lost";
     }
-    trace.finish_tunnel(client, &target, "TCP");
+    log.finish_tunnel(client, &target, "TCP");
     result
 }
 
 async fn connect(
     client: &Client,
     server: &ServerAddress,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
     let access = &client.listener.access;
     if let ServerAddress::Name { host, port } = server {
@@ -187,7 +187,7 @@ async fn connect(
     if matches!(result, Err(Unreachable::TimedOut)) {
         client.worker.metrics.limits.reached(Limit::ConnectTimeout);
     }
-    trace.connect = result.is_ok().then(|| begun.elapsed());
+    log.connect = result.is_ok().then(|| begun.elapsed());
     result
 }
 
@@ -196,12 +196,12 @@ async fn refuse(
     client: &Client,
     connection: &Connection,
     unreachable: &Unreachable,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<(), Lost> {
     let reply = unreachable_reply(unreachable);
     client.worker.metrics.refusals.count(reply.label);
     tracing::debug!("for {}, over a link: {unreachable}", client.address);
-    (trace.status, trace.ended) = (reply.status, reply.label);
+    (log.status, log.ended) = (reply.status, reply.label);
     let why = match unreachable {
         Unreachable::Denied(_) => Why::Denied,
         Unreachable::TimedOut => Why::TimedOut,
@@ -225,11 +225,11 @@ async fn relay(
     connection: &Connection,
     mut upstream: Upstream,
     target: &[u8],
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<(), Lost> {
     upstream.limit_unread_if_near();
-    trace.took(&upstream);
-    trace.status = 200;
+    log.took(&upstream);
+    log.status = 200;
     let opened = connection.talk(|talk| talk.opened(upstream.address));
     connection.send(&opened).await?;
     let Mode::Link(plan) = &client.listener.mode else {
@@ -256,13 +256,13 @@ async fn relay(
     let result = relay.run(&[]).await;
     let [sent, received] = relay.moved();
     let [of_sent, of_received] = relay.engines();
-    (trace.received, trace.sent) = (received, sent);
-    trace.engine = Some(if sent >= received {
+    (log.received, log.sent) = (received, sent);
+    log.engine = Some(if sent >= received {
         of_sent
     } else {
         of_received
     });
-    notes::note_paths(client, &upstream.stream, trace);
+    notes::note_paths(client, &upstream.stream, log);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(received);
@@ -271,7 +271,7 @@ async fn relay(
         Ok(outcome) => Some(*outcome),
         Err(_) => None,
     };
-    trace.ended = match outcome {
+    log.ended = match outcome {
         Some(Outcome::Complete) => return Ok(()),
         Some(Outcome::Reset) => "upstream_reset",
         Some(Outcome::Idle | Outcome::ByPeer(Why::Idle)) => "tunnel_idle_timeout",

@@ -36,15 +36,15 @@ pub struct Wish<'a> {
 
 /// Relays a client's connection over a link. `None`: there is no connection to the far end, and the client is to be connected to its
 /// server directly.
-pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) -> Option<Next> {
+pub async fn relay(client: &mut Client, wish: Wish<'_>, log: &mut RequestLog) -> Option<Next> {
     let link = Rc::clone(client.live.links.get(wish.link)?);
-    let chosen = match choose(client, &wish, trace) {
+    let chosen = match choose(client, &wish, log) {
         Ok(chosen) => chosen,
-        Err(unreachable) => return Some(notes::not_reached(client, None, &unreachable, trace)),
+        Err(unreachable) => return Some(notes::not_reached(client, None, &unreachable, log)),
     };
     let mut may_repeat = true;
     loop {
-        let connection = match take(client, &link, trace).await {
+        let connection = match take(client, &link, log).await {
             Ok(connection) => connection,
             Err(unreachable) if link.plan.fallback == Fallback::Direct => {
                 tracing::debug!("link \"{}\": {unreachable}", link.plan.name);
@@ -52,22 +52,22 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) 
                 return None;
             }
             Err(unreachable) => {
-                return Some(notes::not_reached(client, None, &unreachable, trace));
+                return Some(notes::not_reached(client, None, &unreachable, log));
             }
         };
-        let carried = carry(client, (&connection, &chosen), &wish, trace).await;
+        let carried = carry(client, (&connection, &chosen), &wish, log).await;
         match carried {
             Ok(outcome) => {
                 connection.has_carried.set(true);
                 link.put(&client.worker, connection);
-                return Some(ended(client, &wish, &chosen, outcome, trace));
+                return Some(ended(client, &wish, &chosen, outcome, log));
             }
             // The far end has closed it while OPEN was under way. Nothing of the client's was sent.
             Err((_, true)) if may_repeat => may_repeat = false,
             Err((lost, _)) => {
                 is_lost(client, &connection, &lost);
-                trace.status = if trace.status == 200 { 200 } else { 502 };
-                trace.ended = "link_lost";
+                log.status = if log.status == 200 { 200 } else { 502 };
+                log.ended = "link_lost";
                 return Some(Next::Reset);
             }
         }
@@ -78,7 +78,7 @@ pub async fn relay(client: &mut Client, wish: Wish<'_>, trace: &mut RequestLog) 
 async fn take(
     client: &Client,
     link: &Rc<Link>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Connection, Unreachable> {
     let worker = &client.worker;
     let result = match link.take() {
@@ -89,7 +89,7 @@ async fn take(
             if matches!(result, Err(Unreachable::TimedOut)) {
                 worker.metrics.limits.reached(Limit::ConnectTimeout);
             }
-            trace.connect = result.is_ok().then(|| begun.elapsed());
+            log.connect = result.is_ok().then(|| begun.elapsed());
             result
         }
     };
@@ -104,7 +104,7 @@ struct Chosen {
     in_group: Option<(usize, Active)>,
 }
 
-fn choose(client: &Client, wish: &Wish<'_>, trace: &mut RequestLog) -> Result<Chosen, Unreachable> {
+fn choose(client: &Client, wish: &Wish<'_>, log: &mut RequestLog) -> Result<Chosen, Unreachable> {
     match wish.place {
         NextHop::Origin { server, .. } => {
             if let ServerAddress::Ip(address) = server {
@@ -116,7 +116,7 @@ fn choose(client: &Client, wish: &Wish<'_>, trace: &mut RequestLog) -> Result<Ch
             })
         }
         NextHop::Group { group, index } => {
-            trace.upstream = Some(*index);
+            log.upstream = Some(*index);
             let picked = group.pick(wish.key, &[], Instant::now());
             let picked = picked.and_then(|picked| Some((picked, group.state.servers.get(picked)?)));
             let (picked, state) = picked.ok_or(Unreachable::NoServer)?;
@@ -133,7 +133,7 @@ async fn carry(
     client: &mut Client,
     (connection, chosen): (&Connection, &Chosen),
     wish: &Wish<'_>,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Result<Outcome, (Lost, bool)> {
     let metrics = Arc::clone(&client.worker.metrics);
     let Some(number) = connection.talk(|talk| talk.open()) else {
@@ -157,7 +157,7 @@ async fn carry(
     if connection.has_carried.get() {
         metrics.link.reused.add(1);
     }
-    (trace.reused, trace.server) = (connection.has_carried.get(), Some(connection.peer));
+    (log.reused, log.server) = (connection.has_carried.get(), Some(connection.peer));
     let (engine, class) = wish.way;
     let pace = client.paced(class);
     let counters = metrics.job(Job::from(&client.listener.mode));
@@ -167,7 +167,7 @@ async fn carry(
         connection.peer,
         notes::kept_target(wish.target),
         begun,
-        trace,
+        log,
     );
     counters.tunnels_opened.add(1);
     let asked = Asked {
@@ -181,18 +181,18 @@ async fn carry(
     let result = relay.run(wish.first).await;
     let [sent, received] = relay.moved();
     let engines = relay.engines();
-    trace.received += sent;
-    trace.sent += received;
-    trace.engine = Some(if received >= sent {
+    log.received += sent;
+    log.sent += received;
+    log.engine = Some(if received >= sent {
         engines[1]
     } else {
         engines[0]
     });
     let server = relay.server();
     if let Some(server) = server {
-        (trace.status, trace.server) = (200, Some(server));
+        (log.status, log.server) = (200, Some(server));
     }
-    notes::note_paths(client, &connection.stream, trace);
+    notes::note_paths(client, &connection.stream, log);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(sent);
@@ -210,7 +210,7 @@ fn ended(
     wish: &Wish<'_>,
     chosen: &Chosen,
     outcome: Outcome,
-    trace: &mut RequestLog,
+    log: &mut RequestLog,
 ) -> Next {
     let metrics = &client.worker.metrics;
     if let (NextHop::Group { group, .. }, Some((server, _))) = (wish.place, &chosen.in_group) {
@@ -223,11 +223,11 @@ fn ended(
     match outcome {
         Outcome::Complete => Next::Close,
         Outcome::Reset => {
-            trace.ended = "client_reset";
+            log.ended = "client_reset";
             Next::Reset
         }
         Outcome::ByPeer(why) => {
-            trace.ended = match why {
+            log.ended = match why {
                 Why::Idle => "tunnel_idle_timeout",
                 _ => "upstream_reset",
             };
@@ -235,18 +235,18 @@ fn ended(
         }
         Outcome::Idle => {
             metrics.limits.reached(Limit::TunnelIdleTimeout);
-            trace.ended = "tunnel_idle_timeout";
+            log.ended = "tunnel_idle_timeout";
             Next::Close
         }
         Outcome::Refused(why) => {
             metrics.link.refused.add(1);
-            (trace.status, trace.ended) = match why {
+            (log.status, log.ended) = match why {
                 Why::Denied => (403, "denied_address"),
                 Why::TimedOut => (504, "connect_timeout"),
                 Why::Failed => (503, "link_refused"),
                 _ => (502, "connect"),
             };
-            metrics.refusals.count(trace.ended);
+            metrics.refusals.count(log.ended);
             Next::Reset
         }
     }

@@ -146,6 +146,36 @@ fn the_map_names_only_what_is_there() {
     assert_none(&complaints);
 }
 
+/// Each invariant names a test, or a module of tests.
+#[test]
+fn tests_of_invariants_exist() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map");
+    let (_, invariants) = map.split_once("\n## Invariants\n").expect("invariants");
+    let sources: Vec<_> = (super::written().into_iter())
+        .filter(|file| file.name.starts_with("crates/") && file.extension() == "rs")
+        .collect();
+    let mut complaints = Vec::new();
+    let mut count = 0;
+    for (_, code) in super::markdown::code(invariants) {
+        let Some((_, name)) = code.rsplit_once("::") else {
+            continue;
+        };
+        count += 1;
+        let (test, file) = (format!("#[test]\nfn {name}("), format!("/{name}.rs"));
+        let is_there = |source: &super::Written| {
+            let has_tests = source.text.contains("#[test]") || source.text.contains("mod tests;");
+            source.text.contains(&test)
+                || source.text.contains(&format!("    fn {name}("))
+                || source.name.ends_with(&file) && has_tests
+        };
+        if !sources.iter().any(is_there) {
+            complaints.push(format!("ARCHITECTURE.md: there is no test {code}"));
+        }
+    }
+    assert!(count > 5, "only {count} tests are named");
+    assert_none(&complaints);
+}
+
 fn entries(directory: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(directory).expect("a directory");
     entries

@@ -116,8 +116,12 @@ fn lower_layers_never_name_higher_ones() {
     let mut complaints = Vec::new();
     for (module, named) in siblings(&imports("carrick")).remove("").unwrap_or_default() {
         for below in named {
-            if height(&module) >= height(&below) {
-                complaints.push(format!("`{module}` names `{below}`, which is above it"));
+            match (height(&module), height(&below)) {
+                (Some(above), Some(below)) if above < below => {}
+                (Some(_), Some(_)) => {
+                    complaints.push(format!("`{module}` names `{below}`, which is above it"));
+                }
+                _ => complaints.push(format!("`{module}` or `{below}` is not on the map")),
             }
         }
     }
@@ -182,13 +186,20 @@ fn imports(crate_name: &str) -> Imports {
     named.collect()
 }
 
-/// A file's text without comments and without the tests at its end.
+/// A file's text without comments and without the modules of tests in it.
 fn program(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
-    let lines = text.get(..end).unwrap_or_default().lines();
-    lines
-        .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")
-        .collect()
+    let mut is_test = false;
+    let mut program = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        is_test |= line == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.ends_with('{'));
+        if !is_test {
+            program += line.split("//").next().unwrap_or_default();
+            program.push('\n');
+        }
+        is_test &= line != "}";
+    }
+    program
 }
 
 /// Paths that begin with `crate`, `super` or `self`, with groups taken apart.

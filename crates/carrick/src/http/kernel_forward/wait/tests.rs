@@ -93,7 +93,7 @@ fn a_response_that_stands_still_or_a_client_that_reads_too_slowly_is_not_waited_
 fn a_response_is_waited_for_from_its_request_on() {
     let pending = pending(None);
     for (waited, wanted) in [(0, false), (9, false), (10, true), (11, true)] {
-        let now = pending.trace.begun + waited * SECOND;
+        let now = pending.log.begun + waited * SECOND;
         assert_eq!(pending.has_waited(10 * SECOND, now), wanted, "{waited}");
     }
 }
