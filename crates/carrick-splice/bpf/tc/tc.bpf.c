@@ -225,32 +225,46 @@ static __always_inline void note_head(struct packet_response *record, __u32 from
 	record->head_bytes = known;
 }
 
-// Keeps the first bytes and the last ones of a response for the process. The first ones under the lock: a copy of them that is noted later would be
-// taken for the beginning of the next response.
-static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan,
-					   struct packet_splice *splice, struct packet_response *record)
+// Keeps `bytes` of a packet, which stand at `at`, as what begins at `from` in the response that begins at `head_at`. Under the lock: a copy of a packet
+// that is noted late would be taken for the beginning of the next response. Not static, so that the verifier looks at it once.
+__attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
 {
-	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes, from = plan->head_from, i;
-	const __u8 *payload = (const __u8 *)packet->headers->payload.words;
+	__u32 zero = 0, from = from_and_bytes >> 16, bytes = from_and_bytes & 0xffff, i;
+	struct packet_splice *splice = bpf_map_lookup_elem(&splices, &number);
+	struct headers *headers_of = bpf_map_lookup_elem(&headers, &zero);
+	struct packet_response *record;
+	const __u8 *payload;
 
-	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
-		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
-	if (!plan->is_head)
-		return;
-	if (bytes > PACKET_HEAD_BYTES - PACKET_PIECES_BYTES && (from || bytes > PACKET_HEAD_BYTES))
-		bytes = from ? PACKET_HEAD_BYTES - PACKET_PIECES_BYTES : PACKET_HEAD_BYTES;
-	if (!IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES) || bpf_skb_load_bytes(skb, at, packet->headers->payload.words, bytes))
-		return;
+	if (!splice || !headers_of || !IS_WITHIN(bytes, 1, PACKET_HEAD_BYTES))
+		return 0;
+	record = find_record(splice);
+	if (!record || bpf_skb_load_bytes(skb, at, headers_of->payload.words, bytes))
+		return 0;
+	payload = (const __u8 *)headers_of->payload.words;
 	bpf_spin_lock(&splice->lock);
-	if ((__u32)record->head_at == plan->head_at) {
+	if ((__u32)record->head_at == head_at) {
 		if (!from && !record->early_end)
-			__builtin_memcpy(record->head, packet->headers->payload.words, PACKET_HEAD_BYTES);
+			__builtin_memcpy(record->head, headers_of->payload.words, PACKET_HEAD_BYTES);
 		else
 			for (i = 0; i < PACKET_HEAD_BYTES && i < bytes; i++)
 				record->head[(from + i) & (PACKET_HEAD_BYTES - 1)] = payload[i];
 		note_head(record, from, from + bytes);
 	}
 	bpf_spin_unlock(&splice->lock);
+	return 0;
+}
+
+// Keeps the first bytes and the last ones of a response for the process.
+static __always_inline void record_payload(struct __sk_buff *skb, const struct packet *packet, const struct plan *plan, __u32 number,
+					   struct packet_response *record)
+{
+	__u32 at = packet->tcp_at + packet->header_bytes, bytes = packet->payload_bytes;
+	__u32 most = plan->head_from ? PACKET_HEAD_BYTES - PACKET_PIECES_BYTES : PACKET_HEAD_BYTES;
+
+	if (plan->is_tail && bytes >= PACKET_TAIL_BYTES)
+		bpf_skb_load_bytes(skb, at + bytes - PACKET_TAIL_BYTES, record->tail, PACKET_TAIL_BYTES);
+	if (plan->is_head)
+		keep_head(skb, number, at, plan->head_from << 16 | (bytes < most ? bytes : most), plan->head_at);
 }
 
 // Whether a local socket has nothing to send, or to send again: what it sends later may have other numbers; and its peer takes segments of so
@@ -497,7 +511,7 @@ int carrick_arriving(struct __sk_buff *skb)
 	if (plan->is_request)
 		tell_of_request(record, direction >> 1);
 	if (plan->is_head || plan->is_tail)
-		record_payload(skb, &packet, plan, splice, record);
+		record_payload(skb, &packet, plan, direction >> 1, record);
 	if (packet.is_expiring)
 		return answer_expired(skb, &packet) ? bpf_redirect(skb->ifindex, 0) : TC_ACT_SHOT;
 	if (plan->is_copied && !copy_to_local(skb, &packet, &splice->legs[direction & 1], plan))
