@@ -65,10 +65,14 @@ impl Bound {
         let Some(pending) = &mut self.pending else {
             return;
         };
-        let known = pending.final_head();
-        let (status, head_bytes) = known.map_or((STATUS_UNKNOWN, 0), |known| {
-            (known.status, known.head_bytes)
-        });
+        let (status, head_bytes) = match pending.final_head() {
+            Some(known) => (known.status, known.head_bytes),
+            // The kernel keeps no more of a long head than its beginning.
+            None => (
+                response::read_status(&self.splice.head()).unwrap_or(STATUS_UNKNOWN),
+                0,
+            ),
+        };
         if self.splice.progress().sent_bytes > 0 && ended == "complete" {
             pending.log.over_for = self.splice.since_acknowledged();
         }

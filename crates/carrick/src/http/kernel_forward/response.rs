@@ -157,6 +157,19 @@ fn read_head(bytes: &[u8], method: Method, limits: &HeadLimits) -> Option<Known>
     known
 }
 
+/// What the status line of the final head says, of which only the beginning may be known.
+pub fn read_status(bytes: &[u8]) -> Option<u16> {
+    let mut rest = bytes;
+    loop {
+        let digits = rest.strip_prefix(b"HTTP/1.")?.get(2..5)?;
+        let status = str::from_utf8(digits).ok()?.parse().ok()?;
+        if !(100..200).contains(&status) || status == 101 {
+            return Some(status);
+        }
+        rest = rest.get(memchr::memmem::find(rest, b"\r\n\r\n")? + 4..)?;
+    }
+}
+
 /// With trailers the last bytes say nothing: a chunk can end with an empty line, too.
 fn look_at_tail(tail: &[u8]) -> Look {
     if tail == LAST_CHUNK {

@@ -438,17 +438,15 @@ fn timed_out(client: &Client, mut bound: Box<Bound>) -> Waited {
     bound.reset_server();
     let is_trusted = (bound.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
     let disarmed = bound.disarm_to_part(client);
-    let is_clean = may_be_asked_again(disarmed, is_trusted, bound.has_sent_nothing());
-    if !is_trusted {
-        bound.conclude(client, "upstream_timeout");
-    }
-    match lost(client, bound) {
-        Some(mut lost) if is_clean => {
+    if may_be_asked_again(disarmed, is_trusted, bound.has_sent_nothing()) {
+        return lost(client, bound).map_or(Waited::End(Next::Reset), |mut lost| {
             lost.failure = Some(Failure::TimedOut);
             Waited::Lost(lost)
-        }
-        Some(_) | None => Waited::End(Next::Reset),
+        });
     }
+    bound.catch_up(client);
+    bound.conclude(client, "upstream_timeout");
+    Waited::End(Next::Reset)
 }
 
 /// The server has sent more than its response, and the client has it. No other response may follow.

@@ -41,6 +41,24 @@ fn the_final_head_is_found_behind_interim_ones() {
 }
 
 #[test]
+fn the_status_is_known_where_the_head_is_not() {
+    for (text, wanted) in [
+        ("", None),
+        ("HTTP/1.1 20", None),
+        ("HTTP/1.1 200", Some(200)),
+        ("HTTP/1.0 404 Not Found\r\nA: ", Some(404)),
+        ("HTTP/1.1 101 Switching Protocols\r\nA: ", Some(101)),
+        ("HTTP/1.1 103 Early Hints\r\nA: ", None),
+        ("HTTP/1.1 103 Early Hints\r\n\r\n", None),
+        ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 503 X", Some(503)),
+        ("HTTP/1.1 xyz OK\r\n", None),
+        ("garbage, and more of it", None),
+    ] {
+        assert_eq!(read_status(text.as_bytes()), wanted, "{text:?}");
+    }
+}
+
+#[test]
 fn a_response_is_whole_by_its_length_or_by_its_last_chunk() {
     let whole = |is_exact| Look::Whole { is_exact };
     let (get, head) = (Method::Get, Method::Head);
