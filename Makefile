@@ -53,7 +53,7 @@ test: need-rust
 	@mkdir -p $(dir $(SKIPPED)) && : > $(SKIPPED)
 	$(CARGO) test --workspace --locked --all-targets --no-fail-fast
 	$(CARGO) test --workspace --locked --doc
-	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching config
+	$(CARGO) test -p carrick --features shared-cache --locked --lib --test suite -- cache::shared caching::shared config::keys config::mistakes
 	@sort -u $(SKIPPED)
 
 # What needs neither root nor another program than the compilers: about a minute, once it is built.

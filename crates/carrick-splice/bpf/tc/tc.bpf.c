@@ -225,6 +225,13 @@ static __always_inline void note_head(struct packet_response *record, __u32 from
 	record->head_bytes = known;
 }
 
+// Whether some of the bytes `from` .. `to` of a response are in `head`. The client has one of the copies, and nothing says which: the first one is
+// kept, and what comes with other boundaries leaves the head incomplete, which costs the server's connection.
+static __always_inline int has_of_head(const struct packet_response *record, __u32 from, __u32 to)
+{
+	return from < record->head_bytes || (from < record->early_end && to > record->early_from);
+}
+
 // Keeps `bytes` of a packet, which stand at `at`, as what begins at `from` in the response that begins at `head_at`. Under the lock: a copy of a packet
 // that is noted late would be taken for the beginning of the next response. Not static, so that the verifier looks at it once.
 __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u32 at, __u32 from_and_bytes, __u32 head_at)
@@ -242,7 +249,8 @@ __attribute__((noinline)) int keep_head(struct __sk_buff *skb, __u32 number, __u
 		return 0;
 	payload = (const __u8 *)headers_of->payload.words;
 	bpf_spin_lock(&splice->lock);
-	if ((__u32)record->head_at == head_at) {
+	if ((__u32)record->head_at == head_at && !has_of_head(record, from, from + bytes)) {
+		// What is behind the packet's bytes in the buffer is another packet's, and not noted.
 		if (!from && !record->early_end)
 			__builtin_memcpy(record->head, headers_of->payload.words, PACKET_HEAD_BYTES);
 		else

@@ -15,7 +15,8 @@
 //! **What the programs must do.** Return `TC_ACT_UNSPEC` (`TCX_NEXT`) for what is none of their business, so that those behind
 //! them see it. Their names begin with `carrick`; the kernel keeps 15 characters. A packet may meet them more than once: on a VLAN and on the
 //! interface below it, on a bridge and on its ports if those were named. So a flow belongs to one interface (`skb->ifindex`),
-//! and a packet with a VLAN tag beside it (`skb->vlan_present`) is not of the interface it is seen at.
+//! and a packet with a VLAN tag beside it (`skb->vlan_present`) is not of the interface it is seen at. Packets of a macvlan or ipvlan have no
+//! tag: the interface below one is left out ([`Unsupported::Carries`]).
 //!
 //! **Whose is what.** Nothing of others is replaced, moved or removed: no program, no filter, and no qdisc, not even the `clsact` that
 //! was made here, because others may have put filters on it meanwhile; an empty one does nothing.

@@ -101,6 +101,24 @@ fn by_a_vlan() {
     tunnel_on(&bed);
 }
 
+/// The server is reached by an interface whose packets pass another one of the same host, which could translate them as well.
+#[test]
+fn by_a_macvlan() {
+    let Some(bed) = Bed::bare() else {
+        return;
+    };
+    if !bed.can(Host::Middle, "ip link add link ps name mv7 type macvlan mode bridge") {
+        lacks("this kernel has no macvlans");
+        return;
+    }
+    bed.address(Host::Client, "c", 1, 2);
+    bed.address(Host::Middle, "pc", 1, 1);
+    bed.ip(Host::Middle, "link set mv7 up");
+    bed.address(Host::Middle, "mv7", 2, 1);
+    bed.address(Host::Server, "s", 2, 2);
+    tunnel_on(&bed);
+}
+
 #[test]
 fn by_a_bridge() {
     let Some(bed) = Bed::bare() else {

@@ -10,6 +10,8 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const IFINFOMSG_BYTES: usize = 16;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_LINK: u16 = 5;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -34,6 +36,8 @@ pub struct Interface {
     pub master: Option<String>,
     /// The kind of that one.
     pub master_kind: String,
+    /// An interface with addresses of its own, in this namespace, whose packets pass this one as they are: kind and name.
+    pub carries: Option<(String, String)>,
     /// The XDP program on it, which sees packets before everybody else.
     pub xdp_program: Option<u32>,
     hardware: u16,
@@ -61,12 +65,17 @@ pub enum Unsupported {
     NoEthernet(u16),
     /// It is a port of a bridge, bond or the like (kind, name): packets are seen again there, and belong to connections there.
     PortOf(String, String),
+    /// The packets of another interface (kind, name) pass it, too, and would be translated twice.
+    Carries(String, String),
     /// It only leads packets to other interfaces (kind), where they are seen.
     Passage(String),
 }
 
 /// Interfaces of which others are members, where connections belong to the whole, not to the members.
 const WHOLES: [&str; 5] = ["bridge", "bond", "team", "openvswitch", "hsr"];
+
+/// Interfaces whose packets pass the one below them without a sign of whose they are. (Those of VLANs have a tag.)
+const CARRIED: [&str; 2] = ["macvlan", "ipvlan"];
 
 /// Interfaces that no connection ends at.
 const PASSAGES: [&str; 2] = ["ifb", "vrf"];
@@ -88,6 +97,9 @@ impl Interface {
         // the way out has one (`bpf_redirect_neigh` does).
         if self.hardware != ARPHRD_ETHER {
             return Some(Unsupported::NoEthernet(self.hardware));
+        }
+        if let Some((kind, name)) = &self.carries {
+            return Some(Unsupported::Carries(kind.clone(), name.clone()));
         }
         if matches!(wanted, Interfaces::Named(_)) {
             return None;
@@ -136,6 +148,10 @@ impl fmt::Display for Unsupported {
                 formatter,
                 "it is a port of the {kind} {name}, where its connections are (name it, if it is wanted all the same)"
             ),
+            Unsupported::Carries(kind, name) => write!(
+                formatter,
+                "the packets of the {kind} {name} pass it, too; connections over {name} can be forwarded in the kernel, those over this interface cannot"
+            ),
             Unsupported::Passage(kind) => write!(
                 formatter,
                 "it is of kind {kind}, through which packets only pass (name it, if it is wanted all the same)"
@@ -150,27 +166,44 @@ impl fmt::Display for Unsupported {
 /// The kernel's; a netlink socket may be forbidden (seccomp, SELinux).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let messages = netlink::dump(Family::Route, RTM_GETLINK, &[0; IFINFOMSG_BYTES])?;
-    let listed: Vec<(Interface, Option<u32>)> = messages
+    let listed: Vec<Listed> = messages
         .iter()
         .filter(|message| message.kind == RTM_NEWLINK)
         .filter_map(|message| parse(&message.body))
         .collect();
     let names: HashMap<u32, String> = listed
         .iter()
-        .map(|(interface, _)| (interface.index, interface.name.clone()))
+        .map(|one| (one.interface.index, one.interface.name.clone()))
+        .collect();
+    let carried: HashMap<u32, (String, String)> = listed
+        .iter()
+        .filter(|one| one.interface.is_up() && CARRIED.contains(&one.interface.kind.as_str()))
+        .filter_map(|one| {
+            let (kind, name) = (one.interface.kind.clone(), one.interface.name.clone());
+            Some((one.below?, (kind, name)))
+        })
         .collect();
     Ok(listed
         .into_iter()
-        .map(|(mut interface, master)| {
+        .map(|Listed { mut interface, master, .. }| {
             interface.master = master.and_then(|index| names.get(&index).cloned());
+            interface.carries = carried.get(&interface.index).cloned();
             interface
         })
         .collect())
 }
 
-/// Reads `struct ifinfomsg` and what follows it: the interface, and the number of its master.
-fn parse(body: &[u8]) -> Option<(Interface, Option<u32>)> {
-    let mut master = None;
+/// An interface, and the numbers of others by which it is linked to them.
+struct Listed {
+    interface: Interface,
+    master: Option<u32>,
+    /// The one that its packets pass, if that is in this namespace.
+    below: Option<u32>,
+}
+
+/// Reads `struct ifinfomsg` and what follows it.
+fn parse(body: &[u8]) -> Option<Listed> {
+    let (mut master, mut below, mut is_elsewhere) = (None, None, false);
     let mut interface = Interface {
         hardware: u16_at(body, 2)?,
         index: u32_at(body, 4)?,
@@ -179,11 +212,14 @@ fn parse(body: &[u8]) -> Option<(Interface, Option<u32>)> {
         kind: String::new(),
         master: None,
         master_kind: String::new(),
+        carries: None,
         xdp_program: None,
     };
     for (kind, value) in attributes(body.get(IFINFOMSG_BYTES..)?) {
         match kind {
             IFLA_IFNAME => interface.name = netlink::text(value),
+            IFLA_LINK => below = u32_at(value, 0),
+            IFLA_LINK_NETNSID => is_elsewhere = true,
             IFLA_MASTER => master = u32_at(value, 0),
             IFLA_XDP => {
                 interface.xdp_program =
@@ -201,7 +237,11 @@ fn parse(body: &[u8]) -> Option<(Interface, Option<u32>)> {
             _ => {}
         }
     }
-    Some((interface, master))
+    Some(Listed {
+        interface,
+        master,
+        below: below.filter(|_| !is_elsewhere),
+    })
 }
 
 /// linux/if_arp.h

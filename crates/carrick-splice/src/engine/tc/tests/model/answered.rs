@@ -110,12 +110,27 @@ fn what_of_a_head_comes_in_further_packets_is_kept_behind_the_first() {
             }
             at += payload.len() as u32;
         }
-        assert_eq!(
-            record.head(begun_at),
-            kept,
-            "{:?}",
-            packets[0].escape_ascii()
-        );
+        let text = packets[0].escape_ascii();
+        assert_eq!(record.head(begun_at), kept, "{text:?}");
+        // What the client has not acknowledged comes again, also with other bytes, or in other pieces.
+        let mut at = 0;
+        for payload in packets {
+            for (from, bytes) in [
+                (at, payload.to_vec()),
+                (at, vec![b'?'; payload.len()]),
+                (at, vec![b'?'; payload.len() / 2]),
+                (at, vec![b'?'; payload.len() + 9]),
+                (at + 3, vec![b'?'; 5]),
+            ] {
+                let (packet, _) = down(&lab, |packet| {
+                    packet.seq = packet.seq.wrapping_add(from);
+                    packet.payload.clone_from(&bytes);
+                });
+                programs.arriving(&packet.bytes());
+                assert_eq!(record.head(begun_at), kept, "{text:?}: {from}");
+            }
+            at += payload.len() as u32;
+        }
     }
 }
 
