@@ -146,12 +146,14 @@ fn recognise_other(name: &[u8]) -> FieldName {
 const OF_CLIENT_PREFIX: &[u8] = b"x-forwarded";
 
 /// Further names by which proxies tell whom a request is from, and what was asked for. Servers and frameworks believe them.
-const OF_CLIENT: [&[u8]; 27] = [
+const OF_CLIENT: [&[u8]; 29] = [
     b"cf-connecting-ip",
     b"cf-connecting-ipv6",
     b"client-ip",
     b"fastly-client-ip",
     b"forwarded",
+    b"forwarded-for",
+    b"forwarded-for-ip",
     b"front-end-https",
     b"true-client-ip",
     b"x-appengine-user-ip",

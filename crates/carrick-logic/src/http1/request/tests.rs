@@ -391,6 +391,8 @@ fn the_whole_family_of_claims_is_forgotten() {
         "X-Forwarded-Ssl",
         "X-Forwarded-Scheme",
         "X-Forwarded-Anything",
+        "Forwarded-For",
+        "forwarded-for-IP",
         "X-Real-IP",
         "X-Client-IP",
         "Client-IP",
