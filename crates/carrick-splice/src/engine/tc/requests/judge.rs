@@ -51,11 +51,7 @@ impl Judge {
     /// # Errors
     /// Why it cannot be loaded.
     pub fn load() -> Result<Judge, Unavailable> {
-        let printed = libbpf_rs::set_print(None);
-        crate::refusal::listen();
-        let loaded = Judge::open_and_load().map_err(|error| Unavailable::explain(&error));
-        libbpf_rs::set_print(printed);
-        loaded
+        Unavailable::unless_loaded(Judge::open_and_load)
     }
 
     fn open_and_load() -> libbpf_rs::Result<Judge> {

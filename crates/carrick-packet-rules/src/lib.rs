@@ -7,7 +7,7 @@
 //! either the one or the other. Each rule counts, and [`PacketRules::counts`] reads the numbers at any time.
 //!
 //! ```no_run
-//! use carrick_splice::rules::{Action, Direction, Match, PacketRules, Protocol, Redirect, Rule};
+//! use carrick_packet_rules::{Action, Direction, Match, PacketRules, Protocol, Redirect, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // What hosts of 10.1.0.0/16 ask of port 80 of whatever address of this host, is for port 3128.
@@ -49,14 +49,14 @@ mod encode;
 mod error;
 mod rule;
 
-skeleton!("rules.skel.rs");
+carrick_splice::skeleton!("rules.skel.rs");
 
-pub use super::hooks::{Direction, HookError};
+pub use carrick_splice::hooks::{Direction, HookError};
 pub use error::RulesError;
 pub use rule::{Action, Match, Protocol, Redirect, Rewrite, RewriteTcp, Rule, Timestamps, Window};
 
-use super::hooks::{Hooks, Interface, Interfaces, Settings, interfaces};
-use crate::Unavailable;
+use carrick_splice::Unavailable;
+use carrick_splice::hooks::{Hooks, Interface, Interfaces, Settings, interfaces};
 use encode::NO_INTERFACE;
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -66,6 +66,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// So many rules are in a set at most: a packet that none takes is compared with all. `RULES_MAX` of bpf/rules/rules.h.
 pub const RULES_MAX: usize = 64;
+
+/// The compiled programs, to see what they cost the kernel (`verifier` of carrick-splice).
+#[doc(hidden)]
+pub const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// What a rule has done since the set was put in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -211,11 +215,7 @@ struct Programs {
 
 impl Programs {
     fn load() -> Result<Programs, RulesError> {
-        let printed = libbpf_rs::set_print(None);
-        crate::refusal::listen();
-        let loaded = Programs::open_and_load().map_err(|error| Unavailable::explain(&error));
-        libbpf_rs::set_print(printed);
-        Ok(loaded?)
+        Ok(Unavailable::unless_loaded(Programs::open_and_load)?)
     }
 
     fn open_and_load() -> libbpf_rs::Result<Programs> {

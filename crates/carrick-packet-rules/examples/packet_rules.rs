@@ -16,7 +16,7 @@
     reason = "it says there what is counted"
 )]
 
-use carrick_splice::rules::{Action, Direction, Match, PacketRules, Protocol, Redirect, Rule};
+use carrick_packet_rules::{Action, Direction, Match, PacketRules, Protocol, Redirect, Rule};
 use std::error::Error;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! What is wrong with rules, and what would be right: said without privileges, before anything is done.
 
-use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::rules::{
+use crate::{
     Action, Match, PacketRules, Protocol, RULES_MAX, Redirect, Rewrite, RewriteTcp, Rule,
     RulesError, Timestamps,
 };
+use carrick_splice::hooks::Direction;
 
 fn refusal(packets: Match, action: Action) -> String {
     let good = Rule {

@@ -9,8 +9,8 @@
 #include <linux/udp.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
-#include "../tc/tc.h"
-#include "../tc/headers.h"
+#include "tc/tc.h"
+#include "tc/headers.h"
 #include "rules.h"
 
 char _license[] SEC("license") = "GPL";

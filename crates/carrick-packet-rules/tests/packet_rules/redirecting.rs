@@ -1,10 +1,11 @@
 //! Connections that go to a local port, whatever their destination.
 
-use super::bed::{Bed, FAMILIES, Family, Host, address, answer, ask, bed, listen, takes_reuseport};
-use super::{assert_used, attach, incoming, rule};
+use crate::router::{Bed, FAMILIES, Family, Host, address, bed, listen};
 use crate::support::{HANG, connect_from};
+use crate::traffic::{answer, ask, takes_reuseport};
+use crate::{assert_used, attach, incoming, rule};
+use carrick_packet_rules::{Action, Match, Protocol, Redirect, Rule};
 use carrick_splice::PacketService;
-use carrick_splice::rules::{Action, Match, Protocol, Redirect, Rule};
 use carrick_test::until_free;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;

@@ -2,9 +2,9 @@
 
 use super::frame::{Frame, tcp, udp};
 use super::run::{Bench, Verdict, bench};
-use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::hooks::Direction::{Egress, Ingress};
-use crate::engine::tc::rules::{Action, Match, Protocol, Rule};
+use crate::{Action, Match, Protocol, Rule};
+use carrick_splice::hooks::Direction;
+use carrick_splice::hooks::Direction::{Egress, Ingress};
 use ipnet::IpNet;
 use proptest::option::of;
 use proptest::prelude::*;

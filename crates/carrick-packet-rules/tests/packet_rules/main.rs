@@ -1,21 +1,40 @@
 //! Packet rules between network namespaces, with connections whose every byte is checked.
 
-pub mod bed;
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a panic here is the failure report; what is skipped says so"
+)]
+
 mod redirecting;
 mod rewriting;
+mod traffic;
+
+#[path = "../../../carrick-splice/tests/splice/hosts.rs"]
+#[allow(dead_code, reason = "the tests of carrick-splice need more of it")]
+mod hosts;
+#[path = "../../../carrick-splice/tests/splice/router.rs"]
+#[allow(dead_code, reason = "the tests of carrick-splice need more of it")]
+mod router;
+#[path = "../../../carrick-splice/tests/splice/support.rs"]
+#[allow(dead_code, reason = "the tests of carrick-splice need more of it")]
+mod support;
 
 #[path = "../../examples/packet_rules.rs"]
 #[allow(dead_code, reason = "only what it does with its words is tested")]
 mod example;
 
 use crate::support::{HANG, wait_until};
-use bed::{Bed, FAMILIES, Family, Host, address, bed, udp};
-use carrick_splice::rules::{
+use carrick_packet_rules::{
     Action, Count, Direction, Match, PacketRules, Protocol, Rewrite, Rule, RulesError,
 };
+use router::{Bed, FAMILIES, Family, Host, address, bed};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use traffic::udp;
 
 /// What does not come at once does not come.
 const SHORT: Duration = Duration::from_millis(300);
@@ -336,7 +355,7 @@ fn the_example_makes_rules_that_do_what_it_says() {
     wait_until("it is counted", || rules.counts().unwrap()[0].packets > 0);
     assert_eq!(rules.counts().unwrap()[0].packets, 1);
     let (_, rule) = parse("rc redirect 10.79.1.0/24 80 8080 7").unwrap();
-    let redirect = carrick_splice::rules::Redirect {
+    let redirect = carrick_packet_rules::Redirect {
         port: 8080,
         mark: Some(7),
     };

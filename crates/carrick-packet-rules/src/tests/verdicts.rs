@@ -2,11 +2,9 @@
 
 use super::frame::{Frame, Transport, tcp, udp};
 use super::run::{Bench, Verdict, bench};
-use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::hooks::Direction::{Egress, Ingress};
-use crate::engine::tc::rules::{
-    Action, Count, Match, Protocol, RULES_MAX, Redirect, Rewrite, Rule,
-};
+use crate::{Action, Count, Match, Protocol, RULES_MAX, Redirect, Rewrite, Rule};
+use carrick_splice::hooks::Direction;
+use carrick_splice::hooks::Direction::{Egress, Ingress};
 
 fn rule(packets: Match, action: Action) -> Rule {
     Rule {

@@ -1,11 +1,10 @@
 //! Packets that are changed, and go on.
 
-use super::bed::{
-    Bed, FAMILIES, Family, Host, address, answer, ask, bed, listen, send_frame, udp, udp_checksum,
-};
-use super::{assert_used, attach, incoming, rule};
+use crate::router::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
 use crate::support::HANG;
-use carrick_splice::rules::{
+use crate::traffic::{answer, ask, udp, udp_checksum};
+use crate::{assert_used, attach, incoming, rule};
+use carrick_packet_rules::{
     Action, Count, Direction, Match, Protocol, Rewrite, RewriteTcp, Rule, Timestamps, Window,
 };
 use std::time::Duration;

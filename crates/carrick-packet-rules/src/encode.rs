@@ -3,8 +3,7 @@
 use super::rule::{Action, Family, Match, Protocol, Rewrite, Rule, Timestamps, Window};
 use super::skeleton::types::rule;
 use super::{Count, RULES_MAX};
-use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::state::{put, u64_at};
+use carrick_splice::hooks::Direction;
 use ipnet::IpNet;
 use std::mem::{offset_of, size_of};
 use std::net::IpAddr;
@@ -211,6 +210,15 @@ fn prefix(prefix: IpNet) -> ([u32; 4], [u32; 4]) {
     };
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
     (words(prefix.addr()), to_words(mask))
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 /// A rule's bytes as they are in memory; the structure has no gaps.

@@ -2,11 +2,9 @@
 
 use super::frame::{ACK, Frame, SYN, Tcp, Transport, tcp, udp};
 use super::run::{Verdict, bench};
-use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::hooks::Direction::{Egress, Ingress};
-use crate::engine::tc::rules::{
-    Action, Match, Protocol, Rewrite, RewriteTcp, Rule, Timestamps, Window,
-};
+use crate::{Action, Match, Protocol, Rewrite, RewriteTcp, Rule, Timestamps, Window};
+use carrick_splice::hooks::Direction;
+use carrick_splice::hooks::Direction::{Egress, Ingress};
 use std::net::{IpAddr, SocketAddr};
 
 fn prefix_of(address: IpAddr) -> &'static str {

@@ -1,8 +1,8 @@
 //! Why packet rules cannot be used: which rule, or which call, and what would be right.
 
 use super::RULES_MAX;
-use crate::Unavailable;
-use crate::engine::tc::hooks::HookError;
+use carrick_splice::Unavailable;
+use carrick_splice::hooks::HookError;
 
 /// Why packet rules cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Runs the programs on frames.
 
-use crate::engine::tc::hooks::{Direction, interfaces};
-use crate::engine::tc::rules::skeleton::types::__sk_buff;
-use crate::engine::tc::rules::{Count, Programs, Rule, check, read};
+use crate::skeleton::types::__sk_buff;
+use crate::{Count, Programs, Rule, check, read};
+use carrick_splice::hooks::{Direction, interfaces};
 use libbpf_rs::MapHandle;
 use libbpf_rs::libbpf_sys::{bpf_prog_test_run_opts, bpf_test_run_opts};
 use std::io;

@@ -3,10 +3,8 @@
 use super::frame::{ACK, Frame, SYN, Tcp, Transport, tcp, udp};
 use super::matching::{v4, v6};
 use super::run::{Verdict, bench};
-use crate::engine::tc::hooks::Direction::{Egress, Ingress};
-use crate::engine::tc::rules::{
-    Action, Match, Protocol, Rewrite, RewriteTcp, Rule, Timestamps, Window,
-};
+use crate::{Action, Match, Protocol, Rewrite, RewriteTcp, Rule, Timestamps, Window};
+use carrick_splice::hooks::Direction::{Egress, Ingress};
 use proptest::option::of;
 use proptest::prelude::*;
 use std::cell::RefCell;

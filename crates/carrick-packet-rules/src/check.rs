@@ -2,7 +2,7 @@
 
 use super::rule::{Action, Family, Match, Protocol, Redirect, Rewrite, Rule, Timestamps};
 use super::{RULES_MAX, RulesError};
-use crate::engine::tc::hooks::Direction;
+use carrick_splice::hooks::Direction;
 use std::ops::RangeInclusive;
 
 /// The largest number of a VLAN (IEEE 802.1Q).

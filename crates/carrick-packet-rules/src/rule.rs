@@ -1,6 +1,6 @@
 //! What a rule says: which packets it takes, and what happens to them.
 
-use crate::engine::tc::hooks::Direction;
+use carrick_splice::hooks::Direction;
 use ipnet::IpNet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
