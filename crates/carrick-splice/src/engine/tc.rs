@@ -6,7 +6,7 @@ pub(crate) mod command;
 mod environment;
 mod generation;
 mod granting;
-pub mod hooks;
+pub(crate) mod hooks;
 mod http;
 pub mod measuring;
 pub(crate) mod path_statistics;
