@@ -9,7 +9,7 @@ const PROGRAMS: [&str; 7] = [
     "live",
     "tc",
     "pacing",
-    "classifier",
+    "http",
     "tcp_tuning",
     "syn_defer",
 ];

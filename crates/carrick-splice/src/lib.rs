@@ -88,8 +88,8 @@ pub use counters::{Counter, Counters};
 pub use engine::sockmap::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use engine::sockmap::{SPLICES_MAX, SocketService};
 pub use engine::tc::{
-    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, measuring,
-    requests,
+    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, http as requests,
+    measuring,
 };
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;

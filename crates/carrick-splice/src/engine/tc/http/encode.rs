@@ -1,4 +1,4 @@
-//! A table as it stands in the kernel's map: `struct request_table` of `bpf/classifier/tables.h`.
+//! A table as it stands in the kernel's map: `struct request_table` of `bpf/http/tables.h`.
 
 use super::route::{Cookie, NotInKernel, Settings};
 use super::skeleton::types::{request_cookie, request_table, request_text};

@@ -1,7 +1,9 @@
 /* Where a response ends, by its head: behind it, and not before, the next request may be judged. Included by classifier.h. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-#ifndef CARRICK_CLASSIFIER_RESPONSE_H
-#define CARRICK_CLASSIFIER_RESPONSE_H
+#ifndef CARRICK_HTTP_RESPONSE_H
+#define CARRICK_HTTP_RESPONSE_H
+
+#include "status.h"
 
 /* No content is longer, in digits. */
 #define LENGTH_DIGITS_MAX 12
@@ -64,7 +66,7 @@ JUDGE_FUNCTION int measure_line(struct judgement *judged)
 JUDGE_FUNCTION int measure_response(struct __sk_buff *skb, __u32 at, __u32 bytes, __u32 method)
 {
 	struct judgement *judged = judgement();
-	__u32 status = 0, i;
+	__u32 status, i;
 
 	if (!judged)
 		return 0;
@@ -79,11 +81,11 @@ JUDGE_FUNCTION int measure_response(struct __sk_buff *skb, __u32 at, __u32 bytes
 	judged->response_bytes = RESPONSE_UNKNOWN;
 	if (word_at(judged->head) != WORD('H', 'T', 'T', 'P', '/', '1', '.', '1') || judged->head[8] != ' ')
 		return 0;
-	for (i = 9; i < 12; i++) {
+	for (i = STATUS_AT; i < STATUS_END; i++) {
 		if ((__u8)(judged->head[i] - '0') > 9)
 			return 0;
-		status = status * 10 + judged->head[i] - '0';
 	}
+	status = status_of(judged->head);
 #pragma clang loop unroll(disable)
 	for (i = 0; i < STEPS_MAX && !judged->is_whole; i++) {
 		if (!measure_line(judged))
@@ -91,8 +93,7 @@ JUDGE_FUNCTION int measure_response(struct __sk_buff *skb, __u32 at, __u32 bytes
 	}
 	if (!judged->is_whole)
 		return 0;
-	/* Behind an interim response another one follows; behind 101, it is HTTP no more. */
-	if (status >= 100 && status < 200 && status != 101)
+	if (status >= 100 && is_interim(status))
 		judged->interim_bytes = judged->at;
 	if (status < 200)
 		return 0;

@@ -1,7 +1,7 @@
 /* What the judge of requests (classifier.h) and the process share. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-#ifndef CARRICK_CLASSIFIER_TABLES_H
-#define CARRICK_CLASSIFIER_TABLES_H
+#ifndef CARRICK_HTTP_TABLES_H
+#define CARRICK_HTTP_TABLES_H
 
 /* Longer heads are for the process: they would not come in one packet. */
 #define REQUEST_HEAD_MAX 1460

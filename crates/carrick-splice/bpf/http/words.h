@@ -1,7 +1,7 @@
 /* Eight bytes of text at a time. In what is called flags, the highest bit of each byte that is meant is set, and no other bit. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-#ifndef CARRICK_COMMON_WORDS_H
-#define CARRICK_COMMON_WORDS_H
+#ifndef CARRICK_HTTP_WORDS_H
+#define CARRICK_HTTP_WORDS_H
 
 /* A byte in all eight places. */
 #define EACH(byte) (0x0101010101010101ULL * (byte))

@@ -1,7 +1,7 @@
 /* Finds the route that takes a request, given where the parts of its head are. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-#ifndef CARRICK_CLASSIFIER_ROUTES_H
-#define CARRICK_CLASSIFIER_ROUTES_H
+#ifndef CARRICK_HTTP_ROUTES_H
+#define CARRICK_HTTP_ROUTES_H
 
 #include "head.h"
 

@@ -1,10 +1,10 @@
 /* Takes a request's head apart, as far as the judge needs it: in one pass, eight bytes at a time. */
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-#ifndef CARRICK_CLASSIFIER_HEAD_H
-#define CARRICK_CLASSIFIER_HEAD_H
+#ifndef CARRICK_HTTP_HEAD_H
+#define CARRICK_HTTP_HEAD_H
 
 #include "tables.h"
-#include "../common/words.h"
+#include "words.h"
 
 /* The head's room: an index that is cut to HEAD_INDEX, and the longest text behind it, are inside, which is all that the verifier
  * wants to know. What is behind the head is of some earlier one, and never matters: each search ends at the head's end. */

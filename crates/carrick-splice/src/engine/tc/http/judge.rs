@@ -56,7 +56,7 @@ impl Judge {
 
     fn open_and_load() -> libbpf_rs::Result<Judge> {
         let mut object = MaybeUninit::uninit();
-        let mut open = skeleton::ClassifierSkelBuilder::default().open(&mut object)?;
+        let mut open = skeleton::HttpSkelBuilder::default().open(&mut object)?;
         open.maps.request_events.set_max_entries(EVENTS_BYTES)?;
         let loaded = open.load()?;
         let program = loaded.progs.carrick_judge.as_fd().try_clone_to_owned();

@@ -184,7 +184,7 @@ fn what_is_no_event_is_not_read() {
 #[test]
 fn numbers_are_those_of_the_kernel() {
     use skeleton::types::{request_event, request_table};
-    let shared = include_str!("../../../../bpf/classifier/tables.h");
+    let shared = include_str!("../../../../bpf/http/tables.h");
     let defined = |name: &str, number: usize| {
         let line = format!("#define {name} {number}\n");
         assert!(shared.contains(&line), "{line}");
