@@ -16,8 +16,9 @@ fn main() -> std::io::Result<ExitCode> {
         .release()
         .to_string_lossy()
         .into_owned();
+    let objects = [verifier::OBJECTS, carrick_packet_rules::OBJECTS].concat();
     let mut refused = 0;
-    for (program, verdict) in verifier::verdicts()? {
+    for (program, verdict) in verifier::verdicts(&objects)? {
         match verdict {
             Ok(cost) => println!(
                 "| `{program}` | {} | {} | {} | {} | {kernel} | {} |",

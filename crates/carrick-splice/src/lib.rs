@@ -88,8 +88,8 @@ pub use counters::{Counter, Counters};
 pub use engine::sockmap::live::{LiveDirection, LiveLeg, LiveSplice};
 pub use engine::sockmap::{SPLICES_MAX, SocketService};
 pub use engine::tc::{
-    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, measuring,
-    requests, rules,
+    Adopted, AdoptedTotals, BadPath, Cleaned, Left, PacketService, Pinned, Taken, http as requests,
+    measuring,
 };
 pub use exchange::{Exchange, ExchangeEnd, ExchangeOrder};
 pub use leg::Leg;
@@ -111,6 +111,14 @@ pub use responses::{
 };
 pub use transfer::{Order, Transfer};
 pub use unavailable::Unavailable;
+
+/// Programs at the network interfaces: what carrick-packet-rules takes of the packet engine.
+#[doc(hidden)]
+pub mod hooks {
+    pub use crate::engine::tc::hooks::{
+        Direction, HookError, Hooks, Interface, Interfaces, Place, Settings, interfaces,
+    };
+}
 
 /// How bytes move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,6 +1,8 @@
 //! What libbpf-cargo generates from the BPF programs, as modules.
 
 /// The module `skeleton`, which libbpf-cargo generates from a BPF program: its maps, programs and types.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! skeleton {
     ($file:literal) => {
         #[expect(

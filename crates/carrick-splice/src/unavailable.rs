@@ -36,8 +36,17 @@ pub(crate) fn on_loopback(error: io::Error) -> io::Error {
 pub struct Unavailable(String);
 
 impl Unavailable {
-    pub(crate) fn new(because: String) -> Unavailable {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(because: String) -> Unavailable {
         Unavailable(because)
+    }
+
+    /// Loads programs, in silence, or says why they cannot be loaded.
+    #[doc(hidden)]
+    pub fn unless_loaded<T>(load: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T, Unavailable> {
+        refusal::listen();
+        load().map_err(|error| Unavailable::explain(&error))
     }
 
     /// Because its programs could not be loaded.

@@ -8,8 +8,8 @@ use libbpf_rs::{AsRawLibbpf, ErrorKind, ObjectBuilder, OpenObject, libbpf_sys};
 use std::ffi::{CStr, OsStr};
 use std::io;
 
-/// The compiled programs, by the name of their file in `bpf/`.
-const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+/// The compiled programs of this crate, by the name of their file in `bpf/`. Other crates may have some of their own.
+pub const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// Asks the verifier for the statistics alone (`BPF_LOG_STATS`).
 const LOG_STATS: u32 = 4;
@@ -41,13 +41,13 @@ pub fn compiler() -> &'static str {
     env!("CARRICK_CLANG")
 }
 
-/// The names of all programs. Needs no privileges.
+/// The names of all programs in these objects. Needs no privileges.
 ///
 /// # Errors
 /// An object cannot be read.
-pub fn programs() -> io::Result<Vec<String>> {
+pub fn programs(objects: &[(&str, &[u8])]) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for (file, bytes) in OBJECTS {
+    for (file, bytes) in objects {
         let object = open(file, bytes)?;
         names.extend(
             object
@@ -58,14 +58,14 @@ pub fn programs() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Loads each program by itself and tells what it cost, or the verifier's last words where it is refused; they are gone again afterwards. Needs
+/// Loads each program in these objects by itself and tells what it cost, or the verifier's last words where it is refused; they are gone again afterwards. Needs
 /// `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`. Blocks for some milliseconds.
 ///
 /// # Errors
 /// An object cannot be read.
-pub fn verdicts() -> io::Result<Vec<(String, io::Result<Cost>)>> {
+pub fn verdicts(objects: &[(&str, &[u8])]) -> io::Result<Vec<(String, io::Result<Cost>)>> {
     let mut verdicts = Vec::new();
-    for (file, bytes) in OBJECTS {
+    for (file, bytes) in objects {
         let names: Vec<_> = open(file, bytes)?
             .progs()
             .map(|program| program.name().to_owned())

@@ -89,7 +89,7 @@ static __always_inline int measure_response(struct __sk_buff *skb, __u32 at, __u
 	return 1;
 }
 
-// As in classifier/classifier.h.
+// As in http/classifier.h.
 struct telling {
 	__u64 sent_bytes;
 	__u64 told_end;

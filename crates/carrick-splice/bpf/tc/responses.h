@@ -4,6 +4,8 @@
 #ifndef CARRICK_TC_RESPONSES_H
 #define CARRICK_TC_RESPONSES_H
 
+#include "../http/status.h"
+
 /* The local sockets are always where the client has acknowledged: whenever it acknowledges more, the client's local socket is taken
  * to have sent that, and the server's to have received it. Thus nothing is to be computed when the connections are given back. */
 static __always_inline void note_acknowledged(struct packet_splice *splice, struct packet_response *record, __u32 acked)
@@ -140,19 +142,16 @@ static __always_inline void forget_head(struct packet_response *record)
 	record->last_at = 0;
 }
 
-/* The status of the latest response, by its last head's first line: HTTP/1.1, a space, three digits. Behind an interim head (1xx) in the same packet it
- * is that of a head which is not looked for. */
+/* The status of the latest response, by its last head. Behind an interim head (1xx) in the same packet it is that of a head which is not looked for. */
 static __always_inline __u32 latest_status(const struct packet_response *record)
 {
 	__u32 at = record->last_at, status;
-	const __u8 *digits;
 
 	asm volatile("" : "+r"(at));
-	if (at >= PACKET_PIECES_BYTES || record->head_bytes < at + 12)
+	if (at >= PACKET_PIECES_BYTES || record->head_bytes < at + STATUS_END)
 		return 0;
-	digits = record->head + at + 9;
-	status = (digits[0] & 15) * 100 + (digits[1] & 15) * 10 + (digits[2] & 15);
-	return status < 200 && status != 101 && record->sent_bytes - record->head_at != record->interim_bytes ? 0 : status;
+	status = status_of(record->head + at);
+	return is_interim(status) && record->sent_bytes - record->head_at != record->interim_bytes ? 0 : status;
 }
 
 /* Another request follows the latest response. */

@@ -15,7 +15,7 @@
 #include "local.h"
 #include "machine.h"
 #include "icmp.h"
-#include "../classifier/classifier.h"
+#include "../http/classifier.h"
 #include "pulse.h"
 
 char _license[] SEC("license") = "GPL";

@@ -5,7 +5,7 @@ mod flood;
 mod packets;
 mod places;
 
-use crate::rules::bed::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
+use crate::router::{Bed, FAMILIES, Family, Host, address, bed, listen, send_frame};
 use crate::support::HANG;
 use carrick_splice::syn_defer::{DeferredSyn, Reader, Settings, SynDefer, Unreachable};
 use packets::{ACK, FLAGS_AT, RST, SYN, Tap, header, syn, tcp};

@@ -26,7 +26,7 @@ mod pacing;
 mod packet;
 mod pools;
 mod relay;
-mod rules;
+mod router;
 mod socket;
 mod socket_ends;
 mod socket_sleep;

@@ -21,6 +21,11 @@ const COMPILERS: [&str; 3] = [
     "clang version 19.",
 ];
 
+/// All that the repository has.
+fn objects() -> Vec<(&'static str, &'static [u8])> {
+    [verifier::OBJECTS, carrick_packet_rules::OBJECTS].concat()
+}
+
 /// What a program costs a kernel, as a compiler makes it.
 struct Row {
     program: String,
@@ -64,7 +69,7 @@ fn is_lacked(program: &str, kernel: &str) -> bool {
 
 #[test]
 fn every_program_is_known_of_each_kernel_and_compiler() {
-    let built: BTreeSet<String> = verifier::programs()
+    let built: BTreeSet<String> = verifier::programs(&objects())
         .expect("the objects")
         .into_iter()
         .collect();
@@ -87,7 +92,7 @@ fn every_program_is_known_of_each_kernel_and_compiler() {
 fn no_program_costs_the_verifier_much_more_than_is_known() {
     let here = series(&rustix::system::uname().release().to_string_lossy());
     let rows: Vec<Row> = KERNELS.into_iter().flat_map(rows).collect();
-    for (program, verdict) in verifier::verdicts().expect("the objects") {
+    for (program, verdict) in verifier::verdicts(&objects()).expect("the objects") {
         let cost = match verdict {
             Ok(cost) => cost,
             Err(_) if is_lacked(&program, &here) => continue,

@@ -54,7 +54,7 @@ pub(super) enum Command {
 /// By which routes the kernel judges requests that it may forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judging {
-    /// The place of the table ([`RequestTables::install`](super::requests::RequestTables::install)).
+    /// The place of the table ([`RequestTables::install`](super::http::RequestTables::install)).
     pub table: u32,
     /// Its generation. Once another table is there, all requests are up to the process.
     pub generation: u32,

@@ -85,10 +85,6 @@ pub enum Place {
     #[default]
     First,
     /// Behind all others.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the packet engine wants to be first")
-    )]
     Last,
 }
 

@@ -1,7 +1,7 @@
 //! More SYNs than anybody can look at.
 
 use super::*;
-use crate::rules::bed::send_frames;
+use crate::router::send_frames;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// From as many addresses.

@@ -148,7 +148,9 @@ fn bpf_programs() -> String {
         let files = std::fs::read_dir(folder).expect("a folder of BPF programs");
         files.map(|file| file.expect("a file").path())
     };
-    list(root().join("crates/carrick-splice/bpf"))
+    ["carrick-splice", "carrick-packet-rules"]
+        .into_iter()
+        .flat_map(|name| list(root().join("crates").join(name).join("bpf")))
         .flat_map(list)
         .filter(|path| path.to_string_lossy().ends_with(".bpf.c"))
         .map(|path| std::fs::read_to_string(path).expect("a program"))
