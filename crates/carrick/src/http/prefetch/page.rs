@@ -40,7 +40,7 @@ impl Page {
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
         // What a page embeds for a user who has logged in so is for him alone, too.
         let is_personal = Fields::of_request(head, bytes).has(b"authorization");
-        if client.is_errand || !is_plain || is_personal {
+        if !client.transport.is_somebody() || !is_plain || is_personal {
             return None;
         }
         Some(Self {
