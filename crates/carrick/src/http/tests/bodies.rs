@@ -1,5 +1,5 @@
 //! Bodies of requests: what of them reaches the server, and what is answered before they are whole.
-use super::stage::{FIRST, GET, OK, SWITCH, ask_once, play, timed};
+use super::stage::{FIRST, GET, OK, SWITCH, play, timed};
 
 /// A request with a body of so many bytes that does not come with its head.
 fn post(bytes: usize) -> String {
@@ -239,11 +239,25 @@ fn a_request_with_a_body_is_not_sent_twice() {
     assert_eq!(log[0].end(), (502, "upstream_closed"));
 }
 
+/// An old client may be waiting for the close, which is the end of its response.
 #[test]
-fn a_response_without_the_rest_of_the_body_is_for_old_clients() {
-    play(SWITCH, async |stage| {
+fn an_old_client_gets_an_early_response_and_the_close_at_once() {
+    let log = play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
         let request = format!("{}abc", post(6)).replace("HTTP/1.1", "HTTP/1.0");
-        let (_, (answer, _)) = ask_once(stage, (&request, "abc"), OK).await;
-        assert!(answer.ends_with("ok"), "{answer}");
+        client.say(request).await;
+        let connection = server.accept().await;
+        connection.hear("abc").await;
+        connection.say(OK).await;
+        let ((answer, is_reset), seconds) = timed(client.hear_all()).await;
+        assert!(answer.ends_with("ok") && !is_reset, "{answer}");
+        assert_eq!(seconds, 0.0);
+        assert_eq!(
+            connection.hear_all().await.0,
+            "",
+            "nothing more of the body"
+        );
     });
+    assert_eq!(log[0].end(), (200, "complete"));
 }

@@ -206,6 +206,19 @@ pub(super) async fn ask_once(
     (heard, client.hear_all().await)
 }
 
+/// A response with a length, to its last byte.
+pub(super) async fn hear_reply(client: &End) -> String {
+    let mut answer = client.hear("\r\n\r\n").await;
+    let length = answer.split("Content-Length: ").nth(1);
+    let length = length.and_then(|rest| rest.lines().next());
+    let length: usize = length.expect("a length").parse().expect("a number");
+    let whole = answer.len() + length;
+    while answer.len() < whole {
+        answer += &client.hear_some(whole - answer.len()).await;
+    }
+    answer
+}
+
 /// Runs `act`, and says how many seconds of virtual time have gone by.
 pub(super) async fn timed<T>(act: impl Future<Output = T>) -> (T, f64) {
     let begun = Instant::now();

@@ -91,7 +91,7 @@ fn those_who_ask_at_the_same_time_share_one_answer() {
 
 #[test]
 fn a_long_body_is_filled_and_read_at_the_same_time() {
-    const BYTES: usize = 3 << 20;
+    const BYTES: usize = 600 << 10;
     let log = play(&with_cache(), async |stage| {
         let mut server = stage.server(FIRST);
         let client = stage.client();

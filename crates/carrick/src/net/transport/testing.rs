@@ -3,6 +3,7 @@ use crate::net::io::{Stream, read_at_most, read_some, write_all};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -121,17 +122,25 @@ impl End {
             .expect("the other end takes it");
     }
 
-    /// Reads until what was read ends with `end`; all of it.
+    /// Reads until what was read ends with `end`, and not one byte further; all of it.
     pub(crate) async fn hear(&self, end: &str) -> String {
         let mut heard = Vec::new();
         while !heard.ends_with(end.as_bytes()) {
-            heard.reserve(1);
-            let count = read_at_most(self, &mut heard, 1).await;
-            let so_far = String::from_utf8_lossy(&heard).into_owned();
-            match count {
-                Ok(1) => {}
-                other => panic!("{other:?} instead of {end:?} after {so_far:?}"),
+            poll_fn(|cx| self.poll_read_ready(cx))
+                .await
+                .expect("it never fails");
+            if !matches!(Stream::peek(self), Ok(true)) {
+                let heard = String::from_utf8_lossy(&heard);
+                panic!("the connection is over instead of {end:?} after {heard:?}");
             }
+            let mut bytes = self.from.bytes.borrow_mut();
+            while !heard.ends_with(end.as_bytes())
+                && let Some(byte) = bytes.pop_front()
+            {
+                heard.push(byte);
+            }
+            drop(bytes);
+            self.from.wake();
         }
         String::from_utf8(heard).expect("text")
     }
