@@ -5,7 +5,6 @@ use crate::net::deadline::Deadline;
 use crate::net::io::{read_some, write_all};
 use crate::upstream::Unreachable;
 use carrick_logic::http1::{self, ErrorResponse, Method, Version};
-use rustix::net::{Shutdown, shutdown};
 use std::time::Duration;
 
 /// How long the rest of a refused request is read, so that the answer is not lost to a reset (RFC 9112 section 9.6).
@@ -79,7 +78,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
     let limit = client.live.plan().timeouts.idle;
     let sent = client
         .timer
-        .within(limit, write_all(&client.stream, &out))
+        .within(limit, write_all(&client.transport, &out))
         .await;
     let is_sent = matches!(sent, Ok(Ok(())));
     if is_sent {
@@ -94,7 +93,7 @@ pub async fn send(client: &mut Client, reply: &Reply, asked: Asked, log: &mut Re
 /// Closes after a refusal: ends our side, and reads what the client was still sending for a moment, so that the kernel
 /// does not answer it with a reset that would take our reply away.
 pub async fn close_gently(client: &mut Client) {
-    if shutdown(&client.stream, Shutdown::Write).is_err() {
+    if client.transport.end().is_err() {
         return;
     }
     let mut deadline = Deadline::after(LINGER);
@@ -104,7 +103,7 @@ pub async fn close_gently(client: &mut Client) {
         unwanted.clear();
         match client
             .timer
-            .until(&mut deadline, read_some(&client.stream, &mut unwanted))
+            .until(&mut deadline, read_some(&client.transport, &mut unwanted))
             .await
         {
             Ok(Ok(count)) if count > 0 => read_bytes += count,

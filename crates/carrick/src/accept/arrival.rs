@@ -9,6 +9,7 @@ use crate::http::session;
 use crate::net::admission::Admitted;
 use crate::net::deadline::Deadline;
 use crate::net::io::read_some;
+use crate::net::transport::Transport;
 use crate::reply::Reply;
 use crate::syn_defer::Kept;
 use crate::tcp::{link, tunnel};
@@ -31,13 +32,16 @@ pub async fn serve(
     let Some(listener) = live.listener(listener) else {
         return;
     };
-    let mut client = Client::new(worker, live, listener, (stream, peer));
+    let transport = Transport::Tcp(Rc::clone(&stream));
+    let mut client = Client::new(worker, live, listener, (transport, peer));
     client.kept.set(kept);
     client.admitted = Some(Rc::clone(&admitted));
     let is_far = matches!(client.listener.mode, Mode::Link(_));
     if is_far {
-        link::keep_alive(&client.stream);
+        link::keep_alive(&stream);
     }
+    // The session has it alone, so that a tunnel can take it.
+    drop(stream);
     tcp_profile::accepted(&client);
     let mut first = Vec::new();
     if client.listener.proxy_protocol {
@@ -90,7 +94,7 @@ async fn read_proxy_header(client: &mut Client) -> Option<(SocketAddr, Vec<u8>)>
     loop {
         match client
             .timer
-            .until(&mut deadline, read_some(&client.stream, &mut buffer))
+            .until(&mut deadline, read_some(&client.transport, &mut buffer))
             .await
         {
             Ok(Ok(count)) if count > 0 => {}
@@ -143,7 +147,7 @@ async fn refuse_not_intercepted(mut client: Client) {
         (log.status, log.ended) = (403, LABEL);
         let target = client.listener.address.to_string();
         log.finish_tunnel(&client, target.as_bytes(), "TCP");
-        let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+        client.transport.reset_on_close();
         return;
     }
     session::refuse(&mut client, &Reply::new(403, LABEL, WHY)).await;

@@ -112,9 +112,9 @@ async fn ask(client: Client, held: DeferredSyn, admitted: Admitted, place: Place
 
 /// The connection as whatever thread can have it.
 fn alone(upstream: Upstream) -> io::Result<std::net::TcpStream> {
-    match Rc::try_unwrap(upstream.stream) {
-        Ok(stream) => stream.into_std(),
-        Err(_) => Err(io::Error::other("somebody else has the connection")),
+    match upstream.transport.into_tcp() {
+        Some(stream) => stream.into_std(),
+        None => Err(io::Error::other("somebody else has the connection")),
     }
 }
 

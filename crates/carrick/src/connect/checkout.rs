@@ -6,6 +6,7 @@ use crate::context::client::Client;
 use crate::context::destination::NextHop;
 use crate::context::original;
 use crate::context::request_log::RequestLog;
+use crate::net::deadline::now;
 use crate::net::shortage::Shortage;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::checkout::Checkout;
@@ -17,7 +18,7 @@ use crate::upstream::{Counted, Unreachable, Upstream};
 use carrick_logic::access::Access;
 use carrick_logic::proxy_protocol::{self, Endpoints};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// What a checkout is to satisfy.
@@ -74,7 +75,7 @@ pub async fn checkout(
             let attempts = client.live.plan().limits.attempts as usize;
             let mut last = Unreachable::NoServer;
             loop {
-                let Some(server) = group.pick(wanted.key, tried, Instant::now()) else {
+                let Some(server) = group.pick(wanted.key, tried, now()) else {
                     return Err(last);
                 };
                 let Some(state) = group.state.servers.get(server) else {
@@ -116,7 +117,7 @@ pub async fn checkout(
                         }
                         // Our own shortage says nothing about the server.
                         if !unreachable.is_ours() {
-                            group.failed(server, Instant::now());
+                            group.failed(server, now());
                         }
                         tracing::debug!(upstream = %group.state.plan.name, "{unreachable}");
                         tried.push(server);
@@ -160,7 +161,7 @@ impl Checkout {
 
     /// Whether nothing has come since the last response, neither data nor an end. One system call.
     pub fn is_silent(&self) -> bool {
-        is_silent(&self.upstream.stream)
+        is_silent(&self.upstream.transport)
     }
 
     /// Counts bytes that went to and came from the server.
@@ -189,13 +190,13 @@ impl Checkout {
 
     /// What is known of the connection after such a response.
     pub fn at_rest(&self, disarmed: Disarmed) -> AtRest {
-        let stream = &self.upstream.stream;
+        let stream = &self.upstream.transport;
         AtRest {
             disarmed,
             is_over: true,
             is_exact: true,
             has_server_ended: false,
-            unacknowledged_bytes: carrick_splice::tcp::unacknowledged_bytes(stream),
+            unacknowledged_bytes: stream.unacknowledged_bytes(),
             is_quiet: is_quiet(stream),
         }
     }
@@ -206,7 +207,7 @@ impl Checkout {
             // Its descriptor is for somebody who waits.
             return;
         }
-        let now = Instant::now();
+        let now = now();
         match (place, self.server) {
             (NextHop::Group { group, .. }, Some(server)) => {
                 let own = client.source().and(group.state.servers.get(server));
@@ -237,7 +238,7 @@ impl Checkout {
             return;
         }
         if let (NextHop::Group { group, .. }, Some(server)) = (place, self.server) {
-            group.failed(server, Instant::now());
+            group.failed(server, now());
         }
     }
 }
@@ -281,7 +282,7 @@ async fn timed_dial(
     wanted: &Wanted<'_>,
     log: &mut RequestLog,
 ) -> Result<Upstream, Unreachable> {
-    let begun = Instant::now();
+    let begun = now();
     let limit: Duration = client.live.plan().timeouts.connect;
     let terms = Terms {
         source: client.source(),
@@ -301,7 +302,7 @@ async fn timed_dial(
     }
     // What failed opened no connection: then there is nothing whose opening took a time.
     if result.is_ok() {
-        log.connect = Some(log.connect.unwrap_or_default() + begun.elapsed());
+        log.connect = Some(log.connect.unwrap_or_default() + (now() - begun));
     }
     result
 }
@@ -313,13 +314,13 @@ fn itself(client: &Client, access: Option<&Access>) -> Option<SocketAddr> {
         return None;
     }
     // It fails for nothing but a connection that is gone.
-    let own = client.stream.local_addr().ok()?;
+    let own = client.transport.local_addr()?;
     Some(SocketAddr::new(own.ip().to_canonical(), own.port()))
 }
 
 fn preamble(client: &Client, version: Option<ProxyVersion>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let (Some(version), Ok(destination)) = (version, client.stream.local_addr()) {
+    if let (Some(version), Some(destination)) = (version, client.transport.local_addr()) {
         let endpoints = Endpoints {
             source: client.who(),
             destination,

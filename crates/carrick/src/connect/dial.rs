@@ -4,6 +4,9 @@ use crate::connect::tcp_profile::ServerLegs;
 use crate::context::worker::Worker;
 use crate::net::admission::UpstreamPlace;
 use crate::net::shortage::Shortage;
+use crate::net::transport::Network;
+#[cfg(test)]
+use crate::net::transport::Transport;
 use crate::resolver::ResolveError;
 use crate::telemetry::metrics::Limit;
 use crate::upstream::{Counted, Unreachable, Upstream};
@@ -100,11 +103,12 @@ pub async fn try_dial(
         let place = descriptor(worker).await;
         stage.set(Stage::Connecting);
         let mut upstream = match server {
-            ServerAddress::Ip(address) => connect(*address, &terms)
+            ServerAddress::Ip(address) => connect(&worker.network, *address, &terms)
                 .await
                 .map_err(|error| refused(*address, error)),
             ServerAddress::Name { port, .. } => {
                 race(
+                    &worker.network,
                     addresses.as_deref().unwrap_or_default(),
                     *port,
                     access,
@@ -171,6 +175,7 @@ fn check(
 
 /// Tries the addresses in RFC 8305's order, a new one every 250 ms or as soon as one has failed; the first that answers wins.
 async fn race(
+    network: &Network,
     addresses: &[IpAddr],
     port: u16,
     access: Option<&Access>,
@@ -186,7 +191,7 @@ async fn race(
         }
     }
     if let [only] = waiting.as_slice() {
-        return connect(*only, terms)
+        return connect(network, *only, terms)
             .await
             .map_err(|error| refused(*only, error));
     }
@@ -195,8 +200,10 @@ async fn race(
     loop {
         let more = match waiting.next() {
             Some(address) => {
-                let terms = terms.clone();
-                attempts.spawn_local(async move { (address, connect(address, &terms).await) });
+                let (network, terms) = (network.clone(), terms.clone());
+                attempts.spawn_local(
+                    async move { (address, connect(&network, address, &terms).await) },
+                );
                 waiting.len() > 0
             }
             None if attempts.is_empty() => return Err(last),
@@ -222,7 +229,15 @@ fn refused(address: SocketAddr, error: io::Error) -> Unreachable {
     }
 }
 
-async fn connect(address: SocketAddr, terms: &AllTerms) -> io::Result<Upstream> {
+async fn connect(network: &Network, address: SocketAddr, terms: &AllTerms) -> io::Result<Upstream> {
+    match network {
+        Network::Kernel => {}
+        #[cfg(test)]
+        Network::Memory(servers) => {
+            let transport = Transport::Memory(servers.connect(address).await?);
+            return Ok(Upstream::new(transport, address, terms.unread));
+        }
+    }
     if let Some(port) = terms.of_one.source_port {
         match connect_from(address, terms, port).await {
             // An earlier connection to this server has it still; or it is for privileged ones, and this carrick is none.

@@ -1,6 +1,7 @@
 //! Legs: the TCP of clients' connections, and of those to servers, as leg profiles say.
 use crate::config::plan::{LegPlan, LegRules, ListenerPlan};
 use crate::context::client::Client;
+use crate::net::io::Stream;
 use carrick_splice::tcp_tuning::{Facts, LegService, LegSide, Moment, Profile, facts};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -22,17 +23,20 @@ pub fn accepted(client: &Client) {
     let Some(LegRules { rules, .. }) = &client.listener.legs else {
         return;
     };
+    let Some(stream) = client.transport.tcp() else {
+        return;
+    };
     // By where its packets go, whatever a PROXY header says.
-    let Ok(peer) = client.stream.peer_addr() else {
+    let Ok(peer) = stream.peer_addr() else {
         return;
     };
     let wanted = rules.wants(LegSide::Client, peer.ip());
-    let Ok(facts) = facts(&*client.stream, LegSide::Client, wanted) else {
+    let Ok(facts) = facts(stream, LegSide::Client, wanted) else {
         return;
     };
     if let Some(leg) = rules.choose(&facts) {
         let service = &client.worker.legs;
-        set(service, &*client.stream, leg, Moment::Connected);
+        set(service, stream, leg, Moment::Connected);
     }
 }
 
@@ -42,7 +46,10 @@ pub fn as_end_to_end(client: &Client) {
     if client.listener.legs.is_none() {
         return;
     }
-    let Ok(segment_bytes) = carrick_splice::tcp::segment_bytes(&*client.stream) else {
+    let Some(stream) = client.transport.tcp() else {
+        return;
+    };
+    let Ok(segment_bytes) = carrick_splice::tcp::segment_bytes(stream) else {
         return;
     };
     let profile = Profile {
@@ -50,10 +57,7 @@ pub fn as_end_to_end(client: &Client) {
         ..Profile::default()
     };
     let service = &client.worker.legs;
-    for refused in service
-        .set(&*client.stream, &profile, Moment::Connected)
-        .refused
-    {
+    for refused in service.set(stream, &profile, Moment::Connected).refused {
         tracing::debug!("a client's initial window stays: {refused}");
     }
 }

@@ -5,6 +5,7 @@ use super::worker::Worker;
 use crate::config::plan::{ListenerPlan, Mode};
 use crate::net::admission::Admitted;
 use crate::net::deadline::Timer;
+use crate::net::transport::Transport;
 use crate::net::unread::Unread;
 use crate::syn_defer::Kept;
 use carrick_splice::Paced;
@@ -13,7 +14,6 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 
 /// A client's connection with what belongs to it.
 pub struct Client {
@@ -23,8 +23,8 @@ pub struct Client {
     pub live: Rc<WorkerLive>,
     /// The listener that it came in by.
     pub listener: Arc<ListenerPlan>,
-    /// The connection.
-    pub stream: Rc<TcpStream>,
+    /// The connection; [`Nobody`](Transport::Absent): something is fetched for the store in the client's name, or its SYN is held.
+    pub transport: Transport,
     /// The address of whoever sends requests: of the connection, or of the PROXY header.
     pub address: SocketAddr,
     /// The client of the present request, if a trusted proxy has named it; see [`who`](Client::who).
@@ -43,8 +43,6 @@ pub struct Client {
     pub holds: Cell<bool>,
     /// Whether the connection is to end with the present request: its listener is no longer configured.
     pub is_last: bool,
-    /// Whether there is no connection: something is fetched for the store, in the client's name.
-    pub is_errand: bool,
     /// The server's connection that stood before the client's did.
     pub kept: Cell<Option<Kept>>,
     /// What of the client may wait to be read; see [`limit_unread`](Client::limit_unread).
@@ -80,12 +78,10 @@ impl Client {
         listener: Arc<ListenerPlan>,
         (address, original): (SocketAddr, Option<SocketAddr>),
     ) -> Self {
-        let stream = worker.unconnected();
         Self {
             original,
             is_last: true,
-            is_errand: true,
-            ..Self::new(worker, live, listener, (stream, address))
+            ..Self::new(worker, live, listener, (Transport::Absent, address))
         }
     }
 
@@ -95,14 +91,14 @@ impl Client {
         worker: Rc<Worker>,
         live: Rc<WorkerLive>,
         listener: Arc<ListenerPlan>,
-        (stream, address): (Rc<TcpStream>, SocketAddr),
+        (transport, address): (Transport, SocketAddr),
     ) -> Self {
         let unread = Unread::new(live.plan().limits.unread);
         Self {
             worker,
             live,
             listener,
-            stream,
+            transport,
             address,
             stated: None,
             admitted: None,
@@ -112,7 +108,6 @@ impl Client {
             kept_pace: KeptPace::default(),
             holds: Cell::new(false),
             is_last: false,
-            is_errand: false,
             kept: Cell::default(),
             unread: Cell::new(unread),
         }
@@ -121,7 +116,7 @@ impl Client {
     /// Limits what the kernel holds of bytes of the client that nobody has read: once for a connection, before much of it is relayed.
     pub fn limit_unread(&self) -> UnreadLimit {
         let mut unread = self.unread.get();
-        let limit = unread.begin(&self.stream);
+        let limit = unread.begin(&self.transport);
         self.unread.set(unread);
         limit
     }
@@ -129,8 +124,7 @@ impl Client {
     /// What the kernel has kept back of answers goes out now. To be called before whatever may have to be waited for.
     pub fn push_held(&self) {
         if self.holds.replace(false) {
-            // To set it, though it is set, pushes (tcp_sock_set_nodelay()). If it fails, the connection is broken, which is seen soon.
-            let _ = carrick_splice::tcp::set_nodelay(&self.stream);
+            self.transport.push();
         }
     }
 

@@ -1,6 +1,7 @@
 //! A request is over: its line in the access log, and its counts.
 use super::client::Client;
 use super::request_log::RequestLog;
+use crate::net::deadline::now;
 use crate::telemetry::access_log::Record;
 use crate::telemetry::engine_name;
 use crate::telemetry::job::Job;
@@ -15,7 +16,7 @@ impl RequestLog {
         let worker = &client.worker;
         let job = Job::from(&client.listener.mode);
         let counters = worker.metrics.job(job);
-        let total = self.begun.elapsed().saturating_sub(self.over_for);
+        let total = (now() - self.begun).saturating_sub(self.over_for);
         counters.requests.count(self.status);
         counters.request_seconds.observe(total);
         if let Some(connect) = self.connect {
@@ -62,7 +63,7 @@ impl RequestLog {
     pub fn finish_tunnel(&self, client: &Client, target: &[u8], version: &'static str) {
         let job = Job::from(&client.listener.mode);
         let counters = client.worker.metrics.job(job);
-        let total = self.begun.elapsed();
+        let total = now() - self.begun;
         counters.requests.count(self.status);
         if let Some(connect) = self.connect {
             client.worker.metrics.connect_seconds.observe(connect);

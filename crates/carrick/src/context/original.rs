@@ -12,7 +12,7 @@ const HTTP_PORT: u16 = 80;
 /// that is the listener itself, as its port tells: it is never one of those that are intercepted.
 pub fn destination(client: &Client) -> Option<SocketAddr> {
     // It fails for nothing but a connection that is gone.
-    let local = client.stream.local_addr().ok()?;
+    let local = client.transport.local_addr()?;
     (local.port() != client.listener.address.port())
         .then(|| SocketAddr::new(local.ip().to_canonical(), local.port()))
 }

@@ -1,4 +1,5 @@
 //! What is remembered of a request while it is under way, for the access log and the metrics.
+use crate::net::deadline::now;
 use crate::telemetry::metrics::CacheResult;
 use crate::upstream::Upstream;
 use carrick_splice::Engine;
@@ -59,7 +60,7 @@ impl RequestLog {
     /// Of a request that begins now.
     #[must_use]
     pub fn begin() -> Self {
-        Self::beginning(Instant::now())
+        Self::beginning(now())
     }
 
     fn beginning(begun: Instant) -> Self {

@@ -7,6 +7,7 @@ use crate::net::admission::Admission;
 use crate::net::clock::Clock;
 use crate::net::scratch::ScratchPool;
 use crate::net::tracking::Tracking;
+use crate::net::transport::Network;
 use crate::path_history::Learned;
 use crate::resolver::WorkerResolver;
 use crate::syn_defer::Handshakes;
@@ -46,6 +47,8 @@ pub struct Worker {
     pub settling: Rc<()>,
     /// Access log.
     pub log: AccessLog,
+    /// Where connections to servers are opened.
+    pub network: Network,
     /// Name resolution.
     pub resolver: WorkerResolver,
     /// What all workers have stored, if there is a cache.
@@ -73,8 +76,6 @@ pub struct Worker {
     pub(crate) dismiss_idle: Cell<bool>,
     /// The connections of the sessions, so that the end of a drain reaches them.
     pub(crate) clients: RefCell<Slab<Weak<TcpStream>>>,
-    /// A socket without a connection: replaces one that is lent.
-    pub(crate) unconnected: Rc<TcpStream>,
     pub(crate) cut_off: Cell<bool>,
     pub(crate) cut_off_now: Notify,
     pub(crate) session_ended: Notify,
@@ -105,20 +106,6 @@ impl Worker {
         if !self.has_cut_off() {
             now.await;
         }
-    }
-
-    /// Takes a connection out of `place` and leaves a socket without a connection there.
-    ///
-    /// # Errors
-    /// The connection, if it is shared.
-    pub fn take_out(&self, place: &mut Rc<TcpStream>) -> Result<TcpStream, Rc<TcpStream>> {
-        Rc::try_unwrap(std::mem::replace(place, Rc::clone(&self.unconnected)))
-    }
-
-    /// A socket without a connection.
-    #[must_use]
-    pub fn unconnected(&self) -> Rc<TcpStream> {
-        Rc::clone(&self.unconnected)
     }
 
     /// If the worker has had work of its own for long, what is spliced gets its turn: some of what waited when that began.
@@ -171,11 +158,4 @@ impl Drop for SessionGuard {
         self.worker.metrics.connections_closed.add(1);
         self.worker.session_ended.notify_one();
     }
-}
-
-/// A socket without a connection.
-pub fn unconnected() -> std::io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    TcpStream::from_std(socket.into())
 }

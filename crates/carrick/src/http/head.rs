@@ -58,7 +58,7 @@ pub async fn read(
             .timer
             .until(
                 &mut deadline,
-                read_rest(&client.stream, &mut scratch.request),
+                read_rest(&client.transport, &mut scratch.request),
             )
             .await
         {

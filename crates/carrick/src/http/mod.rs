@@ -24,3 +24,6 @@ pub mod request_out;
 pub mod response_body;
 pub mod sender;
 pub mod session;
+
+#[cfg(test)]
+mod tests;

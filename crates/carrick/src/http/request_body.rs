@@ -2,13 +2,12 @@
 use carrick_logic::http1::{BodyLength, Chunked, Followed, OddNames, Refusal};
 use carrick_splice::tcp::{UnreadLimit, UnreadWindow};
 use carrick_splice::{Choice, End, Ended, Order, PaceHandle, RateMin, Side, Splicer};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
+use std::time::Duration;
 
-use crate::net::deadline::Timer;
-use crate::net::io::{read_rest, write_both};
+use crate::net::deadline::{Timer, now};
+use crate::net::io::{read_at_most, read_rest, write_both};
+use crate::net::transport::Transport;
 use crate::telemetry::metrics::Limit;
 
 /// A chunk's content is spliced from this size on; below, it is read with its framing.
@@ -74,8 +73,8 @@ pub enum NotSent {
 /// See [`NotSent`].
 pub async fn send(
     means: Means<'_>,
-    client: &TcpStream,
-    upstream: &TcpStream,
+    client: &Transport,
+    upstream: &Transport,
     head: &[u8],
     (buffer, head_bytes): (&mut Vec<u8>, usize),
     body: BodyLength,
@@ -117,8 +116,8 @@ pub async fn send(
 
 async fn send_chunked(
     means: Means<'_>,
-    client: &TcpStream,
-    upstream: &TcpStream,
+    client: &Transport,
+    upstream: &Transport,
     mut head: &[u8],
     (buffer, head_bytes): (&mut Vec<u8>, usize),
     body_bytes: &mut u64,
@@ -149,26 +148,16 @@ async fn send_chunked(
             chunked.skip_data(length);
         }
         buffer.reserve(READ_BYTES_MIN);
-        let begun = Instant::now();
+        let begun = now();
         match timer.within(means.idle, read_rest(client, buffer)).await {
             Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
-            Ok(Ok(count)) if pace.holds(count, begun.elapsed()) => {
-                window.took(client, count as u64)
+            Ok(Ok(count)) if pace.holds(count, now() - begun) => {
+                client.took(&mut window, count as u64)
             }
             Ok(Ok(_)) => return Err(NotSent::ClientSlow(Limit::RateMin)),
             Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         }
     }
-}
-
-/// Whether a connection would take bytes now. Where none move this tells whose fault it is.
-pub fn has_room(stream: &TcpStream) -> bool {
-    let mut polled = [PollFd::new(stream, PollFlags::OUT)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// The least rate of a client, for bytes that are not spliced.
@@ -204,7 +193,7 @@ impl Pace {
 
 async fn write(
     means: Means<'_>,
-    upstream: &TcpStream,
+    upstream: &Transport,
     first: &[u8],
     second: &[u8],
 ) -> Result<(), NotSent> {
@@ -226,25 +215,28 @@ async fn write(
 
 async fn splice(
     means: Means<'_>,
-    client: &TcpStream,
-    upstream: &TcpStream,
+    client: &Transport,
+    upstream: &Transport,
     length: u64,
     body_bytes: &mut u64,
 ) -> Result<(), NotSent> {
     if length == 0 {
         return Ok(());
     }
+    let Some([from, to]) = Transport::both_tcp(client, upstream) else {
+        return Box::pin(copy(means, client, upstream, length, body_bytes)).await;
+    };
     let mut order = Order::new(End::AfterBytes(length));
     order.choice = means.engine_before_more();
     order.idle = means.idle;
     order.rate_min = means.rate_min;
     order.pace = means.pace[0];
     order.unread = means.unread;
-    let mut transfer = means.splicer.transfer(client, upstream, order);
+    let mut transfer = means.splicer.transfer(from, to, order);
     let result = loop {
         match transfer.run().await {
             // The least rate is asked of clients; upstreams have the idle time-out.
-            Ok(Ended::TooSlow) if !has_room(upstream) => {}
+            Ok(Ended::TooSlow) if !upstream.has_room() => {}
             result => break result,
         }
     };
@@ -252,7 +244,7 @@ async fn splice(
     match result {
         Ok(Ended::Bytes) => Ok(()),
         Ok(Ended::EndOfStream | Ended::Input) => Err(NotSent::ClientGone),
-        Ok(Ended::Idle) if !has_room(upstream) => Err(NotSent::UpstreamSlow),
+        Ok(Ended::Idle) if !upstream.has_room() => Err(NotSent::UpstreamSlow),
         Ok(Ended::Idle) => Err(NotSent::ClientSlow(Limit::IdleTimeout)),
         Ok(Ended::TooSlow) => Err(NotSent::ClientSlow(Limit::RateMin)),
         Ok(Ended::Stalled) => Err(NotSent::UpstreamSlow),
@@ -263,5 +255,49 @@ async fn splice(
                 error: fault.source,
             },
         }),
+    }
+}
+
+/// The same by reading and writing.
+async fn copy(
+    means: Means<'_>,
+    client: &Transport,
+    upstream: &Transport,
+    mut length: u64,
+    body_bytes: &mut u64,
+) -> Result<(), NotSent> {
+    let mut buffer = Vec::with_capacity(READ_BYTES_MIN);
+    let mut timer = Timer::default();
+    let mut pace = Pace::new(means.rate_min);
+    while length > 0 {
+        buffer.clear();
+        let begun = now();
+        let bytes_max = usize::try_from(length).unwrap_or(usize::MAX);
+        let reading = read_at_most(client, &mut buffer, bytes_max);
+        let count = match timer.within(means.idle, reading).await {
+            Ok(Ok(0) | Err(_)) => return Err(NotSent::ClientGone),
+            Ok(Ok(count)) => count,
+            Err(_) => return Err(NotSent::ClientSlow(Limit::IdleTimeout)),
+        };
+        if !pace.holds(count, now() - begun) {
+            return Err(NotSent::ClientSlow(Limit::RateMin));
+        }
+        write(means, upstream, &[], &buffer)
+            .await
+            .map_err(as_begun)?;
+        length -= count as u64;
+        *body_bytes += count as u64;
+    }
+    Ok(())
+}
+
+/// An error of a body of which something was sent before.
+fn as_begun(not_sent: NotSent) -> NotSent {
+    match not_sent {
+        NotSent::Upstream { error, .. } => NotSent::Upstream {
+            nothing_sent: false,
+            error,
+        },
+        other => other,
     }
 }

@@ -1,19 +1,20 @@
 //! Passing a response on: the rewritten head, and the body by the splice service, up to its last byte and not one further.
 use super::cached::Tee;
-use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN, has_room};
+use super::request_body::{Means, Pace, SPLICED_CHUNK_BYTES_MIN};
 use crate::context::request_log::IDLE_TIMEOUT;
 use crate::context::request_log::STALLED;
 use crate::context::request_log::TOO_SLOW;
 use crate::http::prefetch::Look;
-use crate::net::deadline::Timer;
+use crate::net::deadline::{Timer, now};
 use crate::net::io::{read_some, write_all, write_both};
+use crate::net::transport::Transport;
 use carrick_logic::http1::{
     Chunked, Followed, LAST_CHUNK, Piece, Refusal, ResponseBody, ResponseHead, Version,
     write_chunk_size,
 };
 use carrick_splice::tcp::UnreadWindow;
 use carrick_splice::{End, Ended, Engine, Fault, LocalCopy, Order, Side, Throttle, Transfer};
-use std::time::Instant;
+use std::rc::Rc;
 use tokio::net::TcpStream;
 
 /// Room that a read of a chunked body needs in its buffer.
@@ -75,8 +76,8 @@ impl Response<'_> {
     pub async fn pass(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        upstream: &Transport,
+        client: &Transport,
         timer: &mut Timer,
     ) -> Passed {
         match self.head.body {
@@ -102,20 +103,20 @@ impl Response<'_> {
             ResponseBody::Chunked => {
                 Box::pin(self.pass_chunked(means, upstream, client, timer)).await
             }
-            ResponseBody::UntilClose
-                if self.is_framed || self.tee.is_some() || self.look.is_some() =>
-            {
-                Box::pin(self.pass_and_keep(means, upstream, client, timer, None)).await
-            }
-            ResponseBody::UntilClose => self.pass_rest(means, upstream, client).await,
+            ResponseBody::UntilClose => match Transport::both_tcp(upstream, client) {
+                Some(legs) if !self.is_framed && self.tee.is_none() && self.look.is_none() => {
+                    self.pass_rest(means, legs, client).await
+                }
+                _ => Box::pin(self.pass_and_keep(means, upstream, client, timer, None)).await,
+            },
         }
     }
 
     async fn pass_bytes(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        upstream: &Transport,
+        client: &Transport,
         timer: &mut Timer,
         length: u64,
     ) -> Passed {
@@ -133,35 +134,39 @@ impl Response<'_> {
                 Ok(()) => Passed::Whole,
             };
         }
+        let Some(legs) = Transport::both_tcp(upstream, client) else {
+            return Box::pin(self.pass_and_keep(means, upstream, client, timer, Some(length)))
+                .await;
+        };
         let left_bytes = length - here as u64;
         self.show(head_bytes, head_bytes + here);
         let shown_bytes = self.look.as_ref().map_or(0, |look| look.wanted_bytes());
         if (1..left_bytes).contains(&shown_bytes) {
             let parts = (shown_bytes, left_bytes - shown_bytes);
             // Boxed: what few responses need should not make every session larger.
-            return Box::pin(self.pass_shown(means, upstream, client, parts)).await;
+            return Box::pin(self.pass_shown(means, legs, client, parts)).await;
         }
         // Boxed: a session that waits for a request has no need of its room.
-        Box::pin(self.splice(means, upstream, client, End::AfterBytes(left_bytes))).await
+        Box::pin(self.splice(means, legs, client, End::AfterBytes(left_bytes))).await
     }
 
     /// So many bytes that are looked at, then others that are not.
     async fn pass_shown(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        legs: [&Rc<TcpStream>; 2],
+        client: &Transport,
         (shown_bytes, left_bytes): (u64, u64),
     ) -> Passed {
         let end = End::AfterBytes(shown_bytes);
-        match self.splice(means, upstream, client, end).await {
+        match self.splice(means, legs, client, end).await {
             Passed::Whole => {}
             other => return other,
         }
         // The head is out, and what had come with it.
         self.out.clear();
         self.buffer.truncate(self.head.head_bytes);
-        self.splice(means, upstream, client, End::AfterBytes(left_bytes))
+        self.splice(means, legs, client, End::AfterBytes(left_bytes))
             .await
     }
 
@@ -176,10 +181,10 @@ impl Response<'_> {
     async fn pass_rest(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        legs: [&Rc<TcpStream>; 2],
+        client: &Transport,
     ) -> Passed {
-        match Box::pin(self.splice(means, upstream, client, End::EndOfStream)).await {
+        match Box::pin(self.splice(means, legs, client, End::EndOfStream)).await {
             Passed::Whole => Passed::WholeAndDone,
             other => other,
         }
@@ -189,8 +194,8 @@ impl Response<'_> {
     async fn pass_and_keep(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        upstream: &Transport,
+        client: &Transport,
         timer: &mut Timer,
         mut left_bytes: Option<u64>,
     ) -> Passed {
@@ -214,15 +219,15 @@ impl Response<'_> {
                 write_chunk_size(self.out, body_bytes);
                 self.buffer.extend_from_slice(b"\r\n");
             }
-            throttle.pass(client, body_bytes).await;
-            let begun = Instant::now();
+            client.wait_for(&mut throttle, body_bytes).await;
+            let begun = now();
             let written = timer
                 .within(
                     means.idle,
                     write_both(client, self.out, self.buffer, &mut 0),
                 )
                 .await;
-            let is_in_time = pace.holds(self.out.len() + self.buffer.len(), begun.elapsed());
+            let is_in_time = pace.holds(self.out.len() + self.buffer.len(), now() - begun);
             self.body_bytes += body_bytes;
             self.out.clear();
             self.buffer.clear();
@@ -248,7 +253,7 @@ impl Response<'_> {
                 }
                 Ok(Ok(0)) if self.is_framed => return self.end_frames(means, client, timer).await,
                 Ok(Ok(0)) => return Passed::WholeAndDone,
-                Ok(Ok(count)) => window.took(upstream, count as u64),
+                Ok(Ok(count)) => upstream.took(&mut window, count as u64),
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
@@ -259,7 +264,7 @@ impl Response<'_> {
     async fn end_frames(
         &mut self,
         means: Means<'_>,
-        client: &TcpStream,
+        client: &Transport,
         timer: &mut Timer,
     ) -> Passed {
         let written = timer
@@ -275,8 +280,8 @@ impl Response<'_> {
     async fn splice(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        legs: [&Rc<TcpStream>; 2],
+        client: &Transport,
         end: End,
     ) -> Passed {
         let here = self.buffer.get(self.head.head_bytes..).unwrap_or_default();
@@ -296,7 +301,7 @@ impl Response<'_> {
             show = |bytes: &[u8]| look.take(bytes);
             order.local_copy = LocalCopy::To(&mut show);
         }
-        let mut transfer = means.splicer.transfer(upstream, client, order);
+        let mut transfer = means.splicer.transfer(legs[0], legs[1], order);
         let result = run(&mut transfer, client).await;
         self.body_bytes += transfer.bytes();
         self.engine = transfer.engine();
@@ -311,8 +316,8 @@ impl Response<'_> {
     async fn pass_chunked(
         &mut self,
         means: Means<'_>,
-        upstream: &TcpStream,
-        client: &TcpStream,
+        upstream: &Transport,
+        client: &Transport,
         timer: &mut Timer,
     ) -> Passed {
         let keeps_framing = self.client_version == Version::Http11;
@@ -352,14 +357,13 @@ impl Response<'_> {
             } else {
                 &[]
             };
-            throttle
-                .pass(client, (out.len() + bytes.len()) as u64)
-                .await;
-            let begun = Instant::now();
+            let out_bytes = (out.len() + bytes.len()) as u64;
+            client.wait_for(&mut throttle, out_bytes).await;
+            let begun = now();
             let written = timer
                 .within(means.idle, write_both(client, &out, bytes, &mut 0))
                 .await;
-            let is_in_time = pace.holds(out.len() + bytes.len(), begun.elapsed());
+            let is_in_time = pace.holds(out.len() + bytes.len(), now() - begun);
             *self.out = out;
             self.out.clear();
             match written {
@@ -381,7 +385,10 @@ impl Response<'_> {
                     .look
                     .as_ref()
                     .is_some_and(|look| look.wanted_bytes() > 0);
-            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN && !is_looked_at {
+            if chunked.data_left() >= SPLICED_CHUNK_BYTES_MIN
+                && !is_looked_at
+                && let Some([from, to]) = Transport::both_tcp(upstream, client)
+            {
                 let length = chunked.data_left();
                 let mut order = Order::new(End::AfterBytes(length));
                 order.choice = means.engine_before_more();
@@ -389,7 +396,7 @@ impl Response<'_> {
                 order.rate_min = means.rate_min;
                 order.pace = means.pace[1];
                 order.unread = means.unread;
-                let mut transfer = means.splicer.transfer(upstream, client, order);
+                let mut transfer = means.splicer.transfer(from, to, order);
                 let result = run(&mut transfer, client).await;
                 self.body_bytes += transfer.bytes();
                 self.engine = transfer.engine();
@@ -404,7 +411,7 @@ impl Response<'_> {
                 .await
             {
                 Ok(Ok(0)) => return Passed::UpstreamBroke("upstream_closed"),
-                Ok(Ok(count)) => window.took(upstream, count as u64),
+                Ok(Ok(count)) => upstream.took(&mut window, count as u64),
                 Ok(Err(_)) => return Passed::UpstreamBroke("upstream_reset"),
                 Err(_) => return Passed::UpstreamBroke(IDLE_TIMEOUT),
             }
@@ -443,7 +450,7 @@ impl Response<'_> {
     async fn write(
         &mut self,
         means: Means<'_>,
-        client: &TcpStream,
+        client: &Transport,
         timer: &mut Timer,
         body: usize,
     ) -> Result<(), Passed> {
@@ -467,19 +474,19 @@ impl Response<'_> {
 }
 
 /// Runs a splice to its end. The least rate is asked of clients; upstreams have the idle time-out.
-async fn run(transfer: &mut Transfer<'_>, client: &TcpStream) -> Result<Ended, Fault> {
+async fn run(transfer: &mut Transfer<'_>, client: &Transport) -> Result<Ended, Fault> {
     loop {
         match transfer.run().await {
-            Ok(Ended::TooSlow) if has_room(client) => {}
+            Ok(Ended::TooSlow) if client.has_room() => {}
             result => return result,
         }
     }
 }
 
 /// Whose fault it is that a splice ended before the body did.
-fn cut_off(result: &Result<Ended, Fault>, client: &TcpStream) -> Passed {
+fn cut_off(result: &Result<Ended, Fault>, client: &Transport) -> Passed {
     match result {
-        Ok(Ended::Idle) if has_room(client) => Passed::UpstreamBroke(IDLE_TIMEOUT),
+        Ok(Ended::Idle) if client.has_room() => Passed::UpstreamBroke(IDLE_TIMEOUT),
         Ok(Ended::Idle) => Passed::ClientGone(IDLE_TIMEOUT),
         Ok(Ended::TooSlow) => Passed::ClientGone(TOO_SLOW),
         Ok(Ended::Stalled) => Passed::ClientGone(STALLED),

@@ -15,7 +15,7 @@ use crate::context::request_log::RequestLog;
 use crate::http::failure::Failure;
 use crate::http::kernel_forward;
 use crate::http::kernel_forward::{Lost, Offered, Unsettled, Waited};
-use crate::net::io::{is_readable, read_some, try_read_some};
+use crate::net::io::{Stream, is_readable, read_some, try_read_some};
 use crate::net::scratch::{Lent, Scratch};
 use crate::reply;
 use crate::reply::{Asked, Reply};
@@ -50,7 +50,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
     if scratch.request.is_empty() {
         // With `TCP_DEFER_ACCEPT` the first request has mostly come before its connection is accepted. Where it has not,
         // the runtime, which takes a new connection to be readable, knows better after this.
-        let _ = try_read_some(&client.stream, &mut scratch.request);
+        let _ = try_read_some(&client.transport, &mut scratch.request);
     }
     loop {
         if scratch.request.is_empty() {
@@ -70,7 +70,7 @@ pub async fn run(mut client: Client, mut first: Vec<u8>) {
             }
             scratch = client.worker.scratch.take();
             // What came early left a readiness behind it: there is nothing to read, and the client is as idle as before.
-            let mut reading = read_some(&client.stream, &mut scratch.request);
+            let mut reading = read_some(&client.transport, &mut scratch.request);
             let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
             drop(reading);
             match read {
@@ -106,7 +106,7 @@ async fn end_or_go_on(
         Next::Close => {}
         Next::CloseGently => reply::close_gently(client).await,
         Next::Reset => {
-            let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+            client.transport.reset_on_close();
         }
     }
     Err(Ended)
@@ -149,11 +149,11 @@ async fn wait_for_request(client: &mut Client, mut limit: Duration) -> Option<Ca
     }
     let Client {
         worker,
-        stream,
+        transport,
         timer,
         ..
     } = client;
-    let readable = poll_fn(|cx| stream.poll_read_ready(cx));
+    let readable = poll_fn(|cx| transport.poll_read_ready(cx));
     let waiting = worker.idle.wait(readable, || worker.dismisses_idle());
     let mut waiting = std::pin::pin!(waiting);
     match timer
@@ -422,7 +422,7 @@ fn after_response(client: &Client, scratch: &Scratch, passed: Passed, keep_alive
             // Of a body there may be more on its way, whatever has come.
             let unread = scratch.request.len() > scratch.request_head.head_bytes
                 || scratch.request_head.body != BodyLength::None
-                || is_readable(&client.stream);
+                || is_readable(&client.transport);
             match unread {
                 true => Next::CloseGently,
                 false => Next::Close,

@@ -6,6 +6,12 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
+/// The present moment. In tests with a clock of their own, theirs.
+#[must_use]
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// The time was over before the future was ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimedOut;
@@ -34,7 +40,7 @@ impl Deadline {
     }
 
     fn moment(&mut self) -> Instant {
-        *self.at.get_or_insert_with(|| Instant::now() + self.limit)
+        *self.at.get_or_insert_with(|| now() + self.limit)
     }
 }
 
@@ -86,7 +92,7 @@ impl Timer {
         }
         loop {
             ready!(sleep.as_mut().poll(cx));
-            if Instant::now() >= deadline {
+            if now() >= deadline {
                 return Poll::Ready(());
             }
             sleep.as_mut().reset(target);

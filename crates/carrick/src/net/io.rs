@@ -1,25 +1,198 @@
-//! Reading from and writing to a shared `&TcpStream` with as few system calls as epoll allows.
+//! Reading from and writing to a shared connection with as few system calls as epoll allows.
 //!
 //! Readiness is edge-triggered. A read that brought less than there was room for has emptied the socket, so the
 //! readiness is taken back without the call that would only return `EAGAIN`. This is sound because the runtime has one
 //! thread: no event can be taken in between the read and the clearing; what arrives later makes a new event.
 use bytes::BufMut;
 use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+/// What bytes come from and go to: a TCP connection, or what replaces one. Nothing here waits; readiness is as of a socket that the
+/// runtime watches, and edge-triggered.
+pub trait Stream {
+    /// The TCP connection, whose bytes the kernel can move by itself; `None`: they have to pass through the process.
+    fn tcp(&self) -> Option<&TcpStream>;
+
+    /// Ready when a read may bring something, the end, or an error.
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ready when a write may take something.
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Reads into `room` bytes of the spare room of `buffer`.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`; `WouldBlock` takes the readiness back.
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize>;
+
+    /// Reads into the spare room of `buffer`, even if the runtime knows of nothing.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize>;
+
+    /// Whether a byte is there (true) or the end (false), without taking it, even if the runtime knows of nothing.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    fn peek(&self) -> rustix::io::Result<bool>;
+
+    /// The same, if the runtime knows of something.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`; `WouldBlock` takes the readiness back.
+    fn try_peek(&self) -> io::Result<bool>;
+
+    /// Takes the read readiness back without a system call.
+    fn forget_readable(&self);
+
+    /// Writes some of `bytes`.
+    ///
+    /// # Errors
+    /// Those of `send(2)`; `WouldBlock` takes the readiness back.
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Writes some of `pieces`.
+    ///
+    /// # Errors
+    /// Those of `writev(2)`; `WouldBlock` takes the readiness back.
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// The same, of pieces that are `offered` bytes together: that less was taken takes the readiness back, too. With `more`, the
+    /// kernel keeps the last segment back if it is not full, for what is sent next.
+    ///
+    /// # Errors
+    /// Those of `sendmsg(2)`.
+    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize>;
+}
+
+impl Stream for TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(cx)
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_ready(cx)
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        self.try_read_buf(&mut buffer.limit(room))
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        Ok(recv(self, spare_capacity(buffer), RecvFlags::DONTWAIT)?.0)
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        let (bytes, _) = recv(self, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+        Ok(bytes > 0)
+    }
+
+    fn try_peek(&self) -> io::Result<bool> {
+        self.try_io(Interest::READABLE, || Ok(Stream::peek(self)?))
+    }
+
+    fn forget_readable(&self) {
+        let nothing: io::Result<()> =
+            self.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        debug_assert!(nothing.is_err());
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
+        let flags = if more {
+            SendFlags::NOSIGNAL | SendFlags::MORE
+        } else {
+            SendFlags::NOSIGNAL
+        };
+        let mut sent = 0;
+        let result = self.try_io(Interest::WRITABLE, || {
+            sent = retry_on_intr(|| {
+                sendmsg(self, pieces, &mut SendAncillaryBuffer::default(), flags)
+            })?;
+            if sent < offered {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match result {
+            Err(error) if sent == 0 => Err(error),
+            _ => Ok(sent),
+        }
+    }
+}
+
+impl<S: Stream> Stream for Rc<S> {
+    fn tcp(&self) -> Option<&TcpStream> {
+        (**self).tcp()
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (**self).poll_read_ready(cx)
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (**self).poll_write_ready(cx)
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        (**self).try_read(buffer, room)
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        (**self).read_now(buffer)
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        Stream::peek(&**self)
+    }
+
+    fn try_peek(&self) -> io::Result<bool> {
+        (**self).try_peek()
+    }
+
+    fn forget_readable(&self) {
+        (**self).forget_readable();
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (**self).try_write(bytes)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        (**self).try_write_vectored(pieces)
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
+        (**self).try_send(pieces, offered, more)
+    }
+}
 
 /// Reads what is there into the spare room of `buffer` (which must have some); 0 means end of stream.
 ///
 /// # Errors
 /// Those of `recv(2)`.
-pub fn read_some(
-    stream: &TcpStream,
+pub fn read_some<S: Stream>(
+    stream: &S,
     buffer: &mut Vec<u8>,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
     read_at_most(stream, buffer, usize::MAX)
@@ -29,8 +202,8 @@ pub fn read_some(
 ///
 /// # Errors
 /// Those of `recv(2)`.
-pub fn read_at_most(
-    stream: &TcpStream,
+pub fn read_at_most<S: Stream>(
+    stream: &S,
     buffer: &mut Vec<u8>,
     bytes_max: usize,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
@@ -50,16 +223,16 @@ pub fn read_at_most(
 ///
 /// # Errors
 /// Those of `recv(2)`.
-pub fn read_rest(
-    stream: &TcpStream,
+pub fn read_rest<S: Stream>(
+    stream: &S,
     buffer: &mut Vec<u8>,
 ) -> impl Future<Output = io::Result<usize>> + Unpin {
     let mut was_asked = buffer.is_empty();
     poll_fn(move |cx| {
         if !std::mem::replace(&mut was_asked, true) {
-            match recv(stream, spare_capacity(buffer), RecvFlags::DONTWAIT) {
+            match stream.read_now(buffer) {
                 Err(Errno::AGAIN) => {}
-                received => return Poll::Ready(Ok(received?.0)),
+                received => return Poll::Ready(Ok(received?)),
             }
         }
         pin!(read_some(stream, buffer)).poll(cx)
@@ -70,22 +243,21 @@ pub fn read_rest(
 ///
 /// # Errors
 /// Those of `recv(2)`; `WouldBlock` when nothing is there, of which the runtime takes note.
-pub fn try_peek(stream: &TcpStream) -> io::Result<bool> {
-    stream.try_io(Interest::READABLE, || Ok(peek(stream)?))
+pub fn try_peek<S: Stream>(stream: &S) -> io::Result<bool> {
+    stream.try_peek()
 }
 
 /// The same, asked of the kernel even if the runtime knows of nothing.
 ///
 /// # Errors
 /// Those of `recv(2)`.
-pub fn peek(stream: &TcpStream) -> rustix::io::Result<bool> {
-    let (bytes, _) = recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
-    Ok(bytes > 0)
+pub fn peek<S: Stream>(stream: &S) -> rustix::io::Result<bool> {
+    stream.peek()
 }
 
 /// Whether the client has reset its connection. One that only ended its side still waits for its response (RFC 9112 section 9.6): it is
 /// watched no more, nor is one that has sent something.
-pub fn poll_reset(client: &TcpStream, watches: &mut bool, cx: &mut Context<'_>) -> bool {
+pub fn poll_reset<S: Stream>(client: &S, watches: &mut bool, cx: &mut Context<'_>) -> bool {
     while client.poll_read_ready(cx).is_ready() {
         match try_peek(client) {
             Ok(_) => {
@@ -103,18 +275,18 @@ pub fn poll_reset(client: &TcpStream, watches: &mut bool, cx: &mut Context<'_>) 
 ///
 /// # Errors
 /// Those of `recv(2)`; `WouldBlock` when nothing is there.
-pub fn try_read_some(stream: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
+pub fn try_read_some<S: Stream>(stream: &S, buffer: &mut Vec<u8>) -> io::Result<usize> {
     try_read_at_most(stream, buffer, usize::MAX)
 }
 
-fn try_read_at_most(
-    stream: &TcpStream,
+fn try_read_at_most<S: Stream>(
+    stream: &S,
     buffer: &mut Vec<u8>,
     bytes_max: usize,
 ) -> io::Result<usize> {
     let room = (buffer.capacity() - buffer.len()).min(bytes_max);
     debug_assert!(room > 0, "a read needs room");
-    let count = stream.try_read_buf(&mut buffer.limit(room))?;
+    let count = stream.try_read(buffer, room)?;
     if count > 0 && count < room {
         forget_readable(stream);
     }
@@ -122,14 +294,12 @@ fn try_read_at_most(
 }
 
 /// Takes the stream's read readiness back without a system call.
-pub fn forget_readable(stream: &TcpStream) {
-    let nothing: io::Result<()> =
-        stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
-    debug_assert!(nothing.is_err());
+pub fn forget_readable<S: Stream>(stream: &S) {
+    stream.forget_readable();
 }
 
 /// Whether the runtime knows the stream to be readable (or closed); costs no system call.
-pub fn is_readable(stream: &TcpStream) -> bool {
+pub fn is_readable<S: Stream>(stream: &S) -> bool {
     stream
         .poll_read_ready(&mut Context::from_waker(Waker::noop()))
         .is_ready()
@@ -139,8 +309,8 @@ pub fn is_readable(stream: &TcpStream) -> bool {
 ///
 /// # Errors
 /// Those of `send(2)`; how much was written before is not told.
-pub fn write_all<'a>(
-    stream: &'a TcpStream,
+pub fn write_all<'a, S: Stream>(
+    stream: &'a S,
     bytes: &'a [u8],
 ) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
     let mut left = bytes.len();
@@ -151,8 +321,8 @@ pub fn write_all<'a>(
 ///
 /// # Errors
 /// Those of `send(2)`.
-pub fn write_some<'a>(
-    stream: &'a TcpStream,
+pub fn write_some<'a, S: Stream>(
+    stream: &'a S,
     bytes: &'a [u8],
     left: &'a mut usize,
 ) -> impl Future<Output = io::Result<()>> + Unpin + 'a {
@@ -160,8 +330,8 @@ pub fn write_some<'a>(
     poll_fn(move |cx| poll_write(stream, bytes, left, cx))
 }
 
-fn poll_write(
-    stream: &TcpStream,
+fn poll_write<S: Stream>(
+    stream: &S,
     bytes: &[u8],
     left: &mut usize,
     cx: &mut Context<'_>,
@@ -182,8 +352,8 @@ fn poll_write(
 ///
 /// # Errors
 /// Those of `writev(2)`.
-pub fn write_both<'a>(
-    stream: &'a TcpStream,
+pub fn write_both<'a, S: Stream>(
+    stream: &'a S,
     first: &'a [u8],
     second: &'a [u8],
     left: &'a mut usize,

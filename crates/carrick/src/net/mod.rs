@@ -8,4 +8,5 @@ pub mod memory;
 pub mod scratch;
 pub mod shortage;
 pub mod tracking;
+pub mod transport;
 pub mod unread;

@@ -1,6 +1,7 @@
 //! What may wait unread at a connection (`limits.unread`): set once, before the process passes on what comes.
+use super::io::Stream;
+use super::transport::Transport;
 use carrick_splice::tcp::UnreadLimit;
-use tokio::net::TcpStream;
 
 /// What a connection has of it.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +23,11 @@ impl Unread {
     }
 
     /// Sets it, unless it is set. For those who tell an [`UnreadWindow`](carrick_splice::tcp::UnreadWindow) what they read.
-    pub fn begin(&mut self, stream: &TcpStream) -> UnreadLimit {
-        match *self {
-            Self::Set(limit) => limit,
-            Self::ToCome(bytes) => {
+    pub fn begin(&mut self, transport: &Transport) -> UnreadLimit {
+        match (*self, transport.tcp()) {
+            (Self::Set(limit), _) => limit,
+            (Self::ToCome(_), None) => UnreadLimit::default(),
+            (Self::ToCome(bytes), Some(stream)) => {
                 // Without it, it is a connection all the same.
                 let limit = UnreadLimit::begin(stream, bytes).unwrap_or_default();
                 *self = Self::Set(limit);
@@ -35,7 +37,10 @@ impl Unread {
     }
 
     /// For those who do not: only if the peer is near.
-    pub fn begin_if_near(&mut self, stream: &TcpStream) {
+    pub fn begin_if_near(&mut self, transport: &Transport) {
+        let Some(stream) = transport.tcp() else {
+            return;
+        };
         match *self {
             Self::Set(limit) => limit.lift(stream),
             Self::ToCome(bytes) => {

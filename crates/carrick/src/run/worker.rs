@@ -9,12 +9,12 @@ use crate::context::idle::IdleSessions;
 use crate::context::live::Orders;
 use crate::context::live::WorkerLive;
 use crate::context::worker::Worker;
-use crate::context::worker::unconnected;
 use crate::engines::Engines;
 use crate::net::admission::Admission;
 use crate::net::clock::Clock;
 use crate::net::memory;
 use crate::net::tracking::Tracking;
+use crate::net::transport::Network;
 use crate::resolver::WorkerResolver;
 use crate::tcp::link;
 use crate::telemetry::access_log::AccessLog;
@@ -97,6 +97,7 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         settling: Rc::default(),
         metrics: parts.metrics,
         log: parts.log,
+        network: Network::Kernel,
         resolver: parts.resolver,
         cache: parts.cache,
         scratch: Rc::default(),
@@ -114,7 +115,6 @@ async fn serve(mut parts: WorkerParts, started: impl FnOnce()) -> std::io::Resul
         draining: Cell::new(first.draining),
         dismiss_idle: Cell::new(false),
         clients: RefCell::default(),
-        unconnected: Rc::new(unconnected()?),
         tracking: Tracking::default(),
         fetching_ahead: Cell::new(0),
         cut_off: Cell::new(false),

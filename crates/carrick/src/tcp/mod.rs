@@ -1,4 +1,5 @@
 //! Connections that are relayed as they are: CONNECT, upgrades, tunnels, the splitter, and links.
+mod copied;
 pub mod link;
 mod notes;
 pub mod split;

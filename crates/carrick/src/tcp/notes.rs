@@ -3,6 +3,7 @@ use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::request_log::RequestLog;
 use crate::context::tunnels::Listed;
+use crate::net::io::Stream;
 use crate::reply::unreachable_reply;
 use crate::telemetry::job::Job;
 use crate::telemetry::tunnels::About;
@@ -49,7 +50,8 @@ pub(super) fn kept_target(target: &[u8]) -> Box<[u8]> {
 /// Takes note of how both connections have fared, before they are closed.
 pub(super) fn note_paths(client: &Client, far: &TcpStream, log: &mut RequestLog) {
     // It fails for nothing but a closed descriptor.
-    let (Ok(near), Ok(far)) = (path_state(&client.stream), path_state(far)) else {
+    let near = client.transport.tcp();
+    let (Some(Ok(near)), Ok(far)) = (near.map(path_state), path_state(far)) else {
         return;
     };
     let paths = [near, far];

@@ -8,6 +8,7 @@ pub use outcome::{Watched, settle};
 use crate::config::plan::{Mode, RoutePlan, Splitting};
 use crate::connect::tcp_profile;
 use crate::context::client::Client;
+use crate::net::io::Stream;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::split::{Decision, FirstKnown, Purpose, Reason, Way, is_chosen};
 use carrick_splice::tcp_tuning::measure;
@@ -66,8 +67,8 @@ pub fn decide(client: &Client, route: &RoutePlan, checkout: &Checkout) -> Option
     };
     let (address, server) = (client.address, checkout.upstream.address);
     // It fails for nothing but a closed descriptor.
-    let near = measure(&*client.stream).ok();
-    let far = measure(&*checkout.upstream.stream).ok();
+    let near = client.transport.tcp().and_then(|leg| measure(leg).ok());
+    let far = (checkout.upstream.transport.tcp()).and_then(|leg| measure(leg).ok());
     let client_window_bytes = near.map_or(0, |leg| {
         u64::from(leg.congestion_window) * u64::from(leg.segment_bytes)
     });

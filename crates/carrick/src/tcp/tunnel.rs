@@ -1,4 +1,5 @@
 //! Tunnels: `CONNECT`, upgraded connections, TCP, and TLS by its server name. Both directions, half-closes included, until both have ended.
+use super::copied::{self, Relayed};
 use super::link;
 use super::split::{self, Decided, Watched};
 use crate::config::plan::{HashOn, RoutePlan};
@@ -11,9 +12,12 @@ use crate::context::log_line::target_text;
 use crate::context::original;
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::STALLED;
+use crate::context::tunnels::Listed;
+use crate::context::worker::Worker;
 use crate::net::deadline::Deadline;
-use crate::net::io::{read_some, write_all};
+use crate::net::io::{Stream, read_some, write_all};
 use crate::net::scratch::Lent;
+use crate::net::transport::Transport;
 use crate::reply;
 use crate::reply::{Asked, unreachable_reply};
 use crate::tcp::notes;
@@ -77,7 +81,7 @@ pub async fn run_connect(
     if !matches!(
         client
             .timer
-            .within(idle, write_all(&client.stream, ESTABLISHED))
+            .within(idle, write_all(&client.transport, ESTABLISHED))
             .await,
         Ok(Ok(()))
     ) {
@@ -181,10 +185,84 @@ async fn exchange(
     };
     let has_begun = !from_client.is_empty();
     let mut watched = decided.map(|decided| Watched::new(decided, has_begun));
-    let worker = Rc::clone(&client.worker);
+    let legs = (client.transport.take(), checkout.upstream.transport.take());
+    let Relayed {
+        bytes,
+        engine,
+        end,
+        is_left,
+    } = match legs {
+        (Transport::Tcp(near), Transport::Tcp(far)) => {
+            let legs = [
+                (near, &mut client.transport),
+                (far, &mut checkout.upstream.transport),
+            ];
+            spliced(&client.worker, legs, order, (&listed, &mut watched)).await
+        }
+        (near, far) => {
+            (client.transport, checkout.upstream.transport) = (near, far);
+            let legs = [&client.transport, &checkout.upstream.transport];
+            // Boxed: few tunnels need it.
+            Box::pin(copied::both_ways(&client.worker, legs, order, &listed)).await
+        }
+    };
+    log.received += bytes[0];
+    log.sent += bytes[1];
+    log.engine = Some(engine);
+    drop(listed);
+    if let Some(far) = checkout.upstream.transport.tcp() {
+        notes::note_paths(client, far, log);
+    }
+    let bytes = [log.received, log.sent];
+    let ended_well = matches!(end, Some(ExchangeEnd::Closed));
+    split::settle(client, checkout, watched, bytes, ended_well);
+    checkout.count(&client.worker.metrics, log.received, log.sent);
+    counters.tunnels_closed.add(1);
+    counters.tunnel_seconds.observe(begun.elapsed());
+    let Some(end) = end else {
+        log.ended = if is_left { "left" } else { "client_reset" };
+        checkout.upstream.transport.reset_on_close();
+        return Next::Reset;
+    };
+    match end {
+        ExchangeEnd::Closed => Next::Close,
+        ExchangeEnd::Idle => {
+            log.ended = "tunnel_idle_timeout";
+            client
+                .worker
+                .metrics
+                .limits
+                .reached(Limit::TunnelIdleTimeout);
+            Next::Close
+        }
+        ExchangeEnd::Stalled => {
+            log.ended = STALLED;
+            checkout.upstream.transport.reset_on_close();
+            Next::Reset
+        }
+        ExchangeEnd::Fault { a_to_b, fault } => {
+            // Whoever is still there learns that the other end was lost, not that it ended.
+            let client_failed = a_to_b == (fault.side == Side::From);
+            log.ended = if client_failed {
+                "client_reset"
+            } else {
+                "upstream_reset"
+            };
+            checkout.upstream.transport.reset_on_close();
+            Next::Reset
+        }
+    }
+}
+
+/// Both directions by the splice service; the connections come back to their places.
+async fn spliced(
+    worker: &Worker,
+    [(near, near_place), (far, far_place)]: [(Rc<TcpStream>, &mut Transport); 2],
+    order: ExchangeOrder<'_>,
+    (listed, watched): (&Listed, &mut Option<Watched>),
+) -> Relayed {
     // For good, if that is possible: then nobody is woken while the kernel relays.
-    let near = worker.take_out(&mut client.stream);
-    let far = worker.take_out(&mut checkout.upstream.stream);
+    let (near, far) = (Rc::try_unwrap(near), Rc::try_unwrap(far));
     let (mut shared_near, mut shared_far) = (None, None);
     let mut exchange = worker.splicer.exchange(
         leg(near, &mut shared_near),
@@ -196,7 +274,7 @@ async fn exchange(
         // First, so that everything is counted also when it is cut off.
         let end = exchange.poll_run(cx).map(Some);
         listed.tunnel().note(&exchange);
-        if let Some(watched) = &mut watched {
+        if let Some(watched) = watched.as_mut() {
             watched.note(&exchange);
         }
         if let Some(reason) = exchange.take_packets_refused() {
@@ -217,69 +295,29 @@ async fn exchange(
         end
     })
     .await;
-    let (up, down) = (exchange.a_to_b_bytes(), exchange.b_to_a_bytes());
-    log.received += up;
-    log.sent += down;
-    log.engine = Some(if down >= up {
+    let bytes = [exchange.a_to_b_bytes(), exchange.b_to_a_bytes()];
+    let engine = if bytes[1] >= bytes[0] {
         exchange.engines().1
     } else {
         exchange.engines().0
-    });
+    };
     // At carrick's end, what the kernel has goes on.
     let is_left = end.is_none() && exchange.leave();
     let [near, far] = exchange.into_connections();
     for (place, connection) in [
-        (&mut client.stream, near.map(Rc::new).or(shared_near)),
-        (
-            &mut checkout.upstream.stream,
-            far.map(Rc::new).or(shared_far),
-        ),
+        (near_place, near.map(Rc::new).or(shared_near)),
+        (far_place, far.map(Rc::new).or(shared_far)),
     ] {
         // A connection that the runtime did not take back is closed.
         if let Some(connection) = connection {
-            *place = connection;
+            *place = Transport::Tcp(connection);
         }
     }
-    drop(listed);
-    notes::note_paths(client, &checkout.upstream.stream, log);
-    let bytes = [log.received, log.sent];
-    let ended_well = matches!(end, Some(ExchangeEnd::Closed));
-    split::settle(client, checkout, watched, bytes, ended_well);
-    checkout.count(&client.worker.metrics, log.received, log.sent);
-    counters.tunnels_closed.add(1);
-    counters.tunnel_seconds.observe(begun.elapsed());
-    let Some(end) = end else {
-        log.ended = if is_left { "left" } else { "client_reset" };
-        let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
-        return Next::Reset;
-    };
-    match end {
-        ExchangeEnd::Closed => Next::Close,
-        ExchangeEnd::Idle => {
-            log.ended = "tunnel_idle_timeout";
-            client
-                .worker
-                .metrics
-                .limits
-                .reached(Limit::TunnelIdleTimeout);
-            Next::Close
-        }
-        ExchangeEnd::Stalled => {
-            log.ended = STALLED;
-            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
-            Next::Reset
-        }
-        ExchangeEnd::Fault { a_to_b, fault } => {
-            // Whoever is still there learns that the other end was lost, not that it ended.
-            let client_failed = a_to_b == (fault.side == Side::From);
-            log.ended = if client_failed {
-                "client_reset"
-            } else {
-                "upstream_reset"
-            };
-            let _ = carrick_splice::tcp::reset_on_close(&checkout.upstream.stream);
-            Next::Reset
-        }
+    Relayed {
+        bytes,
+        engine,
+        end,
+        is_left,
     }
 }
 
@@ -325,7 +363,7 @@ pub async fn run_listener(mut client: Client, mut first: Vec<u8>) {
     let next = tunnel_to(&mut client, route, sni.as_deref(), &target, first, &mut log).await;
     log.finish_tunnel(&client, &target, version);
     if matches!(next, Next::Reset) {
-        let _ = carrick_splice::tcp::reset_on_close(&client.stream);
+        client.transport.reset_on_close();
     }
 }
 
@@ -412,7 +450,7 @@ fn segment_bytes(client: &Client, engine: Choice) -> Option<u32> {
     if engine != Choice::Packet || !client.worker.splicer.has_packet_engine() {
         return None;
     }
-    carrick_splice::tcp::segment_bytes(&*client.stream).ok()
+    carrick_splice::tcp::segment_bytes(client.transport.tcp()?).ok()
 }
 
 /// Where a route leads.
@@ -450,7 +488,7 @@ async fn read_server_name(
         }
         match client
             .timer
-            .until(&mut deadline, read_some(&client.stream, buffer))
+            .until(&mut deadline, read_some(&client.transport, buffer))
             .await
         {
             Ok(Ok(0) | Err(_)) => return Err("client_closed"),

@@ -1,11 +1,10 @@
 //! Idle connections to one destination, the last used first.
-use crate::net::io::{is_readable, peek, try_peek};
+use crate::net::io::{Stream, is_readable, peek, try_peek};
 use crate::upstream::Upstream;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
 
 #[derive(Debug)]
 struct Parked {
@@ -23,7 +22,7 @@ impl IdleConnections {
     /// Takes the connection that was used last and is still good.
     pub fn take(&mut self) -> Option<Upstream> {
         while let Some(parked) = self.parked.pop_back() {
-            if is_silent(&parked.upstream.stream) {
+            if is_silent(&parked.upstream.transport) {
                 return Some(parked.upstream);
             }
         }
@@ -50,7 +49,7 @@ impl IdleConnections {
     /// Closes what has been idle for longer than `age_max`, and what the other end has closed.
     pub fn close_stale(&mut self, now: Instant, age_max: Duration) {
         self.parked.retain(|parked| {
-            now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.stream)
+            now.duration_since(parked.since) < age_max && is_quiet(&parked.upstream.transport)
         });
     }
 
@@ -76,7 +75,7 @@ impl IdleConnections {
 ///
 /// Mostly the runtime's knowledge is enough, which costs no system call. Only after a splice, which stops at the last
 /// byte without finding the socket empty, the kernel is asked. Before a request is sent, it always is: [`is_silent`].
-pub fn is_quiet(stream: &TcpStream) -> bool {
+pub fn is_quiet<S: Stream>(stream: &S) -> bool {
     if !is_readable(stream) {
         return true;
     }
@@ -84,7 +83,7 @@ pub fn is_quiet(stream: &TcpStream) -> bool {
 }
 
 /// The same as the kernel knows it now: what has come before a request would be taken for its response. One system call.
-pub fn is_silent(stream: &TcpStream) -> bool {
+pub fn is_silent<S: Stream>(stream: &S) -> bool {
     peek(stream) == Err(Errno::AGAIN)
 }
 

@@ -71,11 +71,13 @@ impl Drop for Opened {
 
 impl Connection {
     /// One that this end has opened. The answer to its HELLO has not come.
-    pub fn opened(mut upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Self {
+    /// `None`: it is not TCP.
+    pub fn opened(mut upstream: Upstream, metrics: &Arc<WorkerMetrics>) -> Option<Self> {
         upstream.limit_unread_if_near();
+        let stream = Rc::clone(upstream.transport.shared_tcp()?);
         metrics.link.opened.add(1);
-        Self {
-            stream: Rc::clone(&upstream.stream),
+        Some(Self {
+            stream,
             peer: upstream.address,
             has_carried: Cell::new(false),
             talk: RefCell::new(Talk::new(true)),
@@ -85,7 +87,7 @@ impl Connection {
                 metrics: Arc::clone(metrics),
                 _upstream: upstream,
             }),
-        }
+        })
     }
 
     /// One that the other end has opened. Its HELLO has come.

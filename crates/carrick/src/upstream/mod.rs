@@ -10,20 +10,19 @@ pub mod state;
 
 use crate::net::admission::UpstreamPlace;
 use crate::net::shortage::{Shortage, is_tcp_memory_short};
+use crate::net::transport::Transport;
 use crate::net::unread::Unread;
 use crate::telemetry::metrics::WorkerMetrics;
 use carrick_splice::tcp::UnreadLimit;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
-use tokio::net::TcpStream;
 
 /// A connection to an upstream, ready for a request.
 #[derive(Debug)]
 pub struct Upstream {
     /// The connection.
-    pub stream: Rc<TcpStream>,
+    pub transport: Transport,
     /// The other end.
     pub address: SocketAddr,
     /// Whether it has carried a request before.
@@ -66,9 +65,9 @@ const HEAD_READ_BYTES: usize = 2 * 1024;
 impl Upstream {
     /// A connection that has not been used yet, with `limits.unread`.
     #[must_use]
-    pub fn new(stream: TcpStream, address: SocketAddr, unread_bytes: u32) -> Self {
+    pub fn new(transport: impl Into<Transport>, address: SocketAddr, unread_bytes: u32) -> Self {
         Self {
-            stream: Rc::new(stream),
+            transport: transport.into(),
             address,
             reused: false,
             first_read_bytes: usize::MAX,
@@ -82,12 +81,12 @@ impl Upstream {
     /// connection. Not sooner, since the limit is also a buffer of that size from the start: the server could send all of it before a response's
     /// head is read. Without the limit a new connection has a small window, and the packet engine can take the rest of a response soon.
     pub fn limit_unread(&mut self) -> UnreadLimit {
-        self.unread.begin(&self.stream)
+        self.unread.begin(&self.transport)
     }
 
     /// The same for those who do not see to it that the window grows as it should: only if the server is near.
     pub fn limit_unread_if_near(&mut self) {
-        self.unread.begin_if_near(&self.stream);
+        self.unread.begin_if_near(&self.transport);
     }
 
     /// Expects the next response to be like one with a body of so many bytes. A wrong guess costs one more read.

@@ -107,7 +107,10 @@ fn by_a_macvlan() {
     let Some(bed) = Bed::bare() else {
         return;
     };
-    if !bed.can(Host::Middle, "ip link add link ps name mv7 type macvlan mode bridge") {
+    if !bed.can(
+        Host::Middle,
+        "ip link add link ps name mv7 type macvlan mode bridge",
+    ) {
         lacks("this kernel has no macvlans");
         return;
     }

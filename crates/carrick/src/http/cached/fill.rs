@@ -75,7 +75,7 @@ impl Fill {
         let idle = errand.live.plan().timeouts.idle;
         let mut buffer = Vec::new();
         while left_bytes > 0 {
-            let stream = &self.checkout.upstream.stream;
+            let stream = &self.checkout.upstream.transport;
             let received = {
                 let receiving = pin!(self.filling.receive(stream, &mut buffer));
                 errand.timer.within(idle, receiving).await

@@ -432,7 +432,7 @@ async fn wait(client: &mut Client, mut follow: Follow) -> Result<(), Gone> {
     client.worker.metrics.cache.waited.add(1);
     let limit = WAIT_MAX.min(client.live.plan().timeouts.idle);
     let mut over = pin!(follow.over());
-    let (stream, mut watches) = (&client.stream, true);
+    let (stream, mut watches) = (&client.transport, true);
     let ended = poll_fn(|cx| {
         if over.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));

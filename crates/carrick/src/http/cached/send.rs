@@ -9,7 +9,9 @@ use crate::http::head::has_tunnel_bytes;
 use crate::http::prefetch::Page;
 use crate::http::request_body::Pace;
 use crate::http::response_body::Passed;
+use crate::net::io::Stream;
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::reply;
 use crate::reply::{Asked, Reply};
 use crate::telemetry::metrics::{CacheResult, Limit};
@@ -26,7 +28,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::net::TcpStream;
 
 /// A stored answer, as it is to be sent.
 pub struct Source<'a> {
@@ -404,10 +405,10 @@ async fn send_parts(
                 }
             }
             // What waits for its pace is not slow.
-            let held = sending.throttle.pass(&client.stream, bytes).await;
+            let held = (client.transport.wait_for(&mut sending.throttle, bytes)).await;
             let begun = begun + held;
             let sent = {
-                let burst = send_burst(&client.stream, out, body, (at, bytes), sending.more);
+                let burst = send_burst(&client.transport, out, body, (at, bytes), sending.more);
                 client.timer.within(timeouts.idle, pin!(burst)).await
             };
             match sent {
@@ -440,7 +441,7 @@ async fn send_parts(
     }
     let sent = {
         let body = sending.reader.body();
-        let burst = send_burst(&client.stream, out, body, (0, 0), sending.more);
+        let burst = send_burst(&client.transport, out, body, (0, 0), sending.more);
         client.timer.within(timeouts.idle, pin!(burst)).await
     };
     match sent {
@@ -456,7 +457,7 @@ async fn send_parts(
 
 /// Sends `out`, and so many stored bytes from `at` on.
 async fn send_burst(
-    stream: &TcpStream,
+    stream: &Transport,
     mut out: &[u8],
     body: &Body,
     (mut at, mut bytes): (u64, u64),

@@ -1,5 +1,6 @@
 //! The rest of a response whose head the process has read and written (`responses = "read"`, or long ones by `auto`): the kernel forwards it as
 //! soon as nothing of it is under way to the process any more, and the process passes on what comes until then.
+use super::note_path_statistics;
 use super::send::{ask_kernel, is_plain, may_be_kept, refused};
 use crate::context::client::Client;
 use crate::context::destination::Destination;
@@ -145,7 +146,7 @@ fn part_short(client: &Client, checkout: &mut Checkout) {
         return;
     }
     if let Some(mut splice) = checkout.splice.take() {
-        splice.note_path_statistics(&client.stream, &checkout.upstream.stream);
+        note_path_statistics(&mut splice, client, checkout);
     }
 }
 
@@ -241,7 +242,10 @@ pub async fn begin(
     let idle = client.live.plan().timeouts.idle;
     let written = client
         .timer
-        .within(idle, write_both(&client.stream, &scratch.out, body, &mut 0))
+        .within(
+            idle,
+            write_both(&client.transport, &scratch.out, body, &mut 0),
+        )
         .await;
     match written {
         Ok(Ok(())) => {}
@@ -305,7 +309,7 @@ impl Bound {
         let mut scratch = client.worker.scratch.take();
         scratch.response.reserve(BURST_BYTES);
         let bytes_max = usize::try_from(left_bytes).unwrap_or(usize::MAX);
-        let server = &self.checkout.upstream.stream;
+        let server = &self.checkout.upstream.transport;
         let mut reading = read_at_most(server, &mut scratch.response, bytes_max.min(BURST_BYTES));
         let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut reading).poll(cx))).await;
         drop(reading);
@@ -317,11 +321,11 @@ impl Bound {
         }
         let bytes = scratch.response.len() as u64;
         if let Some(unread) = &mut self.unread {
-            unread.took(&self.checkout.upstream.stream, bytes);
+            self.checkout.upstream.transport.took(unread, bytes);
         }
         let idle = client.live.plan().timeouts.idle;
         let written = {
-            let mut writing = write_all(&client.stream, &scratch.response);
+            let mut writing = write_all(&client.transport, &scratch.response);
             let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut writing).poll(cx))).await;
             match at_once {
                 Poll::Ready(written) => Ok(written),

@@ -25,9 +25,11 @@ pub use wait::{Lost, Waited, wait};
 
 use crate::context::client::Client;
 use crate::context::kernel_forward::{Bound, Pending};
+use crate::net::transport::Transport;
+use crate::upstream::checkout::Checkout;
 use crate::upstream::reuse::{AtRest, Disarmed};
 use carrick_logic::http1::{Progress, RequestHead};
-use carrick_splice::DisarmError;
+use carrick_splice::{DisarmError, ResponseSplice};
 use response::Look;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -138,8 +140,7 @@ impl Bound {
     }
 
     fn note_path_statistics(&mut self, client: &Client) {
-        let server = &self.checkout.upstream.stream;
-        self.splice.note_path_statistics(&client.stream, server);
+        note_path_statistics(&mut self.splice, client, &self.checkout);
     }
 
     /// Gives the packets back to the process.
@@ -165,7 +166,7 @@ impl Bound {
 
     /// The server's connection is of no further use.
     fn reset_server(&self) {
-        let _ = carrick_splice::tcp::reset_on_close(&self.checkout.upstream.stream);
+        self.checkout.upstream.transport.reset_on_close();
     }
 
     /// Keeps the server's connection for others, if it is exactly at rest.
@@ -190,6 +191,14 @@ impl Bound {
         drop(named);
         drop(splice);
         checkout.put_back(client, &place);
+    }
+}
+
+/// The engine hears how both connections have fared.
+fn note_path_statistics(splice: &mut ResponseSplice, client: &Client, checkout: &Checkout) {
+    let legs = Transport::both_tcp(&client.transport, &checkout.upstream.transport);
+    if let Some([client, server]) = legs {
+        splice.note_path_statistics(client, server);
     }
 }
 

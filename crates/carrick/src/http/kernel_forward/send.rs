@@ -14,6 +14,7 @@ use crate::http::kernel_forward::classified::judging;
 use crate::http::request_out::write_request;
 use crate::net::io::write_all;
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::upstream::checkout::Checkout;
 use crate::upstream::group::Group;
 use carrick_logic::balance;
@@ -101,16 +102,14 @@ pub(super) fn ask_kernel(
     ask: impl FnOnce(&mut ResponseSplice) -> Arming,
 ) -> bool {
     let worker = &client.worker;
-    let splice = match checkout.splice.take() {
-        Some(splice) => Ok(splice),
-        None => worker
+    let legs = Transport::both_tcp(&client.transport, &checkout.upstream.transport);
+    let splice = match (checkout.splice.take(), legs) {
+        (Some(splice), _) => Ok(splice),
+        (None, Some([near, far])) => worker
             .splicer
-            .responses(
-                &client.stream,
-                &checkout.upstream.stream,
-                worker.tunnels.label(worker.number),
-            )
+            .responses(near, far, worker.tunnels.label(worker.number))
             .map(Box::new),
+        (None, None) => return false,
     };
     let mut splice = match splice {
         Ok(splice) => splice,
@@ -304,7 +303,7 @@ async fn send(
         .timer
         .within(
             idle,
-            write_all(&bound.checkout.upstream.stream, &scratch.out),
+            write_all(&bound.checkout.upstream.transport, &scratch.out),
         )
         .await;
     if !matches!(sent, Ok(Ok(()))) {

@@ -8,7 +8,6 @@ use super::wait::{
 use crate::context::client::Client;
 use crate::context::client::Next;
 use crate::context::kernel_forward::Bound;
-use rustix::net::{Shutdown, shutdown};
 use std::time::{Duration, Instant};
 
 /// A response is looked at again after so long, and then after twice that, at most [`LOOK_MAX`].
@@ -95,7 +94,7 @@ pub async fn settle(
             Step::Tell => {
                 is_told = true;
                 // A connection that is gone tells so by itself.
-                let _ = shutdown(&bound.checkout.upstream.stream, Shutdown::Write);
+                let _ = bound.checkout.upstream.transport.end();
             }
             Step::Wait => {}
         }
@@ -103,7 +102,7 @@ pub async fn settle(
         if let Some(ended) = pace.judge(client.live.plan(), progress, now, has_room) {
             return Err(stuck(client, bound, look, ended).into());
         }
-        if !matches!(client.stream.take_error(), Ok(None)) {
+        if client.transport.has_failed() {
             bound.conclude(client, "client_reset");
             bound.reset_server();
             bound.disarm_to_part(client);

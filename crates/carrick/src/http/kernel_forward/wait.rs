@@ -10,7 +10,7 @@ use crate::context::kernel_forward::{Bound, Pending};
 use crate::context::request_log::RequestLog;
 use crate::context::request_log::{IDLE_TIMEOUT, TOO_SLOW};
 use crate::http::failure::Failure;
-use crate::net::io::try_peek;
+use crate::net::io::{Stream, try_peek};
 use crate::telemetry::metrics::Limit;
 use carrick_logic::http1::ResponseBody;
 use carrick_splice::ResponseProgress;
@@ -71,7 +71,7 @@ impl Bound {
                 return Poll::Ready(Event::Server { is_reset: false });
             }
         }
-        let stream = &*self.checkout.upstream.stream;
+        let stream = &self.checkout.upstream.transport;
         if self.left_bytes() > 0 {
             return stream.poll_read_ready(cx).map(|_| Event::Body);
         }
@@ -96,12 +96,12 @@ pub(super) async fn next_event(
 ) -> Event {
     let Client {
         worker,
-        stream,
+        transport,
         timer,
         ..
     } = client;
     let mut listening = poll_fn(|cx| {
-        if ears.client && stream.poll_read_ready(cx).is_ready() {
+        if ears.client && transport.poll_read_ready(cx).is_ready() {
             return Poll::Ready(Event::Client);
         }
         bound.poll_server(cx)

@@ -1,9 +1,15 @@
 //! A page whose objects are fetched: who asked for it, what waits, and what of its limits is left.
-use super::fetch::{Fetching, fetch};
 use crate::config::plan::{PrefetchPlan, RouteCache};
 use crate::context::client::Client;
+use crate::context::request_log::RequestLog;
+use crate::http::cached;
+use crate::http::decide::{Decision, decide_for};
+use crate::http::failure::Failure;
+use crate::http::head;
+use crate::http::relay::{Outcome, relay_for_cache};
 use crate::net::scratch::Scratch;
 use crate::telemetry::metrics::Ahead;
+use crate::upstream::Unreachable;
 use carrick_logic::cache::Fields;
 use carrick_logic::embedded::{Found, Object, page_url, write_request};
 use carrick_logic::http1::{BodyLength, Method, RequestHead};
@@ -40,7 +46,7 @@ impl Page {
         let is_plain = head.method == Method::Get && head.body == BodyLength::None;
         // What a page embeds for a user who has logged in so is for him alone, too.
         let is_personal = Fields::of_request(head, bytes).has(b"authorization");
-        if client.is_errand || !is_plain || is_personal {
+        if !client.transport.is_connected() || !is_plain || is_personal {
             return None;
         }
         Some(Self {
@@ -85,7 +91,7 @@ impl Page {
     }
 
     /// Begins with as many as there may be at a time.
-    pub(super) fn go_on(self: &Rc<Self>) {
+    fn go_on(self: &Rc<Self>) {
         let worker = &self.client.worker;
         if worker.is_draining() {
             self.abort();
@@ -103,7 +109,7 @@ impl Page {
     }
 
     /// One more, or one less, is under way.
-    pub(super) fn is_under_way(&self, word: bool) {
+    fn is_under_way(&self, word: bool) {
         for count in [&self.under_way, &self.client.worker.fetching_ahead] {
             count.set(if word {
                 count.get() + 1
@@ -114,21 +120,103 @@ impl Page {
     }
 
     /// Takes so many bytes of those that are left for its objects; whether there were so many.
-    pub(super) fn spend(&self, bytes: u64) -> bool {
+    fn spend(&self, bytes: u64) -> bool {
         let left = self.left_bytes.get().checked_sub(bytes);
         self.left_bytes.set(left.unwrap_or(self.left_bytes.get()));
         left.is_some()
     }
 
     /// Writes the request for one of its objects.
-    pub(super) fn write_request(&self, out: &mut Vec<u8>, object: &Object) {
+    fn write_request(&self, out: &mut Vec<u8>, object: &Object) {
         let request = (&self.request_head, self.request.as_slice());
         write_request(out, object, &self.url, request, &self.route.key.headers);
     }
 
     /// Counts what became of some of its objects.
-    pub(super) fn count(&self, what: Ahead, objects: usize) {
+    fn count(&self, what: Ahead, objects: usize) {
         let metrics = &self.client.worker.metrics.cache;
         metrics.ahead(what).add(objects as u64);
+    }
+}
+
+/// An object on its way into the store. Dropped, it makes room for the page's next one.
+pub struct Fetching {
+    page: Rc<Page>,
+    /// Bytes of its body, as far as they are known.
+    bytes: u64,
+    ended: Ahead,
+}
+
+impl Fetching {
+    fn begin(page: &Rc<Page>) -> Self {
+        page.is_under_way(true);
+        Self {
+            page: Rc::clone(page),
+            bytes: 0,
+            ended: Ahead::Failed,
+        }
+    }
+
+    /// So many more bytes of its body come; whether that is within the limits.
+    pub fn takes(&mut self, bytes: u64) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let is_within = self.bytes <= self.page.plan.object_bytes_max && self.page.spend(bytes);
+        if !is_within {
+            self.ended = Ahead::TooLarge;
+        }
+        is_within
+    }
+
+    /// This is what became of it.
+    pub fn ends(mut self, how: Ahead) {
+        self.ended = how;
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.page.count(self.ended, 1);
+        self.page.is_under_way(false);
+        self.page.go_on();
+    }
+}
+
+/// Asks for the object, if it is to be asked for.
+async fn fetch(fetching: Fetching, object: Object) {
+    let page = Rc::clone(&fetching.page);
+    let mut errand = page.client.errand();
+    let mut scratch = errand.worker.scratch.take();
+    page.write_request(&mut scratch.request, &object);
+    if !head::read_again(&errand, &mut scratch) {
+        return fetching.ends(Ahead::Denied);
+    }
+    let Decision::Relay(destination) = decide_for(&errand, &scratch) else {
+        return fetching.ends(Ahead::Denied);
+    };
+    let mut asking = match cached::begin_ahead(&mut errand, &scratch, &destination).await {
+        Ok(asking) => asking,
+        Err(why) => return fetching.ends(why),
+    };
+    page.count(Ahead::Asked, 1);
+    asking.fetch_ahead(fetching);
+    let mut asking = Some(asking);
+    let outcome = relay_for_cache(
+        &mut errand,
+        &mut scratch,
+        &destination,
+        &mut RequestLog::begin(),
+        None,
+        false,
+        &mut asking,
+    )
+    .await;
+    let is_denied = matches!(
+        outcome,
+        Outcome::Failed(Failure::Unreachable(Unreachable::Denied(_)))
+    );
+    if let Some(fetching) = asking.as_mut().and_then(|asking| asking.take_ahead())
+        && is_denied
+    {
+        fetching.ends(Ahead::Denied);
     }
 }

@@ -16,12 +16,12 @@ use crate::http::response_body::{Passed, Response, is_to_come};
 use crate::net::clock::Clock;
 use crate::net::deadline::Timer;
 use crate::net::scratch::Scratch;
+use crate::net::transport::Transport;
 use crate::telemetry::metrics::{Ahead, Limit};
 use crate::upstream::checkout::Checkout;
 use carrick_logic::http1::{self, Refusal, ResponseBody, ResponseRewrite, Version};
 use carrick_splice::Engine;
 use std::rc::Rc;
-use tokio::net::TcpStream;
 
 impl Attempt<'_> {
     /// Passes the response on whose head is in `scratch`.
@@ -104,11 +104,11 @@ impl Attempt<'_> {
             return self.leave_body(checkout, body_sent).await;
         }
         means.unread = checkout.upstream.limit_unread();
-        let upstream = &checkout.upstream.stream;
+        let upstream = &checkout.upstream.transport;
         let passed = pass_response(
             means,
             upstream,
-            &client.stream,
+            &client.transport,
             &mut client.timer,
             self.scratch,
             keep_alive,
@@ -269,8 +269,8 @@ fn is_framed(listener: &ListenerPlan, version: Version) -> bool {
 /// Sends the head in `scratch.out` and passes the body on.
 pub(super) async fn pass_response(
     means: Means<'_>,
-    upstream: &TcpStream,
-    client: &TcpStream,
+    upstream: &Transport,
+    client: &Transport,
     timer: &mut Timer,
     scratch: &mut Scratch,
     keep_alive: bool,

@@ -200,7 +200,7 @@ async fn one_head(
 ) -> Result<(), NoHead> {
     log.took(&checkout.upstream);
     let mut deadline = Deadline::after(plan.answer);
-    let sending = write_all(&checkout.upstream.stream, &scratch.out);
+    let sending = write_all(&checkout.upstream.transport, &scratch.out);
     match client.timer.until(&mut deadline, sending).await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return Err(NoHead::Closed { started: false }),
@@ -208,12 +208,12 @@ async fn one_head(
     }
     scratch.expect_response();
     let mut wait = HeadWait {
-        upstream: &checkout.upstream.stream,
-        client: &client.stream,
+        upstream: &checkout.upstream.transport,
+        client: &client.transport,
         limits: client.live.plan().limits.head,
         via: &client.listener.via,
         idle: plan.answer,
-        watches_client: !client.is_errand,
+        watches_client: client.transport.is_connected(),
         asked_bytes: (checkout.upstream.reused).then_some(scratch.out.len()),
         first_read_bytes: checkout.upstream.first_read_bytes,
     };
@@ -251,7 +251,7 @@ async fn read_away(
     let whole = head.head_bytes + length;
     let mut deadline = Deadline::after(plan.answer);
     while head.keep_alive && scratch.response.len() < whole {
-        let reading = read_some(&checkout.upstream.stream, &mut scratch.response);
+        let reading = read_some(&checkout.upstream.transport, &mut scratch.response);
         match client.timer.until(&mut deadline, reading).await {
             Ok(Ok(count)) if count > 0 => {}
             _ => return,

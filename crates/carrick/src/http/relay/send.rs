@@ -54,12 +54,12 @@ impl Attempt<'_> {
         self.scratch.expect_response();
         let client = &mut *self.client;
         let mut wait = HeadWait {
-            upstream: &checkout.upstream.stream,
-            client: &client.stream,
+            upstream: &checkout.upstream.transport,
+            client: &client.transport,
             limits: client.live.plan().limits.head,
             via: &client.listener.via,
             idle,
-            watches_client: !client.is_errand,
+            watches_client: client.transport.is_connected(),
             asked_bytes: (checkout.upstream.reused).then_some(self.scratch.out.len()),
             first_read_bytes: checkout.upstream.first_read_bytes,
         };
@@ -86,7 +86,7 @@ impl Attempt<'_> {
         checkout: &Checkout,
         idle: Duration,
     ) -> Result<(), (io::Error, bool)> {
-        let (stream, timer) = (&checkout.upstream.stream, &mut self.client.timer);
+        let (stream, timer) = (&checkout.upstream.transport, &mut self.client.timer);
         let head = &self.scratch.out;
         if !checkout.preamble.is_empty() {
             let sent = timer
@@ -122,7 +122,7 @@ impl Attempt<'_> {
             means.unread = self.client.limit_unread();
         }
         let unread_response = checkout.upstream.limit_unread();
-        let upstream = &checkout.upstream.stream;
+        let upstream = &checkout.upstream.transport;
         let mut sending = checkout.preamble.clone();
         sending.append(&mut self.scratch.out);
         let (body_length, head_bytes) = (
@@ -140,7 +140,7 @@ impl Attempt<'_> {
             let from_client = (&mut request, head_bytes);
             let mut body = pin!(request_body::send(
                 means,
-                &client.stream,
+                &client.transport,
                 upstream,
                 &sending,
                 from_client,
@@ -149,7 +149,7 @@ impl Attempt<'_> {
             ));
             let mut wait = HeadWait {
                 upstream,
-                client: &client.stream,
+                client: &client.transport,
                 limits: client.live.plan().limits.head,
                 via: &client.listener.via,
                 idle: means.idle,
@@ -212,7 +212,7 @@ impl Attempt<'_> {
                                 ..means
                             },
                             upstream,
-                            &client.stream,
+                            &client.transport,
                             &mut client.timer,
                             scratch,
                             keep_alive,

@@ -91,7 +91,7 @@ impl Attempt<'_> {
             }
             buffer.drain(..used);
             buffer.reserve(READ_BYTES_MIN);
-            let reading = read_some(&checkout.upstream.stream, buffer);
+            let reading = read_some(&checkout.upstream.transport, buffer);
             match self.client.timer.within(idle, reading).await {
                 Ok(Ok(0)) if !is_chunked => {
                     tee.end();

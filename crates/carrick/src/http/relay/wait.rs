@@ -1,15 +1,15 @@
 //! Waiting for a response's head, with an eye on the client: when it resets, nobody wants the response any more.
 use crate::context::request_log::RequestLog;
-use crate::net::deadline::{Deadline, TimedOut, Timer};
+use crate::net::deadline::{Deadline, TimedOut, Timer, now};
 use crate::net::io::{poll_reset, read_at_most, write_all};
 use crate::net::scratch::{BUFFER_BYTES, Scratch};
+use crate::net::transport::Transport;
 use carrick_logic::http1::{self, HeadLimits, Progress, Refusal, ResponseRewrite, Version};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// What ended the wait.
 pub enum NoHead {
@@ -25,8 +25,8 @@ pub enum NoHead {
 
 /// Two connections between a request and its response.
 pub struct HeadWait<'a> {
-    pub upstream: &'a TcpStream,
-    pub client: &'a TcpStream,
+    pub upstream: &'a Transport,
+    pub client: &'a Transport,
     pub limits: HeadLimits,
     /// Name in `Via` of interim responses.
     pub via: &'a str,
@@ -94,7 +94,7 @@ impl HeadWait<'_> {
                     return Err(NoHead::Closed { started: false });
                 }
                 Ok(Some(Ok(_))) => {
-                    log.first_byte = log.first_byte.or_else(|| Some(log.begun.elapsed()))
+                    log.first_byte = log.first_byte.or_else(|| Some(now() - log.begun))
                 }
                 Err(TimedOut) => return Err(NoHead::TimedOut),
             }
@@ -104,7 +104,8 @@ impl HeadWait<'_> {
     /// Whether the upstream has acknowledged nothing of the request. One system call, but for fresh connections.
     fn is_unasked(&self) -> bool {
         self.asked_bytes.is_some_and(|asked| {
-            carrick_splice::tcp::unacknowledged_bytes(self.upstream)
+            self.upstream
+                .unacknowledged_bytes()
                 .is_some_and(|bytes| bytes >= asked as u64)
         })
     }

@@ -31,13 +31,16 @@ use std::time::Instant;
 /// Serves a connection that the near end of a link has opened, until one of the two closes it.
 pub async fn serve(mut client: Client) {
     let peer = client.address;
-    let connection = Connection::accepted(&client.stream, peer);
+    let Some(stream) = client.transport.shared_tcp() else {
+        return;
+    };
+    let connection = Connection::accepted(stream, peer);
     if let Err(lost) = greet(&mut client, &connection).await {
         report(&client, &connection, &lost);
         return;
     }
     loop {
-        if !is_wanted(&mut client).await {
+        if !is_wanted(&mut client, &connection).await {
             return;
         }
         client.address = peer;
@@ -78,9 +81,9 @@ async fn greet(client: &mut Client, connection: &Connection) -> Result<(), Lost>
 }
 
 /// Waits without a buffer until something comes, for however long. False: the connection is to be closed.
-async fn is_wanted(client: &mut Client) -> bool {
+async fn is_wanted(client: &mut Client, connection: &Connection) -> bool {
     let worker = Rc::clone(&client.worker);
-    let stream = Rc::clone(&client.stream);
+    let stream = Rc::clone(&connection.stream);
     let something = poll_fn(|cx| {
         loop {
             ready!(stream.poll_read_ready(cx))?;
@@ -94,11 +97,11 @@ async fn is_wanted(client: &mut Client) -> bool {
         .idle
         .wait(something, || worker.dismisses_idle())
         .await;
-    matches!(came, Some(Ok(true))) && follow_configuration(client)
+    matches!(came, Some(Ok(true))) && follow_configuration(client, connection)
 }
 
 /// A reload may have changed what the listener does, or who may come in. False: this one may not any more.
-fn follow_configuration(client: &mut Client) -> bool {
+fn follow_configuration(client: &mut Client, connection: &Connection) -> bool {
     let live = client.worker.live();
     if Rc::ptr_eq(&live, &client.live) {
         return true;
@@ -106,7 +109,7 @@ fn follow_configuration(client: &mut Client) -> bool {
     client.forget_pace();
     match live.listener(client.listener.address) {
         Some(listener) if matches!(listener.mode, Mode::Link(_)) => {
-            let peer = client.stream.peer_addr();
+            let peer = connection.stream.peer_addr();
             let is_allowed =
                 peer.is_ok_and(|peer| listener.access.allows_client(peer.ip().to_canonical()));
             client.listener = listener;
@@ -230,6 +233,9 @@ async fn relay(
     upstream.limit_unread_if_near();
     log.took(&upstream);
     log.status = 200;
+    let Some(far) = upstream.transport.shared_tcp().map(Rc::clone) else {
+        return Err(Lost::Ended);
+    };
     let opened = connection.talk(|talk| talk.opened(upstream.address));
     connection.send(&opened).await?;
     let Mode::Link(plan) = &client.listener.mode else {
@@ -251,7 +257,7 @@ async fn relay(
     let note = |[from, to]: [u64; 2], [of_from, of_to]: [_; 2]| {
         listed.tunnel().note_bytes([to, from], [of_to, of_from]);
     };
-    let relay = Relay::new(&client.worker, connection, &upstream.stream, asked);
+    let relay = Relay::new(&client.worker, connection, &far, asked);
     relay.noting(&note);
     let result = relay.run(&[]).await;
     let [sent, received] = relay.moved();
@@ -262,7 +268,7 @@ async fn relay(
     } else {
         of_received
     });
-    notes::note_paths(client, &upstream.stream, log);
+    notes::note_paths(client, &far, log);
     counters.tunnels_closed.add(1);
     counters.tunnel_seconds.observe(begun.elapsed());
     metrics.upstream_bytes_sent.add(received);
@@ -282,7 +288,7 @@ async fn relay(
         metrics.limits.reached(Limit::TunnelIdleTimeout);
     }
     // Whoever is still there learns that the other end was lost, not that it ended.
-    let _ = carrick_splice::tcp::reset_on_close(&upstream.stream);
+    upstream.transport.reset_on_close();
     result.map(|_| ())
 }
 

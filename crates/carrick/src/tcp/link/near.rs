@@ -136,7 +136,8 @@ async fn carry(
     log: &mut RequestLog,
 ) -> Result<Outcome, (Lost, bool)> {
     let metrics = Arc::clone(&client.worker.metrics);
-    let Some(number) = connection.talk(|talk| talk.open()) else {
+    let near = client.transport.shared_tcp().map(Rc::clone);
+    let (Some(near), Some(number)) = (near, connection.talk(|talk| talk.open())) else {
         return Err((Lost::Ended, true));
     };
     let open = Frame::Open {
@@ -176,7 +177,7 @@ async fn carry(
         idle: client.live.plan().timeouts.tunnel_idle,
     };
     let note = |moved, engines| listed.tunnel().note_bytes(moved, engines);
-    let relay = Relay::new(&client.worker, connection, &client.stream, asked);
+    let relay = Relay::new(&client.worker, connection, &near, asked);
     relay.noting(&note);
     let result = relay.run(wish.first).await;
     let [sent, received] = relay.moved();

@@ -38,8 +38,11 @@ impl Link {
         };
         let limit = worker.live().plan().timeouts.connect;
         let dialled = Box::pin(dial(worker, &self.plan.peer, None, terms, limit)).await;
-        let connection = match dialled {
-            Ok(upstream) => Connection::opened(upstream, &worker.metrics),
+        let opened = dialled.and_then(|upstream| {
+            Connection::opened(upstream, &worker.metrics).ok_or(Unreachable::NoServer)
+        });
+        let connection = match opened {
+            Ok(connection) => connection,
             Err(unreachable) => {
                 self.failed(worker, &unreachable);
                 return Err(unreachable);

@@ -2,6 +2,7 @@
 use super::{Activity, Decided};
 use crate::context::client::Client;
 use crate::context::worker::Worker;
+use crate::net::transport::Transport;
 use crate::telemetry::metrics::SplitEnd;
 use crate::upstream::checkout::Checkout;
 use carrick_logic::split::{LegSeen, Outcome, Way};
@@ -75,7 +76,10 @@ pub fn settle(
     bytes: [u64; 2],
     ended_well: bool,
 ) {
-    let Some(watched) = watched else {
+    let (Some(watched), Some([near, far])) = (
+        watched,
+        Transport::both_tcp(&client.transport, &checkout.upstream.transport),
+    ) else {
         return;
     };
     let worker = &client.worker;
@@ -84,7 +88,7 @@ pub fn settle(
     if !ended_well || bytes == 0 {
         return worker.metrics.split.ends(SplitEnd::Unmeasured).add(1);
     }
-    let legs = [&client.stream, &checkout.upstream.stream].map(|leg| seen(leg));
+    let legs = [near, far].map(|leg| seen(leg));
     let forwarded = watched.forwarded.bytes[usize::from(is_down)];
     let wanted = watched.decided.way;
     let was = match forwarded {
@@ -108,11 +112,7 @@ pub fn settle(
         let active = watched.activity.active() + watched.forwarded.active;
         return learn(worker, &outcome, Some(active));
     }
-    let receiver = if is_down {
-        &client.stream
-    } else {
-        &checkout.upstream.stream
-    };
+    let receiver = if is_down { near } else { far };
     if let Some(delivered) = delivered(receiver) {
         return learn(worker, &outcome, watched.activity.until(delivered));
     }

@@ -3,6 +3,7 @@
 use super::*;
 use std::io::Write;
 use std::net::TcpListener;
+use tokio::net::TcpStream;
 
 /// It would be taken for the response to the next request, which may be another client's.
 #[tokio::test(flavor = "current_thread")]

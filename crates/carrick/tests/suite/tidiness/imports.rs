@@ -51,7 +51,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "http::kernel_forward",
         &["body", "send", "settle", "wait"],
     ),
-    ("carrick", "http::prefetch", &["fetch", "page"]),
     ("carrick-lab", "", &["peers", "testbed"]),
     (
         "carrick-lab",

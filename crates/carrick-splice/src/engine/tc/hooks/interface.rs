@@ -185,11 +185,17 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         .collect();
     Ok(listed
         .into_iter()
-        .map(|Listed { mut interface, master, .. }| {
-            interface.master = master.and_then(|index| names.get(&index).cloned());
-            interface.carries = carried.get(&interface.index).cloned();
-            interface
-        })
+        .map(
+            |Listed {
+                 mut interface,
+                 master,
+                 ..
+             }| {
+                interface.master = master.and_then(|index| names.get(&index).cloned());
+                interface.carries = carried.get(&interface.index).cloned();
+                interface
+            },
+        )
         .collect())
 }
 

@@ -1,6 +1,6 @@
 //! Receiving a body's bytes from a connection, as far as possible to where they are kept.
 use super::{FillError, Filling, State};
-use crate::net::io::{forget_readable, read_at_most};
+use crate::net::io::{Stream, forget_readable, read_at_most};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -16,9 +16,9 @@ impl Filling {
     ///
     /// # Errors
     /// Those of the connection, which change nothing; else those of [`append`](Self::append).
-    pub async fn receive(
+    pub async fn receive<S: Stream>(
         &mut self,
-        from: &TcpStream,
+        from: &S,
         buffer: &mut Vec<u8>,
     ) -> Result<usize, FillError> {
         let announced_bytes = self.announced_bytes.unwrap_or(u64::MAX);
@@ -26,7 +26,10 @@ impl Filling {
         if left == 0 || self.ended {
             return Err(FillError::TooLong);
         }
-        if self.stream.is_none() && self.is_in_chunks() {
+        if let Some(from) = from.tcp()
+            && self.stream.is_none()
+            && self.is_in_chunks()
+        {
             return poll_fn(|cx| self.poll_receive(from, cx)).await;
         }
         let bytes_max = usize::try_from(left).unwrap_or(usize::MAX);

@@ -3,11 +3,10 @@ use super::Body;
 use super::chunk::{CHUNK_BYTES, Chunk};
 use super::place::{Place, windows};
 use crate::cache::disk::File;
+use crate::net::io::Stream;
 use rustix::io::retry_on_intr;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::io::{self, ErrorKind, IoSlice};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 /// Most bytes of a body under way that are copied, under its lock, for one `send(2)`.
 const COPIED_BYTES_MAX: u64 = 16 * 1024;
@@ -23,9 +22,9 @@ impl Body {
     /// # Errors
     /// `WouldBlock` if the connection takes none, of which the runtime takes note; else those of `sendmsg(2)` and
     /// `sendfile(2)`.
-    pub fn send(
+    pub fn send<S: Stream>(
         &self,
-        to: &TcpStream,
+        to: &S,
         from: u64,
         bytes_max: u64,
         prefix: &[u8],
@@ -70,8 +69,8 @@ impl Body {
     }
 }
 
-fn send_file(
-    to: &TcpStream,
+fn send_file<S: Stream>(
+    to: &S,
     file: &File,
     from: u64,
     mut bytes: u64,
@@ -85,15 +84,27 @@ fn send_file(
             return Ok(sent);
         }
     }
+    let Some(tcp) = to.tcp() else {
+        let mut piece = vec![0; usize::try_from(bytes.min(COPIED_BYTES_MAX)).unwrap_or_default()];
+        let count = retry_on_intr(|| rustix::io::pread(file, &mut piece, at))?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        return match send_pieces(to, &piece[..count], [], false) {
+            Ok(now) => Ok(sent + now),
+            Err(_) if sent > 0 => Ok(sent),
+            Err(error) => Err(error),
+        };
+    };
     while bytes > 0 {
         // `sendfile(2)` moves at most 0x7ffff000 bytes.
         let count = usize::try_from(bytes).unwrap_or(usize::MAX);
         // That less went than was offered does not say that the connection is full: the readiness stays until a call
         // says that it is gone.
-        let result = to.try_io(Interest::WRITABLE, || {
+        let result = tcp.try_io(Interest::WRITABLE, || {
             let mut at = at;
             Ok(retry_on_intr(|| {
-                rustix::fs::sendfile(to, file, Some(&mut at), count)
+                rustix::fs::sendfile(tcp, file, Some(&mut at), count)
             })?)
         });
         match result {
@@ -128,17 +139,12 @@ fn window(all: &[u8], from: u64, bytes: u64) -> &[u8] {
 
 /// Sends `prefix` and `rest` as one, or as much of them as one call takes. A connection that takes less is full: the readiness is
 /// taken back at once.
-fn send_pieces<'b>(
-    to: &TcpStream,
+fn send_pieces<'b, S: Stream>(
+    to: &S,
     prefix: &'b [u8],
     rest: impl IntoIterator<Item = &'b [u8]>,
     more: bool,
 ) -> io::Result<usize> {
-    let flags = if more {
-        SendFlags::NOSIGNAL | SendFlags::MORE
-    } else {
-        SendFlags::NOSIGNAL
-    };
     let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
     let mut count = 0;
     let mut offered = 0;
@@ -151,19 +157,5 @@ fn send_pieces<'b>(
     if offered == 0 {
         return Ok(0);
     }
-    let pieces = &pieces[..count];
-    let mut sent = 0;
-    let result = to.try_io(Interest::WRITABLE, || {
-        sent = retry_on_intr(|| {
-            rustix::net::sendmsg(to, pieces, &mut SendAncillaryBuffer::default(), flags)
-        })?;
-        if sent < offered {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        Ok(())
-    });
-    match result {
-        Err(error) if sent == 0 => Err(error),
-        _ => Ok(sent),
-    }
+    to.try_send(&pieces[..count], offered, more)
 }

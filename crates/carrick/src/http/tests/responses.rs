@@ -1,0 +1,195 @@
+//! Responses as clients get them: framing, interim ones, those without bodies.
+use super::stage::{FIRST, FORWARD, GET, OK, SWITCH, ask_once, play, timed};
+
+/// A method, and a response without a body, whatever its head says.
+const WITHOUT_BODY: &[(&str, &str)] = &[
+    (
+        "HEAD",
+        "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 5\r\n\r\n",
+    ),
+    (
+        "HEAD",
+        "HTTP/1.1 200 OK\r\nDate: d\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ),
+    ("GET", "HTTP/1.1 204 No Content\r\nDate: d\r\n\r\n"),
+    (
+        "GET",
+        "HTTP/1.1 304 Not Modified\r\nDate: d\r\nContent-Length: 5\r\n\r\n",
+    ),
+    (
+        "GET",
+        "HTTP/1.1 200 OK\r\nDate: d\r\nContent-Length: 0\r\n\r\n",
+    ),
+];
+
+#[test]
+fn responses_without_a_body_end_with_their_head() {
+    for (method, response) in WITHOUT_BODY {
+        play(SWITCH, async |stage| {
+            let mut server = stage.server(FIRST);
+            let client = stage.client();
+            client.say(GET.replace("GET", method)).await;
+            let connection = server.accept().await;
+            for _ in 0..2 {
+                connection.hear("\r\n\r\n").await;
+                connection.say(response).await;
+                let answer = client.hear("\r\n\r\n").await;
+                assert_eq!(answer.lines().next(), response.lines().next());
+                // Both connections are good for another one.
+                client.say(GET.replace("GET", method)).await;
+            }
+            assert!(server.is_alone(), "{response:?}");
+        });
+    }
+}
+
+#[test]
+fn chunks_pass_as_they_are_trailers_included() {
+    const CHUNKS: &str = "3\r\nabc\r\n10;x=y\r\n0123456789abcdef\r\n0\r\nT: u\r\n\r\n";
+    let log = play(SWITCH, async |stage| {
+        let response =
+            format!("HTTP/1.1 200 OK\r\nTrailer: T\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}");
+        let (_, (answer, is_reset)) = ask_once(stage, (GET, "\r\n\r\n"), &response).await;
+        assert!(!is_reset);
+        assert!(answer.contains("\r\n\r\n3\r\nabc\r\n10"), "{answer}");
+        assert!(answer.ends_with("0\r\nT: u\r\n\r\n"), "{answer}");
+    });
+    assert_eq!(log[0].number("sent"), 19);
+}
+
+#[test]
+fn chunks_may_come_in_whatever_pieces() {
+    const CHUNKS: &str = "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n";
+    for cut in 0..CHUNKS.len() {
+        play(SWITCH, async |stage| {
+            let mut server = stage.server(FIRST);
+            let client = stage.client();
+            client.say(GET).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            connection
+                .say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .await;
+            connection.say(&CHUNKS[..cut]).await;
+            tokio::task::yield_now().await;
+            connection.say(&CHUNKS[cut..]).await;
+            let answer = client.hear("0\r\n\r\n").await;
+            assert!(answer.ends_with(CHUNKS), "{cut}: {answer}");
+        });
+    }
+}
+
+#[test]
+fn an_old_client_gets_content_without_chunks() {
+    play(SWITCH, async |stage| {
+        let request = GET.replace("HTTP/1.1", "HTTP/1.0");
+        let response =
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        let (_, (answer, is_reset)) = ask_once(stage, (&request, "\r\n\r\n"), response).await;
+        assert!(answer.ends_with("\r\n\r\nabcde") && !is_reset, "{answer}");
+        assert!(!answer.contains("chunked"), "{answer}");
+    });
+}
+
+#[test]
+fn a_body_until_the_close_ends_with_the_clients_connection_at_a_switch() {
+    let log = play(SWITCH, async |stage| {
+        let response = "HTTP/1.1 200 OK\r\n\r\nabc";
+        let (_, (answer, is_reset)) = ask_once(stage, (GET, "\r\n\r\n"), response).await;
+        assert!(answer.ends_with("\r\n\r\nabc") && !is_reset, "{answer}");
+        assert!(answer.contains("Connection: close\r\n"), "{answer}");
+    });
+    assert_eq!(
+        (log[0].end(), log[0].number("sent")),
+        ((200, "complete"), 3)
+    );
+}
+
+#[test]
+fn a_body_until_the_close_gets_chunks_from_a_forward_proxy() {
+    play(FORWARD, async |stage| {
+        let request = GET.replace("/a", "http://192.0.2.1/a");
+        let response = "HTTP/1.1 200 OK\r\n\r\nabc";
+        let (_, (answer, _)) = ask_once(stage, (&request, "\r\n\r\n"), response).await;
+        assert!(
+            answer.contains("Transfer-Encoding: chunked\r\n"),
+            "{answer}"
+        );
+        assert!(
+            answer.ends_with("\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+            "{answer}"
+        );
+        assert!(!answer.contains("Connection: close"), "{answer}");
+    });
+}
+
+#[test]
+fn more_than_the_length_goes_nowhere_and_ends_the_servers_connection() {
+    play(SWITCH, async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection.say(format!("{OK}HTTP/1.1 200 OK\r\n\r\n")).await;
+        let answer = client.hear("ok").await;
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1);
+        client.say(GET).await;
+        let other = server.accept().await;
+        other.hear("\r\n\r\n").await;
+        other.say(OK.replace("ok", "no")).await;
+        let answer = client.hear("no").await;
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1);
+    });
+}
+
+#[test]
+fn a_long_body_passes_through_small_room() {
+    const BYTES: usize = 1 << 20;
+    let log = play(SWITCH, async |stage| {
+        let response = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n{}",
+            "x".repeat(BYTES)
+        );
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        client.end().unwrap();
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let (((), (answer, is_reset)), seconds) =
+            timed(async { tokio::join!(connection.say(response), client.hear_all()) }).await;
+        let body = answer.split("\r\n\r\n").nth(1).unwrap();
+        assert_eq!((body.len(), is_reset, seconds), (BYTES, false, 0.0));
+    });
+    assert_eq!(log[0].number("sent"), BYTES as u64);
+}
+
+#[test]
+fn interim_responses_pass_to_who_knows_them() {
+    for (version, passes) in [("HTTP/1.1", true), ("HTTP/1.0", false)] {
+        play(SWITCH, async |stage| {
+            let request = GET.replace("HTTP/1.1", version);
+            let response = format!("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n{OK}");
+            let (_, (answer, _)) = ask_once(stage, (&request, "\r\n\r\n"), &response).await;
+            assert_eq!(answer.contains("103 Early Hints"), passes, "{answer}");
+            assert!(
+                answer.contains("200 OK") && answer.ends_with("ok"),
+                "{answer}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_date_is_added_where_there_is_none_and_hop_fields_go() {
+    play(SWITCH, async |stage| {
+        let response = "HTTP/1.1 200 OK\r\nConnection: X\r\nX: y\r\nKeep-Alive: 1\r\nZ: z\r\nContent-Length: 0\r\n\r\n";
+        let (_, (answer, _)) = ask_once(stage, (GET, "\r\n\r\n"), response).await;
+        assert!(answer.contains("\r\nDate: "), "{answer}");
+        assert!(answer.contains("\r\nZ: z\r\n"), "{answer}");
+        for hop in ["\r\nX: y", "Keep-Alive"] {
+            assert!(!answer.contains(hop), "{answer}");
+        }
+    });
+}

@@ -1,0 +1,130 @@
+//! What the cache answers, and what it asks the server.
+use super::stage::{FIRST, GET, OK, SWITCH, play};
+
+fn with_cache() -> String {
+    let cached = SWITCH.replace("upstream = \"u\"", "upstream = \"u\"\ncache = true");
+    format!("[cache]\nmemory = \"16 MB\"\n{cached}")
+}
+
+/// A response that stays fresh for a minute.
+fn fresh() -> String {
+    OK.replace("Date: today", "Cache-Control: max-age=60\r\nETag: \"e\"")
+}
+
+#[test]
+fn what_is_stored_is_sent_without_the_server() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection.say(fresh()).await;
+        client.hear("ok").await;
+        for _ in 0..3 {
+            client.say(GET).await;
+            let answer = client.hear("ok").await;
+            assert!(answer.contains("\r\nAge: "), "{answer}");
+        }
+    });
+    let results: Vec<&str> = log.iter().map(|line| line.text("cache")).collect();
+    assert_eq!(results, ["miss", "hit", "hit", "hit"]);
+}
+
+#[test]
+fn hits_are_pipelined() {
+    play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET.repeat(5)).await;
+        client.end().unwrap();
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection.say(fresh()).await;
+        let (answers, is_reset) = client.hear_all().await;
+        assert_eq!(answers.matches("\r\n\r\nok").count(), 5, "{answers}");
+        assert!(!is_reset);
+    });
+}
+
+#[test]
+fn what_may_have_changed_is_validated() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection
+            .say(fresh().replace("max-age=60", "no-cache"))
+            .await;
+        client.hear("ok").await;
+        client.say(GET).await;
+        let heard = connection.hear("\r\n\r\n").await;
+        assert!(heard.contains("If-None-Match: \"e\"\r\n"), "{heard}");
+        connection
+            .say("HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\nCache-Control: no-cache\r\n\r\n")
+            .await;
+        let answer = client.hear("ok").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    });
+    assert_eq!(log[1].text("cache"), "revalidated");
+}
+
+#[test]
+fn those_who_ask_at_the_same_time_share_one_answer() {
+    play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
+        for client in &clients {
+            client.say(GET).await;
+        }
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        connection.say(fresh()).await;
+        for client in &clients {
+            client.hear("ok").await;
+        }
+        assert!(server.is_alone());
+    });
+}
+
+#[test]
+fn a_long_body_is_filled_and_read_at_the_same_time() {
+    const BYTES: usize = 600 << 10;
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        let client = stage.client();
+        let body = format!("{}z", "x".repeat(BYTES - 1));
+        let response = fresh().replace("Length: 2", &format!("Length: {BYTES}"));
+        let response = response.replace("ok", &body);
+        client.say(GET).await;
+        let connection = server.accept().await;
+        connection.hear("\r\n\r\n").await;
+        let ((), answer) = tokio::join!(connection.say(response), client.hear("z"));
+        assert!(answer.ends_with(&body));
+        client.say(GET).await;
+        assert!(client.hear("z").await.ends_with(&body));
+    });
+    assert_eq!(log[1].text("cache"), "hit");
+    assert_eq!(log[1].number("sent"), BYTES as u64);
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_not_stored() {
+    let log = play(&with_cache(), async |stage| {
+        let mut server = stage.server(FIRST);
+        for _ in 0..2 {
+            let client = stage.client();
+            client.say(GET).await;
+            let connection = server.accept().await;
+            connection.hear("\r\n\r\n").await;
+            connection
+                .say(fresh().replace("Length: 2", "Length: 9"))
+                .await;
+            drop(connection);
+            assert!(client.hear_all().await.1);
+        }
+    });
+    assert_eq!(log[1].end(), (200, "upstream_closed"));
+}

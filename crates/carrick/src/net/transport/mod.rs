@@ -1,0 +1,240 @@
+//! What a client's and a server's HTTP run over: HTTP/1 is read from and written to a [`Transport`], and need not know more of the connection.
+//!
+//! Its few operations are what HTTP needs. Code that can do more with TCP (splicing, forwarding packets, sending from the page cache) asks for
+//! [`tcp`](Stream::tcp), and copies if there is none.
+use super::io::Stream;
+use carrick_splice::Throttle;
+use carrick_splice::tcp::UnreadWindow;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+#[cfg(test)]
+pub mod testing;
+
+/// A connection to a client or a server.
+#[derive(Debug)]
+pub enum Transport {
+    /// TCP.
+    Tcp(Rc<TcpStream>),
+    /// No connection: the request has no waiting client (a prefetch, a refresh), or a splice has borrowed the connection.
+    Absent,
+    /// In this process.
+    #[cfg(test)]
+    Memory(Rc<testing::End>),
+}
+
+/// Where connections to servers are opened.
+#[derive(Debug, Clone, Default)]
+pub enum Network {
+    /// By the kernel.
+    #[default]
+    Kernel,
+    /// To servers in this process.
+    #[cfg(test)]
+    Memory(testing::Servers),
+}
+
+/// The error of every call on [`Transport::Absent`].
+const ABSENT: Errno = Errno::NOTCONN;
+
+/// Calls the same method of each variant.
+macro_rules! each {
+    ($transport:expr, $stream:ident => $does:expr, $absent:expr) => {
+        match $transport {
+            Transport::Tcp($stream) => $does,
+            Transport::Absent => $absent,
+            #[cfg(test)]
+            Transport::Memory($stream) => $does,
+        }
+    };
+}
+
+impl Transport {
+    /// Whether there is a connection.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        !matches!(self, Self::Absent)
+    }
+
+    /// The TCP connection, to be shared.
+    #[must_use]
+    pub fn shared_tcp(&self) -> Option<&Rc<TcpStream>> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The TCP connection, unless it is shared.
+    #[must_use]
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        match self {
+            Self::Tcp(stream) => Rc::try_unwrap(stream).ok(),
+            _ => None,
+        }
+    }
+
+    /// Two TCP connections, if both are: the kernel can join them.
+    #[must_use]
+    pub fn both_tcp<'a>(one: &'a Self, other: &'a Self) -> Option<[&'a Rc<TcpStream>; 2]> {
+        Some([one.shared_tcp()?, other.shared_tcp()?])
+    }
+
+    /// Takes the connection out and leaves [`Absent`](Self::Absent).
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Absent)
+    }
+
+    /// The address of this end. `None`: it has none, or is gone.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        each!(self, stream => stream.local_addr().ok(), None)
+    }
+
+    /// Says that nothing more will be sent.
+    ///
+    /// # Errors
+    /// Those of `shutdown(2)`.
+    pub fn end(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => Ok(shutdown(stream, Shutdown::Write)?),
+            Self::Absent => Err(ABSENT.into()),
+            #[cfg(test)]
+            Self::Memory(end) => end.end(),
+        }
+    }
+
+    /// To be called before the connection is dropped, if the other end must notice that not everything was sent.
+    pub fn reset_on_close(&self) {
+        match self {
+            Self::Tcp(stream) => {
+                let _ = carrick_splice::tcp::reset_on_close(stream);
+            }
+            Self::Absent => {}
+            #[cfg(test)]
+            Self::Memory(end) => end.reset_on_close(),
+        }
+    }
+
+    /// Sends what the kernel keeps back.
+    pub fn push(&self) {
+        if let Some(stream) = self.tcp() {
+            // To set it, though it is set, pushes (tcp_sock_set_nodelay()). If it fails, the connection is broken, which is seen soon.
+            let _ = carrick_splice::tcp::set_nodelay(stream);
+        }
+    }
+
+    /// Whether the connection has broken off; takes the error, and nothing else.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.tcp()
+            .is_none_or(|stream| !matches!(stream.take_error(), Ok(None)))
+    }
+
+    /// Whether bytes would be taken now. Where none move this tells whose fault it is.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => {
+                let mut polled = [PollFd::new(stream, PollFlags::OUT)];
+                let at_once = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+            }
+            Self::Absent => false,
+            #[cfg(test)]
+            Self::Memory(end) => end.has_room(),
+        }
+    }
+
+    /// Sent bytes that the other end has not acknowledged; `None` after an error.
+    #[must_use]
+    pub fn unacknowledged_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(stream) => carrick_splice::tcp::unacknowledged_bytes(stream),
+            Self::Absent => None,
+            #[cfg(test)]
+            Self::Memory(end) => Some(end.unacknowledged_bytes()),
+        }
+    }
+
+    /// Returns when so many bytes may be written, and how long that took. Only TCP is paced.
+    pub async fn wait_for(&self, throttle: &mut Throttle, bytes: u64) -> Duration {
+        match self.tcp() {
+            Some(stream) => throttle.pass(stream, bytes).await,
+            None => Duration::ZERO,
+        }
+    }
+
+    /// So many bytes were read, of which the kernel's window is to know.
+    pub fn took(&self, window: &mut UnreadWindow, bytes: u64) {
+        if let Some(stream) = self.tcp() {
+            window.took(stream, bytes);
+        }
+    }
+}
+
+impl From<TcpStream> for Transport {
+    fn from(stream: TcpStream) -> Self {
+        Self::Tcp(Rc::new(stream))
+    }
+}
+
+impl Stream for Transport {
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_read_ready(cx), Poll::Ready(Err(ABSENT.into())))
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_write_ready(cx), Poll::Ready(Err(ABSENT.into())))
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        each!(self, stream => stream.try_read(buffer, room), Err(ABSENT.into()))
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        each!(self, stream => stream.read_now(buffer), Err(ABSENT))
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        each!(self, stream => Stream::peek(stream), Err(ABSENT))
+    }
+
+    fn try_peek(&self) -> io::Result<bool> {
+        each!(self, stream => stream.try_peek(), Err(ABSENT.into()))
+    }
+
+    fn forget_readable(&self) {
+        each!(self, stream => stream.forget_readable(), ());
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        each!(self, stream => stream.try_write(bytes), Err(ABSENT.into()))
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        each!(self, stream => stream.try_write_vectored(pieces), Err(ABSENT.into()))
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], offered: usize, more: bool) -> io::Result<usize> {
+        each!(self, stream => stream.try_send(pieces, offered, more), Err(ABSENT.into()))
+    }
+}

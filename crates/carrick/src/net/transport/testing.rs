@@ -1,0 +1,308 @@
+//! Connections within a test: two ends that behave as those of TCP do, but have no socket, so that time can be virtual.
+use crate::net::io::{Stream, read_at_most, read_some, write_all};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+/// So many bytes may be on their way in one direction.
+const ROOM_BYTES: usize = 64 * 1024;
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Way {
+    bytes: RefCell<VecDeque<u8>>,
+    is_ended: Cell<bool>,
+    is_reset: Cell<bool>,
+    reader: RefCell<Vec<Waker>>,
+    writer: RefCell<Vec<Waker>>,
+}
+
+impl Way {
+    fn wake(&self) {
+        let mut all = self.reader.take();
+        all.append(&mut self.writer.take());
+        all.into_iter().for_each(Waker::wake);
+    }
+
+    fn wait(wakers: &RefCell<Vec<Waker>>, cx: &Context<'_>) {
+        let mut wakers = wakers.borrow_mut();
+        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wakers.push(cx.waker().clone());
+        }
+    }
+
+    fn room(&self) -> usize {
+        ROOM_BYTES - self.bytes.borrow().len()
+    }
+
+    /// What a read of it says without taking anything.
+    fn peek(&self) -> rustix::io::Result<bool> {
+        if !self.bytes.borrow().is_empty() {
+            Ok(true)
+        } else if self.is_reset.get() {
+            Err(Errno::CONNRESET)
+        } else if self.is_ended.get() {
+            Ok(false)
+        } else {
+            Err(Errno::AGAIN)
+        }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct End {
+    from: Rc<Way>,
+    to: Rc<Way>,
+    address: SocketAddr,
+    resets: Cell<bool>,
+}
+
+/// Both ends, with their addresses.
+pub(crate) fn pair([one, other]: [SocketAddr; 2]) -> [Rc<End>; 2] {
+    let ways = [Rc::<Way>::default(), Rc::<Way>::default()];
+    let end = |from: usize, address| {
+        Rc::new(End {
+            from: Rc::clone(&ways[from]),
+            to: Rc::clone(&ways[1 - from]),
+            address,
+            resets: Cell::new(false),
+        })
+    };
+    [end(0, one), end(1, other)]
+}
+
+impl End {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+
+    /// Ends this end's stream.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        if self.to.is_reset.get() {
+            return Err(Errno::NOTCONN.into());
+        }
+        self.to.is_ended.set(true);
+        self.to.wake();
+        Ok(())
+    }
+
+    pub(crate) fn reset_on_close(&self) {
+        self.resets.set(true);
+    }
+
+    /// Resets the connection now.
+    pub(crate) fn reset(&self) {
+        for way in [&self.from, &self.to] {
+            way.is_reset.set(true);
+            way.wake();
+        }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.to.room() > 0 || self.to.is_reset.get()
+    }
+
+    /// What the other end has not read counts as not acknowledged: a test can so say that a server has not seen a request.
+    pub(crate) fn unacknowledged_bytes(&self) -> u64 {
+        self.to.bytes.borrow().len() as u64
+    }
+
+    /// Writes all of `text`.
+    pub(crate) async fn say(&self, text: impl AsRef<[u8]>) {
+        write_all(self, text.as_ref())
+            .await
+            .expect("the other end takes it");
+    }
+
+    /// Reads until what was read ends with `end`, and not one byte further; all of it.
+    pub(crate) async fn hear(&self, end: &str) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(end.as_bytes()) {
+            poll_fn(|cx| self.poll_read_ready(cx))
+                .await
+                .expect("it never fails");
+            if !matches!(Stream::peek(self), Ok(true)) {
+                let heard = String::from_utf8_lossy(&heard);
+                panic!("the connection is over instead of {end:?} after {heard:?}");
+            }
+            let mut bytes = self.from.bytes.borrow_mut();
+            while !heard.ends_with(end.as_bytes())
+                && let Some(byte) = bytes.pop_front()
+            {
+                heard.push(byte);
+            }
+            drop(bytes);
+            self.from.wake();
+        }
+        String::from_utf8(heard).expect("text")
+    }
+
+    /// Reads at most so many bytes.
+    pub(crate) async fn hear_some(&self, bytes_max: usize) -> String {
+        let mut heard = Vec::with_capacity(bytes_max);
+        let count = read_at_most(self, &mut heard, bytes_max).await;
+        assert!(matches!(count, Ok(1..)), "{count:?}");
+        String::from_utf8(heard).expect("text")
+    }
+
+    /// Reads to the end; what came, and whether it was a reset.
+    pub(crate) async fn hear_all(&self) -> (String, bool) {
+        let mut heard = Vec::new();
+        let is_reset = loop {
+            heard.reserve(4096);
+            match read_some(self, &mut heard).await {
+                Ok(0) => break false,
+                Ok(_) => {}
+                Err(_) => break true,
+            }
+        };
+        (String::from_utf8_lossy(&heard).into_owned(), is_reset)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // As with the kernel: what nobody has read makes a reset of the close, which can overtake what was sent (RFC 9112 section 9.6).
+        if !self.from.bytes.take().is_empty() {
+            self.to.bytes.take();
+            return self.reset();
+        }
+        if self.resets.get() {
+            return self.reset();
+        }
+        self.to.is_ended.set(true);
+        self.to.wake();
+        // Whatever is written to it from now on is answered with a reset.
+        self.from.is_reset.set(true);
+        self.from.wake();
+    }
+}
+
+impl Stream for End {
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.from.peek() {
+            Err(Errno::AGAIN) => {
+                Way::wait(&self.from.reader, cx);
+                Poll::Pending
+            }
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        Way::wait(&self.to.writer, cx);
+        Poll::Pending
+    }
+
+    fn try_read(&self, buffer: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        Stream::peek(self)?;
+        let mut bytes = self.from.bytes.borrow_mut();
+        let count = bytes.len().min(room);
+        buffer.extend(bytes.drain(..count));
+        drop(bytes);
+        self.from.wake();
+        Ok(count)
+    }
+
+    fn read_now(&self, buffer: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        Stream::peek(self)?;
+        let room = buffer.capacity() - buffer.len();
+        Ok(self.try_read(buffer, room).unwrap_or_default())
+    }
+
+    fn peek(&self) -> rustix::io::Result<bool> {
+        self.from.peek()
+    }
+
+    fn try_peek(&self) -> io::Result<bool> {
+        Ok(self.from.peek()?)
+    }
+
+    fn forget_readable(&self) {}
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        if self.to.is_reset.get() {
+            return Err(Errno::CONNRESET.into());
+        }
+        if self.to.is_ended.get() {
+            return Err(Errno::PIPE.into());
+        }
+        let count = self.to.room().min(bytes.len());
+        if count == 0 && !bytes.is_empty() {
+            return Err(Errno::AGAIN.into());
+        }
+        self.to.bytes.borrow_mut().extend(&bytes[..count]);
+        self.to.wake();
+        Ok(count)
+    }
+
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &**piece).collect();
+        self.try_write(&pieces.concat())
+    }
+
+    fn try_send(&self, pieces: &[IoSlice<'_>], _: usize, _: bool) -> io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+}
+
+/// How a server answers to a connection.
+enum Door {
+    Open(mpsc::UnboundedSender<Rc<End>>),
+    /// It takes no notice: connecting never ends.
+    Silent,
+}
+
+/// Servers by their addresses; all others refuse.
+#[derive(Clone, Default)]
+pub struct Servers(Rc<RefCell<HashMap<SocketAddr, Door>>>);
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Servers")
+    }
+}
+
+impl Servers {
+    /// Connections to this address come out here.
+    pub(crate) fn listen(&self, address: SocketAddr) -> mpsc::UnboundedReceiver<Rc<End>> {
+        let (door, connections) = mpsc::unbounded_channel();
+        self.0.borrow_mut().insert(address, Door::Open(door));
+        connections
+    }
+
+    /// Nothing that goes to this address is answered.
+    pub(crate) fn silence(&self, address: SocketAddr) {
+        self.0.borrow_mut().insert(address, Door::Silent);
+    }
+
+    pub(crate) async fn connect(&self, address: SocketAddr) -> io::Result<Rc<End>> {
+        let is_silent = matches!(self.0.borrow().get(&address), Some(Door::Silent));
+        if is_silent {
+            std::future::pending::<()>().await;
+        }
+        let refused = || io::Error::from(Errno::CONNREFUSED);
+        let own = SocketAddr::from(([127, 0, 0, 1], 1));
+        let [near, far] = pair([own, address]);
+        match self.0.borrow().get(&address) {
+            Some(Door::Open(door)) => door.send(far).map_err(|_| refused())?,
+            _ => return Err(refused()),
+        }
+        Ok(near)
+    }
+}

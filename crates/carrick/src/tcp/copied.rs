@@ -1,0 +1,99 @@
+//! A tunnel by reading and writing, where the kernel cannot have both connections.
+use crate::context::tunnels::Listed;
+use crate::context::worker::Worker;
+use crate::net::deadline::now;
+use crate::net::io::{read_some, write_all};
+use crate::net::transport::Transport;
+use carrick_splice::{Engine, ExchangeEnd, ExchangeOrder, Fault, Side};
+use std::cell::Cell;
+use std::time::Instant;
+
+/// Room of each direction's buffer.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// What has come of relaying both directions.
+pub(super) struct Relayed {
+    /// From the client, and to it; what came with the heads is not in it.
+    pub bytes: [u64; 2],
+    /// The engine that moved most.
+    pub engine: Engine,
+    /// `None`: the drain's time was over.
+    pub end: Option<ExchangeEnd>,
+    /// Whether the kernel goes on with what it has.
+    pub is_left: bool,
+}
+
+/// Relays until both ends have ended, one has failed, or nothing has moved for too long.
+pub(super) async fn both_ways(
+    worker: &Worker,
+    [near, far]: [&Transport; 2],
+    order: ExchangeOrder<'_>,
+    listed: &Listed,
+) -> Relayed {
+    let bytes = [Cell::new(0), Cell::new(0)];
+    let moved_at = Cell::new(now());
+    let note = |direction: usize, count: usize| {
+        bytes[direction].set(bytes[direction].get() + count as u64);
+        moved_at.set(now());
+        let moved = [bytes[0].get(), bytes[1].get()];
+        listed.tunnel().note_bytes(moved, [Engine::Copy; 2]);
+    };
+    let up = one_way([near, far], order.a_prefix, |count| note(0, count));
+    let down = one_way([far, near], order.b_prefix, |count| note(1, count));
+    let both = async {
+        let fault = |a_to_b| move |fault| ExchangeEnd::Fault { a_to_b, fault };
+        let up = async { up.await.map_err(fault(true)) };
+        let down = async { down.await.map_err(fault(false)) };
+        match tokio::try_join!(up, down) {
+            Ok(_) => ExchangeEnd::Closed,
+            Err(end) => end,
+        }
+    };
+    let silence = async {
+        loop {
+            let at: Instant = moved_at.get() + order.idle;
+            tokio::time::sleep_until(at.into()).await;
+            if moved_at.get() + order.idle <= now() {
+                return;
+            }
+        }
+    };
+    let end = tokio::select! {
+        biased;
+        end = both => Some(end),
+        () = worker.wait_for_cut_off() => None,
+        () = silence => Some(ExchangeEnd::Idle),
+    };
+    Relayed {
+        bytes: [bytes[0].get(), bytes[1].get()],
+        engine: Engine::Copy,
+        end,
+        is_left: false,
+    }
+}
+
+/// One direction, its end included.
+async fn one_way(
+    [from, to]: [&Transport; 2],
+    prefix: &[u8],
+    note: impl Fn(usize),
+) -> Result<(), Fault> {
+    let fault = |side, call| move |source| Fault { side, call, source };
+    write_all(to, prefix)
+        .await
+        .map_err(fault(Side::To, "send"))?;
+    let mut buffer = Vec::with_capacity(BUFFER_BYTES);
+    loop {
+        buffer.clear();
+        let count = read_some(from, &mut buffer)
+            .await
+            .map_err(fault(Side::From, "recv"))?;
+        if count == 0 {
+            return to.end().map_err(fault(Side::To, "shutdown"));
+        }
+        write_all(to, &buffer)
+            .await
+            .map_err(fault(Side::To, "send"))?;
+        note(count);
+    }
+}
