@@ -1,10 +1,11 @@
 //! Checks `[[listener.route]]`, and whether every route can be reached.
 use super::cache::OfListener;
 use super::listener::Given;
-use super::{engine, split, transparent};
+use super::{split, transparent};
 use crate::config::file;
 use crate::config::plan::{Requests, Responses, RoutePlan, Splitting};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_logic::access::NamePattern;
@@ -49,17 +50,14 @@ pub struct Inherited<'l> {
 
 /// Checks the routes of a listener. `None` if one of them cannot be used.
 pub fn check_all(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     kind: Kind,
     inherited: &Inherited<'_>,
     given: &Given<'_>,
     problems: &mut Problems,
 ) -> Option<Vec<RoutePlan>> {
     let (default, cache) = (inherited.engine, inherited.cache);
-    if written.routes.is_empty()
-        && !written.transparent
-        && !written.keys_given.iter().any(|(key, _)| *key == "route")
-    {
+    if written.routes.is_empty() && !written.is_transparent() && written.key("route").is_none() {
         problems
             .error(written.span.clone(), "the listener has no routes", "")
             .help("add [[listener.route]] with `upstream = \"NAME\"`");
@@ -71,10 +69,13 @@ pub fn check_all(
         .map(|route| {
             let conditions = conditions(route, Some(kind), problems);
             let upstream = transparent::destination(written, route, given.known, problems);
-            let split = split::splitting(&route.split).unwrap_or(inherited.split);
-            let engine = split::engine(split, engine(&route.engine).unwrap_or(default));
+            let split = given_or(&route.split, inherited.split);
+            let engine = split::engine(split, given_or(&route.engine, default));
             let link = link(route, kind, (split, inherited.link), given, problems);
-            let (requests, responses) = (requests(route), responses(route));
+            let (requests, responses) = (
+                given_or(&route.requests, Requests::default()),
+                given_or(&route.responses, Responses::default()),
+            );
             let cache =
                 cache.and_then(|cache| cache.route(route, (engine, requests, responses), problems));
             let pace = (given.classes).of(&route.pace, inherited.pace, problems);
@@ -93,7 +94,7 @@ pub fn check_all(
         .collect();
     let way = (default, Requests::Process, Responses::Unread);
     let rest = cache
-        .filter(|_| written.transparent)
+        .filter(|_| written.is_transparent())
         .and_then(|cache| cache.rest(way, problems));
     if let Some(cache) = cache {
         // Of a route that cannot be used it is not known.
@@ -102,7 +103,7 @@ pub fn check_all(
         cache.report_idle(rest.is_some() || routes.iter().any(may_use), problems);
     }
     report_unreachable(&written.routes, &routes, problems);
-    let mut routes: Vec<RoutePlan> = if written.transparent {
+    let mut routes: Vec<RoutePlan> = if written.is_transparent() {
         routes.into_iter().collect::<Option<_>>()?
     } else {
         report_gap(written, &routes, kind, problems);
@@ -127,7 +128,7 @@ pub fn check_all(
 
 /// The link of a route: what it names; else the listener's, for what goes to its original destination.
 fn link(
-    route: &file::Route,
+    route: &Written<file::Route>,
     kind: Kind,
     (split, inherited): (Splitting, Option<usize>),
     given: &Given<'_>,
@@ -150,23 +151,13 @@ fn link(
     named.flatten()
 }
 
-fn requests(route: &file::Route) -> Requests {
-    match route.requests.given().map(|word| *word.get_ref()) {
-        Some("kernel") => Requests::Kernel,
-        _ => Requests::Process,
-    }
-}
-
-fn responses(route: &file::Route) -> Responses {
-    match route.responses.given().map(|word| *word.get_ref()) {
-        Some("read") => Responses::Read,
-        _ => Responses::Unread,
-    }
+fn given_or<T: Copy>(setting: &Setting<T>, default: T) -> T {
+    setting.given().map_or(default, |value| *value.get_ref())
 }
 
 /// The conditions of a route; `None` if one of them is wrong. Without a kind, what depends on it is not judged.
 pub fn conditions(
-    route: &file::Route,
+    route: &Written<file::Route>,
     kind: Option<Kind>,
     problems: &mut Problems,
 ) -> Option<Conditions> {
@@ -235,7 +226,7 @@ pub fn conditions(
 }
 
 /// The conditions of one of `cache_bypass`; `None` if one of them is wrong.
-pub fn bypass(written: &file::Bypass, problems: &mut Problems) -> Option<Conditions> {
+pub fn bypass(written: &Written<file::Bypass>, problems: &mut Problems) -> Option<Conditions> {
     let errors_before = problems.count_errors();
     let conditions = Conditions {
         host: pattern(&written.host, problems),
@@ -249,7 +240,7 @@ pub fn bypass(written: &file::Bypass, problems: &mut Problems) -> Option<Conditi
     (problems.count_errors() == errors_before).then_some(conditions)
 }
 
-fn is_wrong(route: &file::Route) -> bool {
+fn is_wrong(route: &Written<file::Route>) -> bool {
     [&route.host, &route.path, &route.cookie, &route.sni]
         .into_iter()
         .any(Setting::is_wrong)
@@ -360,9 +351,12 @@ fn cookie(written: &Setting<String>, problems: &mut Problems) -> Option<CookieRu
     })
 }
 
-fn header(written: &Setting<file::Header>, problems: &mut Problems) -> Option<(String, String)> {
+fn header(
+    written: &Setting<Written<file::Header>>,
+    problems: &mut Problems,
+) -> Option<(String, String)> {
     let header = written.given()?.get_ref();
-    let (name, value) = (header.name.given()?, header.value.given()?);
+    let (name, value) = (header.field.given()?, header.text.given()?);
     if !values::is_token(name.get_ref()) {
         problems
             .error(name.span(), "this is not a header's name", "")
@@ -420,7 +414,7 @@ fn report_empty_list(span: Range<usize>, key: &str, problems: &mut Problems) {
 
 /// Warns of routes that no request can reach: because of themselves, or because an earlier route takes all of theirs.
 fn report_unreachable(
-    written: &[file::Route],
+    written: &[Written<file::Route>],
     routes: &[Option<RoutePlan>],
     problems: &mut Problems,
 ) {
@@ -455,7 +449,7 @@ fn report_unreachable(
 
 /// Notes that some requests meet no route.
 fn report_gap(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     routes: &[Option<RoutePlan>],
     kind: Kind,
     problems: &mut Problems,
