@@ -3,11 +3,14 @@ mod account;
 mod addresses;
 mod cache;
 mod cache_peers;
+mod conditions;
+mod given;
 mod legs;
 mod link;
 mod listener;
 mod machine;
 mod named;
+mod networks;
 mod pace;
 mod requests;
 mod route;
@@ -50,7 +53,7 @@ pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) ->
         .listeners
         .iter()
         .map(|written| {
-            let given = listener::Given {
+            let given = given::Given {
                 engine: file.splice.engine,
                 directory,
                 known: &known,

@@ -1,9 +1,10 @@
 //! The kinds of values that keys have: what is read for them, and what the reference says of them.
 use super::keys::{Form, NONE, Preset, REQUIRED};
 use super::problem::Problems;
-use super::reader::Section;
-use super::section::{Keys, Written};
+use super::reader::{Section, Whole};
+use super::section::{Keys, Kind, Read, Written};
 use super::setting::Setting;
+use super::word::Word;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
@@ -34,61 +35,6 @@ pub const fn milliseconds(count: u64) -> Duration {
 
 /// Strings, each with its place.
 pub type Texts = Vec<Spanned<String>>;
-
-/// Reads the value of a key, which has this form.
-pub type Read<T> = fn(&Section<'_>, &'static str, Form, &mut Problems) -> T;
-
-/// How a key's value is read and described.
-pub struct Kind<T: 'static> {
-    /// For the reference; the reader has its limits and its default from there.
-    pub form: Form,
-    read: Read<T>,
-}
-
-impl<T> Kind<T> {
-    /// Reads the value of `key`.
-    pub fn read(&self, key: &'static str, table: &Section<'_>, problems: &mut Problems) -> T {
-        (self.read)(table, key, self.form, problems)
-    }
-}
-
-/// The type of a key that takes one of some words.
-pub trait Word: Copy + PartialEq + 'static {
-    /// The words.
-    const WORDS: &'static [&'static str];
-    /// What they mean, in the same order.
-    const VALUES: &'static [Self];
-
-    /// What a word means.
-    fn meant_by(word: &str) -> Option<Self> {
-        let index = Self::WORDS.iter().position(|one| *one == word)?;
-        Self::VALUES.get(index).copied()
-    }
-
-    /// The word for it.
-    fn word(self) -> &'static str {
-        let index = Self::VALUES.iter().position(|one| *one == self);
-        index.map_or("", |index| Self::WORDS[index])
-    }
-}
-
-/// A type of whole numbers.
-pub trait Whole: Copy + TryFrom<u64> + 'static {
-    /// The largest.
-    const MOST: u64;
-    /// The same.
-    const MAX: Self;
-}
-
-macro_rules! whole {
-    ($($type:ty),+) => { $(
-        impl Whole for $type {
-            const MOST: u64 = Self::MAX as u64;
-            const MAX: Self = Self::MAX;
-        }
-    )+ };
-}
-whole!(u8, u32, u64, usize);
 
 /// Anything that only `read` knows.
 pub const fn other<T>(what: &'static str, default: &'static str, read: Read<T>) -> Kind<T> {

@@ -7,7 +7,7 @@ mod check;
 pub mod file;
 pub mod in_kernel;
 pub mod keys;
-pub mod kinds;
+mod kinds;
 pub mod plan;
 pub mod problem;
 mod reader;
@@ -16,6 +16,7 @@ mod setting;
 pub mod summary;
 pub mod users;
 pub mod values;
+pub mod word;
 
 pub use reader::nearest;
 

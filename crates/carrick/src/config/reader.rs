@@ -1,12 +1,12 @@
 //! Reads tables of the file by the declaration of their keys, and reports whatever does not fit.
 mod measures;
 
-pub use measures::integer;
+pub use measures::{Whole, integer};
 
 use super::keys::Table;
-use super::kinds::Word;
 use super::problem::Problems;
 use super::setting::Setting;
+use super::word::Word;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -1,10 +1,28 @@
 //! A table of the file and its keys, each declared once: what reads it, its limits, its default, and its row of the reference.
-use super::keys::Table;
+use super::keys::{Form, Table};
 use super::problem::{Problems, Source};
 use super::reader::Section;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use toml::Spanned;
+
+/// Reads the value of a key, which has this form.
+pub type Read<T> = fn(&Section<'_>, &'static str, Form, &mut Problems) -> T;
+
+/// How a key's value is read and described.
+pub struct Kind<T: 'static> {
+    /// For the reference; the reader has its limits and its default from there.
+    pub form: Form,
+    /// Reads it.
+    pub read: Read<T>,
+}
+
+impl<T> Kind<T> {
+    /// Reads the value of `key`.
+    pub fn read(&self, key: &'static str, table: &Section<'_>, problems: &mut Problems) -> T {
+        (self.read)(table, key, self.form, problems)
+    }
+}
 
 /// What `section!` makes of a declaration.
 pub trait Keys: Sized + 'static {
@@ -125,7 +143,7 @@ macro_rules! section {
                         Key {
                             name: $crate::config::section::key_name!($field $($key)?),
                             form: {
-                                const KIND: $crate::config::kinds::Kind<$type> = $kind;
+                                const KIND: $crate::config::section::Kind<$type> = $kind;
                                 KIND.form
                             },
                             about: concat!($($about),+),
@@ -144,7 +162,7 @@ macro_rules! section {
             ) -> Self {
                 Self {
                     $($field: {
-                        const KIND: $crate::config::kinds::Kind<$type> = $kind;
+                        const KIND: $crate::config::section::Kind<$type> = $kind;
                         KIND.read($crate::config::section::key_name!($field $($key)?), table, problems)
                     },)*
                     $($group: $crate::config::section::Written::of(table, problems),)?
@@ -178,14 +196,4 @@ macro_rules! first {
     };
 }
 
-/// Declares what the words of a key mean, in the order of the reference.
-macro_rules! words {
-    ($type:ty { $($word:literal => $value:ident),+ $(,)? }) => {
-        impl $crate::config::kinds::Word for $type {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-            const VALUES: &'static [Self] = &[$(Self::$value),+];
-        }
-    };
-}
-
-pub(super) use {first, key_name, section, shared_keys, words};
+pub(super) use {first, key_name, section, shared_keys};

@@ -393,7 +393,7 @@ fn parameter(name: &Spanned<String>, problems: &mut Problems) -> Vec<u8> {
 fn bypass(list: &[Written<file::Bypass>], problems: &mut Problems) -> Vec<Conditions> {
     list.iter()
         .filter_map(|written| {
-            let conditions = super::route::bypass(written, problems)?;
+            let conditions = super::conditions::bypass(written, problems)?;
             if written.is_empty {
                 problems
                     .error(

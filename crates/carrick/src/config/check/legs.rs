@@ -1,6 +1,6 @@
 //! Checks `[leg.NAME]`, and `legs` of listeners.
 use super::named::{Named, Words};
-use super::transparent::is_interface;
+use super::networks::is_interface;
 use crate::config::file;
 use crate::config::plan::{LegPlan, LegRules};
 use crate::config::problem::Problems;

@@ -1,22 +1,17 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
-use super::cache::Caching;
-use super::legs::Profiles;
-use super::link::{self, Links};
-use super::pace::Classes;
+use super::given::Given;
+use super::networks::networks;
 use super::route::{self, Inherited, Kind};
-use super::upstream::Known;
-use super::{path, requests, senders, split, transparent};
+use super::{link, path, requests, senders, split, transparent};
 use crate::config::file::{self, ConnectPorts, Job};
-use crate::config::kinds::Word;
-use crate::config::plan::{
-    FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, UpstreamPlan,
-};
+use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
 use crate::config::problem::Problems;
 use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::users::Users;
 use crate::config::values;
+use crate::config::word::Word;
 use carrick_logic::access::{Access, NamePattern, inner_networks};
 use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
@@ -24,7 +19,6 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What stands for the standard list of inner networks in `deny_to`.
 const INNER: &str = "inner";
@@ -60,28 +54,6 @@ const NOT_BLIND: [&str; 10] = [
     "cache_bypass",
     "prefetch",
 ];
-
-/// What holds for all listeners.
-pub struct Given<'f> {
-    /// The engine of `[splice]`.
-    pub engine: Choice,
-    /// What paths are relative to.
-    pub directory: &'f Path,
-    /// The upstreams, by name.
-    pub known: &'f Known<'f>,
-    /// Their plans, in the same order; `None`: it is wrong.
-    pub upstreams: &'f [Option<UpstreamPlan>],
-    /// What `[cache]` says.
-    pub caching: &'f Caching,
-    /// What `[pace]` says.
-    pub classes: &'f Classes<'f>,
-    /// What `[leg.NAME]` say.
-    pub legs: &'f Profiles<'f>,
-    /// The links.
-    pub links: &'f Links<'f>,
-    /// The longest that a connection stands on which nothing is said.
-    pub idle: Duration,
-}
 
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
@@ -276,25 +248,6 @@ fn clients(written: &Written<file::Listener>, problems: &mut Problems) -> Option
         return None;
     }
     networks(list.get_ref(), problems)
-}
-
-/// The networks of a list; `None` if one of them is wrong.
-pub(super) fn networks(
-    list: &[toml::Spanned<String>],
-    problems: &mut Problems,
-) -> Option<Vec<IpNet>> {
-    let mut networks = Vec::with_capacity(list.len());
-    for text in list {
-        match values::network(text.get_ref()) {
-            Ok(network) => networks.push(network),
-            Err(help) => {
-                problems
-                    .error(text.span(), "this is not a network", "")
-                    .help(help);
-            }
-        }
-    }
-    (networks.len() == list.len()).then_some(networks)
 }
 
 /// `None` if the networks of clients are wrong.

@@ -1,5 +1,5 @@
 //! Checks what a listener says of those who send requests: which of their fields go on.
-use super::listener::networks;
+use super::networks::networks;
 use crate::config::file;
 use crate::config::plan::TrustedProxies;
 use crate::config::problem::Problems;

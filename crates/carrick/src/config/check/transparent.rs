@@ -1,6 +1,6 @@
 //! Checks `transparent`, `intercept`, `keep_client_address`, and `to` of routes.
 use super::addresses::overlap;
-use super::listener::networks;
+use super::networks::{INTERFACE_BYTES_MAX, is_interface, networks};
 use super::upstream::Known;
 use crate::config::file::{self, File, Intercept, Job};
 use crate::config::plan::{Interception, ListenerPlan, LocalInterception, PortRange};
@@ -17,9 +17,6 @@ use toml::Spanned;
 
 /// The mark and the routing table when the file does not say: this and the listener's port.
 const NUMBER_BASE: u32 = 100_000;
-
-/// The kernel's limit on the name of an interface, without its final zero (`IFNAMSIZ`).
-const INTERFACE_BYTES_MAX: usize = 15;
 
 /// Keys that mean nothing to clients that do not know of the proxy, and why.
 const NOT_TRANSPARENT: [(&str, &str); 3] = [
@@ -272,12 +269,6 @@ fn interfaces(intercept: &Written<Intercept>, problems: &mut Problems) -> Option
         names.push(name.clone());
     }
     (names.len() == list.get_ref().len()).then_some(names)
-}
-
-/// Whether an interface can have this name.
-pub fn is_interface(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-    (1..=INTERFACE_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// Networks of a family that the listener does not take would make rules that never match.

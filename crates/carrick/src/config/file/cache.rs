@@ -8,8 +8,9 @@ use crate::config::kinds::{
 };
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, wrong_kind};
-use crate::config::section::{Keys, Written, section, words};
+use crate::config::section::{Keys, Written, section};
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_logic::embedded::Hosts;
 use std::time::Duration;
 use toml::Spanned;

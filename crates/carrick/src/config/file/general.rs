@@ -2,8 +2,9 @@
 use crate::config::kinds::{
     DAY, KIB, MIB, MS, YEAR, number, one_of, seconds, size, text, text_or, time,
 };
-use crate::config::section::{section, words};
+use crate::config::section::section;
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_logic::http1::HeadLimits;
 use carrick_splice::Choice;
 use std::time::Duration;

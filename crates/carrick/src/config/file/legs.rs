@@ -4,8 +4,9 @@ use crate::config::kinds::{
     MS, number_or, one_of_or, rate, required_number, required_text, required_time, seconds,
     size_or, switch, table_or, text_or, time_or,
 };
-use crate::config::section::{Written, section, words};
+use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_splice::tcp_tuning::{
     BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, LegSide, RTO_MAX,
     RTO_MAX_MIN,

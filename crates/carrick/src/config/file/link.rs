@@ -1,8 +1,9 @@
-//! `[link.NAME]`
+//! `[link.NAME]`: connections that are kept to a carrick at their other end.
 use crate::config::keys::NONE;
 use crate::config::kinds::{number, one_of, required_text, text_or};
-use crate::config::section::{section, words};
+use crate::config::section::section;
 use crate::config::setting::Setting;
+use crate::config::word::words;
 
 section! {
     /// `[link.NAME]`

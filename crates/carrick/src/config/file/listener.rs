@@ -1,4 +1,4 @@
-//! `[[listener]]`
+//! `[[listener]]`: what is listened on, and to do what.
 use super::{CacheUse, Intercept, LegRule, Route};
 use crate::config::keys::{Form, NONE, REQUIRED};
 use crate::config::kinds::{
@@ -7,8 +7,9 @@ use crate::config::kinds::{
 };
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, integer, wrong_kind};
-use crate::config::section::{Written, section, words};
+use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_logic::http1::{Forwarded, OddNames, StatedIn};
 use carrick_splice::Choice;
 use toml::Spanned;

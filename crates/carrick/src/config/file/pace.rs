@@ -4,8 +4,9 @@ use crate::config::kinds::{
     MS, milliseconds, named_tables, number, one_of, one_of_or, rate, seconds, text_or, time,
     time_or,
 };
-use crate::config::section::{Written, section, words};
+use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_splice::{HOLD_MAX, INTERVAL, Policy, RATE_MAX, RATE_MIN, Weight};
 use std::ops::RangeInclusive;
 use std::time::Duration;

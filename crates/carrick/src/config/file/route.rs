@@ -1,10 +1,11 @@
-//! `[[listener.route]]`
+//! `[[listener.route]]`: where requests go.
 use super::{CacheUse, Splitting};
 use crate::config::kinds::{
     Texts, one_of_or, one_text, required_text, switch_or, table_or, text_or, texts,
 };
-use crate::config::section::{Written, section, words};
+use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
+use crate::config::word::words;
 use carrick_splice::Choice;
 
 section! {

@@ -1,4 +1,4 @@
-//! `[upstream.NAME]`
+//! `[upstream.NAME]`: groups of servers.
 use crate::config::keys::{Form, REQUIRED};
 use crate::config::kinds::{
     DAY, milliseconds, number, one_of, other, required_text, seconds, table_or, table_or_other,
@@ -6,9 +6,10 @@ use crate::config::kinds::{
 };
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, wrong_kind};
-use crate::config::section::{Keys, Written, section, words};
+use crate::config::section::{Keys, Written, section};
 use crate::config::setting::Setting;
 use crate::config::values;
+use crate::config::word::words;
 use carrick_logic::balance::Method;
 use std::time::Duration;
 use toml::Spanned;

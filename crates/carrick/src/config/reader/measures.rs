@@ -1,7 +1,6 @@
 //! Reads numbers, sizes and times, within their declared limits.
 use super::{Section, wrong_kind};
 use crate::config::keys::Form;
-use crate::config::kinds::Whole;
 use crate::config::problem::Problems;
 use crate::config::setting::Setting;
 use crate::config::values;
@@ -9,6 +8,24 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
+
+/// A type of whole numbers.
+pub trait Whole: Copy + TryFrom<u64> + 'static {
+    /// The largest.
+    const MOST: u64;
+    /// The same.
+    const MAX: Self;
+}
+
+macro_rules! whole {
+    ($($type:ty),+) => { $(
+        impl Whole for $type {
+            const MOST: u64 = Self::MAX as u64;
+            const MAX: Self = Self::MAX;
+        }
+    )+ };
+}
+whole!(u8, u32, u64, usize);
 
 impl Section<'_> {
     /// A whole number within the limits of the form.

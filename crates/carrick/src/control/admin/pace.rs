@@ -2,7 +2,7 @@
 mod change;
 
 use super::{JSON, TEXT, answer};
-use crate::config::kinds::Word;
+use crate::config::word::Word;
 use crate::control::ControlState;
 use crate::engines::NotChanged;
 use carrick_splice::{ClassReport, NetworkRate, Policy, WorkerReport};

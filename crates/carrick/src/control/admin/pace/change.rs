@@ -2,8 +2,8 @@
 use crate::config::file::{
     PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, PaceClass, PolicyName, WrongPolicy, policy,
 };
-use crate::config::kinds::Word;
 use crate::config::section::Keys;
+use crate::config::word::Word;
 use crate::config::{nearest, values};
 use carrick_splice::{ClassSettings, NetworkRate, Policy, Weight};
 use std::time::Duration;
