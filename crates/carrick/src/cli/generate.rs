@@ -1,6 +1,6 @@
 //! `carrick generate`: man pages, shell completions, the reference of the configuration; for packages and for the documentation.
 use crate::cli::args::{Cli, FAILED, FINE, Generate, Shell};
-use crate::config::keys;
+use crate::config;
 use clap::CommandFactory;
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,9 @@ pub fn run(what: &Generate) -> ExitCode {
     let done = match what {
         Generate::Man { directory } => man(directory),
         Generate::Completions { shell } => completions(*shell),
-        Generate::Configuration => io::stdout().lock().write_all(keys::markdown().as_bytes()),
+        Generate::Configuration => io::stdout()
+            .lock()
+            .write_all(config::reference().as_bytes()),
     };
     match done {
         Ok(()) => ExitCode::from(FINE),

@@ -1,7 +1,8 @@
 //! `carrick pace`: how a running carrick paces what it relays, asked of its admin, and changing it.
 use super::admin::{Failed, ask, encoded, finish, parsed};
 use crate::cli::args::PaceArgs;
-use crate::config::keys::PACE_CLASS;
+use crate::config::file::PaceClass;
+use crate::config::section::Keys;
 use crate::config::values::{show_size, show_time};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -130,7 +131,7 @@ const DONE: [&str; 11] = [
 /// The settings as `carrick pace NAME KEY=VALUE` takes them, then what was done.
 fn fields(class: &Value) -> String {
     let mut text = format!("{:<18} {}\n", "name", word(&class["name"]));
-    for key in PACE_CLASS.keys {
+    for key in PaceClass::TABLE.keys {
         if let Some(value) = setting(class, key.name) {
             let _ = writeln!(text, "{:<18} {value}", key.name);
         }

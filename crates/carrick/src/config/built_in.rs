@@ -1,17 +1,17 @@
 //! The plan for a start without a configuration file: a forward proxy for the programs of this machine.
-use super::check::{ADMIN_DEFAULT, workers};
-use super::keys::PINS_DEFAULT;
+use super::check::{self, workers};
+use super::file::{Limits, PINS_DEFAULT, Timeouts};
 use super::plan::{
-    CachePlan, ForwardPlan, Handshake, Limits, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode,
-    PacePlan, PacketUse, Plan, RouteCache, Sandbox, Timeouts, TrustedProxies,
+    CachePlan, ForwardPlan, Handshake, ListenerPlan, LogFormat, LogPlan, LogTarget, Mode, PacePlan,
+    PacketUse, Plan, RouteCache, Sandbox, TrustedProxies,
 };
+use super::section::Keys;
 use carrick_logic::access::Access;
 use carrick_logic::cache::Policy;
-use carrick_logic::http1::{Forwarded, HeadLimits, OddNames};
+use carrick_logic::http1::{Forwarded, OddNames};
 use carrick_splice::Choice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Plan {
     /// A forward proxy on 127.0.0.1:3128, admin on 127.0.0.1:3129; the same as `config/built-in.toml`.
@@ -40,36 +40,14 @@ impl Plan {
             }),
         };
         Self {
-            admin: Some(ADMIN_DEFAULT),
+            admin: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129)),
             workers: workers(0),
             account: None,
             pins: Some(PINS_DEFAULT.into()),
             packet: PacketUse::default(),
             sandbox: Sandbox::default(),
-            limits: Limits {
-                connections: 100_000,
-                connections_per_client: 0,
-                head: HeadLimits {
-                    head_bytes_max: 64 * 1024,
-                    fields_max: 100,
-                },
-                rate_min: 0,
-                attempts: 3,
-                log_queue: 8192,
-                dns_cache: 10_000,
-                pipes: 1024,
-                splices: 16_384,
-                unsent: 128 * 1024,
-                unread: 1536 * 1024,
-                stalled: super::check::stalled_default(),
-            },
-            timeouts: Timeouts {
-                head: Duration::from_secs(10),
-                idle: Duration::from_secs(60),
-                connect: Duration::from_secs(5),
-                tunnel_idle: Duration::from_secs(3600),
-                drain: Duration::from_secs(30),
-            },
+            limits: check::limits(&Limits::defaults()),
+            timeouts: Timeouts::defaults(),
             log: LogPlan {
                 access: LogTarget::Stdout,
                 format: LogFormat::Combined,

@@ -3,11 +3,14 @@ mod account;
 mod addresses;
 mod cache;
 mod cache_peers;
+mod conditions;
+mod given;
 mod legs;
 mod link;
 mod listener;
 mod machine;
 mod named;
+mod networks;
 mod pace;
 mod requests;
 mod route;
@@ -17,38 +20,31 @@ mod split;
 mod transparent;
 mod upstream;
 
-use super::file::File;
-use super::keys;
-use super::plan::{Limits, LogFormat, LogPlan, LogTarget, PacketUse, Plan, Sandbox, Timeouts};
+use super::file::{File, PINS_DEFAULT};
+use super::plan::{Limits, LogPlan, LogTarget, PacketUse, Plan};
 use super::problem::Problems;
+use super::section::Written;
 use super::setting::Setting;
-use super::values;
-use carrick_logic::http1::HeadLimits;
-use carrick_splice::Choice;
+use super::values::{self, ServerAddress};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where admin listens when the file does not say.
-pub const ADMIN_DEFAULT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 3129);
-
 /// Makes the plan; relative paths in the file are relative to `directory`. `None` if there is an error among the problems.
-pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<Plan> {
+pub fn check(file: &Written<File>, directory: &Path, problems: &mut Problems) -> Option<Plan> {
     let admin = admin(file, problems);
     let account = account::check(file, problems);
     machine::check(file, &machine::Machine::here(), problems);
     let pins = pins(file, problems);
-    let packet = packet(&file.packet);
     let log = log(file, directory, problems);
     let upstreams = upstream::check_all(file, problems);
     let known = upstream::Known::new(&file.upstreams);
-    let engine = engine(&file.engine).unwrap_or_default();
     let (caching, cache) = cache::check(file, directory, problems);
     let (classes, pace) = pace::check(&file.pace, problems);
     let legs = legs::check(&file.legs, problems);
     let (known_links, links) = link::check(&file.links, &legs, problems);
-    if !file.has_listeners {
+    if file.key("listener").is_none() {
         problems
             .error(0..0, "there is nothing to listen on", "")
             .help("add a [[listener]] with `listen` and `mode`; or start carrick without a file for a forward proxy on 127.0.0.1:3128");
@@ -57,8 +53,8 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
         .listeners
         .iter()
         .map(|written| {
-            let given = listener::Given {
-                engine,
+            let given = given::Given {
+                engine: file.splice.engine,
                 directory,
                 known: &known,
                 upstreams: &upstreams,
@@ -83,13 +79,13 @@ pub fn check(file: &File, directory: &Path, problems: &mut Problems) -> Option<P
     }
     let plan = Plan {
         admin: admin.map(|(address, _)| address),
-        workers: workers(file.workers),
+        workers: workers(file.workers.count),
         account,
         pins,
-        packet,
-        sandbox: sandbox(&file.sandbox),
-        limits: limits(file),
-        timeouts: timeouts(file),
+        packet: file.process.packet,
+        sandbox: file.process.sandbox,
+        limits: limits(&file.limits),
+        timeouts: file.timeouts.values.clone(),
         log,
         cache,
         pace,
@@ -121,81 +117,54 @@ pub fn workers(given: u64) -> usize {
     }
 }
 
-/// The engine that a word names.
-fn engine(word: &Setting<&'static str>) -> Option<Choice> {
-    // Other words were refused when the file was read.
-    word.given()?.get_ref().parse().ok()
-}
-
-fn admin(
-    file: &File,
-    problems: &mut Problems,
-) -> Option<(SocketAddr, Option<std::ops::Range<usize>>)> {
-    match &file.admin_listen {
-        Setting::Absent => Some((ADMIN_DEFAULT, None)),
-        Setting::Given(text) if text.get_ref().is_empty() => None,
-        written => {
-            let address = written.refine("an address to listen on", problems, |text| {
-                values::listen_address(text)
-            });
-            let address = address.given()?;
-            if !address.get_ref().ip().to_canonical().is_loopback() {
-                problems
-                    .note(address.span(), "admin has no authentication and is reachable from other machines", "")
-                    .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");
-            }
-            Some((*address.get_ref(), Some(address.span())))
-        }
+/// The address, and where it is written, if it is.
+fn admin(file: &File, problems: &mut Problems) -> Option<(SocketAddr, Option<Range<usize>>)> {
+    let text = &file.admin.listen;
+    if text.get_ref().is_empty() {
+        return None;
     }
+    let address = match values::listen_address(text.get_ref()) {
+        Ok(address) => address,
+        Err(help) => {
+            problems
+                .error(text.span(), "this is not an address to listen on", "")
+                .help(help);
+            return None;
+        }
+    };
+    if !address.ip().to_canonical().is_loopback() {
+        problems
+            .note(text.span(), "admin has no authentication and is reachable from other machines", "")
+            .help("everybody who can reach it reads names of upstreams and counts; a firewall should know");
+    }
+    Some((address, file.admin.value("listen")))
 }
 
 /// Whether it can be used there is seen at the start; without it carrick works as well.
 fn pins(file: &File, problems: &mut Problems) -> Option<PathBuf> {
-    match &file.pins {
-        Setting::Absent => Some(keys::PINS_DEFAULT.into()),
-        Setting::Given(text) if text.get_ref().is_empty() => None,
-        written => {
-            let text = written.given()?;
-            if !text.get_ref().starts_with('/') {
-                problems
-                    .error(text.span(), "this is no absolute path", "")
-                    .help(format!(
-                        "such as \"{}\", a folder on a BPF file system; or \"\" for none",
-                        keys::PINS_DEFAULT
-                    ));
-            }
-            Some(text.get_ref().into())
-        }
+    let text = &file.process.pins;
+    if text.get_ref().is_empty() {
+        return None;
     }
-}
-
-/// When the engine `packet` is loaded.
-fn packet(word: &Setting<&'static str>) -> PacketUse {
-    match word.given().map(|word| *word.get_ref()) {
-        Some("auto") => PacketUse::Auto,
-        Some("off") => PacketUse::Off,
-        // Other words were refused when the file was read.
-        _ => PacketUse::Named,
+    if !text.get_ref().starts_with('/') {
+        problems
+            .error(text.span(), "this is no absolute path", "")
+            .help(format!(
+                "such as \"{PINS_DEFAULT}\", a folder on a BPF file system; or \"\" for none"
+            ));
     }
-}
-
-fn sandbox(word: &Setting<&'static str>) -> Sandbox {
-    match word.given().map(|word| *word.get_ref()) {
-        Some("off") => Sandbox::Off,
-        Some("required") => Sandbox::Required,
-        _ => Sandbox::Auto,
-    }
+    Some(text.get_ref().into())
 }
 
 /// Whoever names an engine that is never loaded may not have meant it.
 fn check_packet(file: &File, plan: &Plan, problems: &mut Problems) {
-    if let Some(word) = file.packet.given()
+    if let Some(span) = file.process.value("packet")
         && plan.packet == PacketUse::Off
         && plan.wants_packet_engine()
     {
         problems
             .warning(
-                word.span(),
+                span,
                 "the engine \"packet\" is named below, and is not loaded",
                 "",
             )
@@ -204,15 +173,12 @@ fn check_packet(file: &File, plan: &Plan, problems: &mut Problems) {
 }
 
 fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
-    let access = match file
-        .log_access
-        .given()
-        .map(|text| (text, text.get_ref().as_str()))
-    {
-        None | Some((_, "stdout")) => LogTarget::Stdout,
-        Some((_, "stderr")) => LogTarget::Stderr,
-        Some((_, "")) => LogTarget::Off,
-        Some((text, word)) if is_word_for_none(word) => {
+    let text = &file.log.access;
+    let access = match text.get_ref().as_str() {
+        "stdout" => LogTarget::Stdout,
+        "stderr" => LogTarget::Stderr,
+        "" => LogTarget::Off,
+        word if is_word_for_none(word) => {
             problems
                 .error(
                     text.span(),
@@ -224,7 +190,7 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
                 ));
             LogTarget::Off
         }
-        Some((text, path)) => {
+        path => {
             let path = directory.join(path);
             if path.is_dir() {
                 problems
@@ -245,11 +211,10 @@ fn log(file: &File, directory: &Path, problems: &mut Problems) -> LogPlan {
             LogTarget::File(path)
         }
     };
-    let format = match file.log_format.given().map(|word| *word.get_ref()) {
-        Some("json") => LogFormat::Json,
-        _ => LogFormat::Combined,
-    };
-    LogPlan { access, format }
+    LogPlan {
+        access,
+        format: file.log.format,
+    }
 }
 
 /// Whether somebody who writes this to say where a log goes means that there is none.
@@ -259,49 +224,31 @@ fn is_word_for_none(word: &str) -> bool {
         .any(|none| word.eq_ignore_ascii_case(none))
 }
 
-/// A number that its declared limits keep within the type.
-fn narrow<T: TryFrom<u64>>(number: u64, max: T) -> T {
-    T::try_from(number).unwrap_or(max)
-}
-
-fn limits(file: &File) -> Limits {
-    let written = &file.limits;
+/// What stalled splices may hold depends on the machine, unless it is said.
+pub(super) fn limits(written: &Limits) -> Limits {
     Limits {
-        connections: narrow(written.connections, usize::MAX),
-        connections_per_client: narrow(written.connections_per_client, usize::MAX),
-        head: HeadLimits {
-            head_bytes_max: narrow(written.request_head, usize::MAX),
-            fields_max: narrow(written.headers, usize::MAX),
-        },
-        rate_min: written.rate_min,
-        attempts: narrow(written.attempts, u32::MAX),
-        log_queue: narrow(written.log_queue, usize::MAX),
-        dns_cache: narrow(written.dns_cache, usize::MAX),
-        pipes: narrow(written.pipes, usize::MAX),
-        splices: narrow(written.splices, u32::MAX),
-        unsent: narrow(written.unsent, u32::MAX),
-        unread: narrow(written.unread, u32::MAX),
         stalled: match written.stalled {
             0 => stalled_default(),
             bytes => bytes,
         },
+        ..written.clone()
     }
 }
 
 /// A 64th of the machine's memory. TCP is short when it has a sixteenth (tcp_init_mem()).
-pub(super) fn stalled_default() -> u64 {
+fn stalled_default() -> u64 {
     crate::net::shortage::memory_bytes() / 64
 }
 
-fn timeouts(file: &File) -> Timeouts {
-    let written = &file.timeouts;
-    Timeouts {
-        head: written.head,
-        idle: written.idle,
-        connect: written.connect,
-        tunnel_idle: written.tunnel_idle,
-        drain: written.drain,
-    }
+/// Host and port of a server.
+fn server_address(
+    setting: &Setting<String>,
+    default_port: Option<u16>,
+    problems: &mut Problems,
+) -> Setting<ServerAddress> {
+    setting.refine("a server's address", problems, |text| {
+        values::server_address(text, default_port)
+    })
 }
 
 /// A path of the file: relative ones are relative to the file's directory.

@@ -7,19 +7,27 @@ mod check;
 pub mod file;
 pub mod in_kernel;
 pub mod keys;
+mod kinds;
 pub mod plan;
 pub mod problem;
 mod reader;
+pub mod section;
 mod setting;
 pub mod summary;
 pub mod users;
 pub mod values;
+pub mod word;
 
 pub use reader::nearest;
 
+use file::File;
+use keys::Table;
 use plan::Plan;
 use problem::{Problem, Problems, Severity, Source};
+use reader::Section;
+use section::{Keys, Written};
 use std::fmt;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeTable;
@@ -59,6 +67,22 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
+/// All tables of the file with their keys, in the order of the documentation.
+#[must_use]
+pub fn tables() -> Vec<&'static Table> {
+    File::TABLE.all()
+}
+
+/// The reference of all keys, in Markdown: all tables, each below its title.
+#[must_use]
+pub fn reference() -> String {
+    let mut text = String::new();
+    for table in tables() {
+        let _ = write!(text, "## `{}`\n\n{}\n", table.title, table.markdown());
+    }
+    text
+}
+
 /// Loads a configuration file, or the built-in configuration if there is none. Reads files; blocks.
 ///
 /// # Errors
@@ -96,7 +120,8 @@ pub fn parse(text: &str, name: &str, directory: &Path) -> Result<Loaded, Rejecte
     }
     // What the parser made of wrong syntax would be judged wrongly.
     let plan = if mistakes.is_empty() {
-        let file = file::File::read(document.get_ref(), &mut problems);
+        let root = Section::root(document.get_ref(), File::TABLE, &mut problems);
+        let file = Written::of(&root, &mut problems);
         check::check(&file, directory, &mut problems)
     } else {
         None

@@ -6,17 +6,23 @@ mod link;
 mod split;
 
 pub use cache::{
-    CachePeersPlan, CachePlan, DiskPlan, MEMORY_BYTES_DEFAULT, OBJECT_SHARE, OBJECTS_DEFAULT,
-    Password, PrefetchPlan, RouteCache, SharedPlan,
+    CachePeersPlan, CachePlan, DiskPlan, OBJECT_SHARE, Password, PrefetchPlan, RouteCache,
+    SharedPlan,
 };
 pub use interception::{Interception, LocalInterception, PortRange};
 pub use legs::{LegPlan, LegRules};
-pub use link::{Fallback, FarPlan, LinkPlan};
-pub use split::{Handshake, SplitPlan, Splitting};
+pub use link::{FarPlan, LinkPlan};
+pub use split::{Handshake, SplitPlan};
+
+pub use super::file::{
+    Fallback, HashOn, Limits, LogFormat, PacketUse, ProxyVersion, Requests, Responses, Sandbox,
+    Splitting, Timeouts,
+};
+pub use super::values::ServerAddress;
 
 use carrick_logic::access::{Access, NamePattern};
 use carrick_logic::balance;
-use carrick_logic::http1::{Forwarded, HeadLimits, OddNames, StatedIn};
+use carrick_logic::http1::{Forwarded, OddNames, StatedIn};
 use carrick_logic::route::Conditions;
 use carrick_splice::{Choice, ClassSettings, INTERVAL};
 use ipnet::IpNet;
@@ -80,30 +86,6 @@ impl Default for PacePlan {
     }
 }
 
-/// `process.packet`: when the engine `packet` is loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PacketUse {
-    /// If something names it.
-    #[default]
-    Named,
-    /// Also if something leaves the choice to carrick.
-    Auto,
-    /// Never.
-    Off,
-}
-
-/// `process.sandbox`: whether carrick keeps itself from files and system calls that it does not need once it serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sandbox {
-    /// As far as the kernel can.
-    #[default]
-    Auto,
-    /// No.
-    Off,
-    /// Yes, or it does not start.
-    Required,
-}
-
 /// `[process]`: a user of this machine, as it was found there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
@@ -115,50 +97,6 @@ pub struct Account {
     pub gid: u32,
     /// All its groups.
     pub groups: Vec<u32>,
-}
-
-/// `[limits]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Most client connections at one time, over all workers.
-    pub connections: usize,
-    /// Most client connections at one time from one address; 0: no limit.
-    pub connections_per_client: usize,
-    /// Limits on heads, both ways.
-    pub head: HeadLimits,
-    /// Least bytes a second of a request body or a response that is being taken, after a grace of `timeouts.head`; 0: none.
-    pub rate_min: u64,
-    /// Most attempts to send one request (the first included).
-    pub attempts: u32,
-    /// Most access log lines that wait to be written.
-    pub log_queue: usize,
-    /// Most names in the DNS cache.
-    pub dns_cache: usize,
-    /// Most pipes per worker.
-    pub pipes: usize,
-    /// Most splices in the kernel, over all workers.
-    pub splices: u32,
-    /// Bytes that may wait unsent in each connection; 0: as the system has it.
-    pub unsent: u32,
-    /// Most memory for what has come from a server nearby and was not read; 0: as the system has it.
-    pub unread: u32,
-    /// Most memory of the kernel's that stalled splices hold, over all workers.
-    pub stalled: u64,
-}
-
-/// `[timeouts]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timeouts {
-    /// From the first byte of a head (or the connection's start) to its last.
-    pub head: Duration,
-    /// Between two requests of a client, and between two bytes of a body; and how long an upstream may take for its response's first byte.
-    pub idle: Duration,
-    /// To connect to an upstream, all its addresses together.
-    pub connect: Duration,
-    /// Without a byte either way in a tunnel.
-    pub tunnel_idle: Duration,
-    /// Between SIGTERM and the end of what is still under way.
-    pub drain: Duration,
 }
 
 /// `[log]`
@@ -178,14 +116,6 @@ pub enum LogTarget {
     Stdout,
     Stderr,
     File(PathBuf),
-}
-
-/// How an access log line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum LogFormat {
-    Combined,
-    Json,
 }
 
 /// `[[listener]]`
@@ -420,27 +350,6 @@ pub struct RoutePlan {
     pub link: Option<usize>,
 }
 
-/// Whether the process reads the heads of responses whose bodies the packet engine moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Responses {
-    /// It does not: they go from the server to the client as they are.
-    #[default]
-    Unread,
-    /// It does, as with other engines; the kernel gets the rest of long bodies.
-    Read,
-}
-
-/// Who judges requests after the first one of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Requests {
-    /// The process.
-    #[default]
-    Process,
-    /// The kernel, if they are plain, lead to where the last one went, and this is the first route that takes them. They are
-    /// forwarded as they were sent.
-    Kernel,
-}
-
 /// `[upstream.NAME]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamPlan {
@@ -462,14 +371,6 @@ pub struct UpstreamPlan {
     pub failures_max: u32,
 }
 
-/// PROXY protocol versions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ProxyVersion {
-    V1,
-    V2,
-}
-
 /// A server of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerPlan {
@@ -477,34 +378,6 @@ pub struct ServerPlan {
     pub address: ServerAddress,
     /// Its share, 1 to 1000.
     pub weight: u32,
-}
-
-/// Host (name or address literal) and port.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ServerAddress {
-    Ip(SocketAddr),
-    Name { host: String, port: u16 },
-}
-
-impl std::fmt::Display for ServerAddress {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Ip(address) => write!(out, "{address}"),
-            Self::Name { host, port } => write!(out, "{host}:{port}"),
-        }
-    }
-}
-
-/// What `balance = "hash"` hashes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the configuration's")]
-pub enum HashOn {
-    Path,
-    Host,
-    Client,
-    Header(String),
-    Cookie(String),
 }
 
 /// `health = { path, every }`

@@ -1,11 +1,12 @@
 //! Reads tables of the file by the declaration of their keys, and reports whatever does not fit.
 mod measures;
 
-pub use measures::integer;
+pub use measures::{Whole, integer};
 
-use super::keys::{Form, ROOT, Table};
+use super::keys::Table;
 use super::problem::Problems;
 use super::setting::Setting;
+use super::word::Word;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,6 +19,8 @@ type Value<'t> = Spanned<DeValue<'t>>;
 pub struct Section<'t> {
     table: Option<&'t DeTable<'t>>,
     declared: &'static Table,
+    /// The file's, for advice on keys that are in the wrong place.
+    root: &'static Table,
     span: Range<usize>,
 }
 
@@ -27,6 +30,7 @@ impl<'t> Section<'t> {
         let section = Self {
             table: Some(table),
             declared,
+            root: declared,
             span: 0..0,
         };
         section.report_unknown(problems);
@@ -38,6 +42,7 @@ impl<'t> Section<'t> {
         Self {
             table: None,
             declared,
+            root: declared,
             span,
         }
     }
@@ -52,9 +57,10 @@ impl<'t> Section<'t> {
         self.table.is_none_or(|table| table.is_empty())
     }
 
-    /// Where a key is written, if it is.
-    pub fn key_span(&self, key: &str) -> Option<Range<usize>> {
-        self.table?.get_key_value(key).map(|(name, _)| name.span())
+    /// Where a key has its name and its value, if it is given.
+    pub fn places(&self, key: &str) -> Option<(Range<usize>, Range<usize>)> {
+        let (name, value) = self.table?.get_key_value(key)?;
+        Some((name.span(), value.span()))
     }
 
     /// The value of a key as it stands.
@@ -76,25 +82,11 @@ impl<'t> Section<'t> {
     ) -> Setting<Section<'t>> {
         match self.value(key) {
             None => Setting::Absent,
-            Some(value) => match Self::from_value(value, declared, problems) {
+            Some(value) => match self.inner(value, declared, problems) {
                 Some(section) => Setting::Given(Spanned::new(value.span(), section)),
                 None => Setting::Wrong,
             },
         }
-    }
-
-    /// As `table`; an absent or wrong one is an empty one.
-    pub fn table_or_empty(
-        &self,
-        key: &str,
-        declared: &'static Table,
-        problems: &mut Problems,
-    ) -> Self {
-        self.table(key, declared, problems).or(Self {
-            table: None,
-            declared,
-            span: self.span(),
-        })
     }
 
     /// Tables with names of the user's choice, in the order of the file.
@@ -116,7 +108,7 @@ impl<'t> Section<'t> {
         let mut named: Vec<_> = tables
             .iter()
             .filter_map(|(name, value)| {
-                let section = Self::from_value(value, declared, problems)?;
+                let section = self.inner(value, declared, problems)?;
                 Some((
                     Spanned::new(name.span(), name.get_ref().to_string()),
                     section,
@@ -150,7 +142,7 @@ impl<'t> Section<'t> {
         }
         items
             .iter()
-            .filter_map(|item| Self::from_value(item, declared, problems))
+            .filter_map(|item| self.inner(item, declared, problems))
             .collect()
     }
 
@@ -171,7 +163,7 @@ impl<'t> Section<'t> {
         let count = items.len();
         let sections: Vec<_> = items
             .into_iter()
-            .filter_map(|item| Self::from_value(item, declared, problems))
+            .filter_map(|item| self.inner(item, declared, problems))
             .collect();
         if sections.len() < count {
             return Setting::Wrong;
@@ -191,39 +183,56 @@ impl<'t> Section<'t> {
         self.read(key, problems, "`true` or `false`", DeValue::as_bool)
     }
 
-    /// As `boolean`, with the declared default.
-    pub fn switch(&self, key: &str, problems: &mut Problems) -> bool {
-        let default = matches!(self.form(key), Some(Form::Switch { default: true }));
-        self.boolean(key, problems).or(default)
+    /// A value that must be there.
+    pub fn required<T>(
+        &self,
+        key: &str,
+        value: Setting<T>,
+        help: &str,
+        problems: &mut Problems,
+    ) -> Setting<T> {
+        if value.is_absent() {
+            let problem = problems.error(self.span(), format!("`{key}` is missing here"), "");
+            if !help.is_empty() {
+                problem.help(help);
+            }
+            return Setting::Wrong;
+        }
+        value
     }
 
-    /// One of the declared words.
-    pub fn word(&self, key: &str, problems: &mut Problems) -> Setting<&'static str> {
-        let text = self.text(key, problems);
-        let Some(Form::OneOf { words, .. }) = self.form(key) else {
-            return Setting::Absent;
-        };
-        let Setting::Given(text) = text else {
-            return if text.is_absent() {
-                Setting::Absent
-            } else {
+    /// One string. A list is an understandable wish, so the message says what to do instead.
+    pub fn one_text(&self, key: &str, problems: &mut Problems) -> Setting<String> {
+        match self.value(key).map(|value| (value, value.get_ref())) {
+            Some((value, DeValue::Array(_))) => {
+                let message = format!("`{key}` is one string, not a list");
+                problems
+                    .error(value.span(), message, "")
+                    .help("write one route for each; they may name the same upstream");
                 Setting::Wrong
-            };
+            }
+            _ => self.text(key, problems),
+        }
+    }
+
+    /// What one of the type's words means.
+    pub fn word<T: Word>(&self, key: &str, problems: &mut Problems) -> Setting<T> {
+        let text = match self.text(key, problems) {
+            Setting::Given(text) => text,
+            Setting::Absent => return Setting::Absent,
+            Setting::Wrong => return Setting::Wrong,
         };
-        if let Some(word) = words.iter().find(|word| *word == text.get_ref()) {
-            return Setting::Given(Spanned::new(text.span(), *word));
+        if let Some(value) = T::meant_by(text.get_ref()) {
+            return Setting::Given(Spanned::new(text.span(), value));
         }
         let problem = problems.error(
             text.span(),
             format!("`{key}` cannot be \"{}\"", text.get_ref()),
             "",
         );
-        let all = words
-            .iter()
-            .map(|word| format!("\"{word}\""))
-            .collect::<Vec<_>>()
-            .join(", ");
-        match nearest(text.get_ref(), words) {
+        let quoted: Vec<_> = T::WORDS.iter().map(|word| format!("\"{word}\"")).collect();
+        let all = quoted.join(", ");
+        match nearest(text.get_ref(), T::WORDS) {
             Some(word) => problem.help(format!("did you mean \"{word}\"? It can be {all}")),
             None => problem.help(format!("it can be {all}")),
         };
@@ -267,8 +276,9 @@ impl<'t> Section<'t> {
         self.value(key)
     }
 
-    /// A table that stands as a value.
-    pub fn from_value(
+    /// A table that stands as a value in this one.
+    pub fn inner(
+        &self,
         value: &'t Value<'t>,
         declared: &'static Table,
         problems: &mut Problems,
@@ -286,14 +296,11 @@ impl<'t> Section<'t> {
         let section = Self {
             table: Some(table),
             declared,
+            root: self.root,
             span: value.span(),
         };
         section.report_unknown(problems);
         Some(section)
-    }
-
-    fn form(&self, key: &str) -> Option<&'static Form> {
-        self.declared.key(key).map(|key| &key.form)
     }
 
     fn read<T>(
@@ -338,10 +345,10 @@ impl<'t> Section<'t> {
         if let Some(advice) = self.declared.advice(unknown) {
             return advice.to_owned();
         }
-        let elsewhere = self.declared.elsewhere(unknown);
+        let elsewhere = self.declared.elsewhere(self.root, unknown);
         let place = match *elsewhere {
             [] => None,
-            [only] if std::ptr::eq(only, &ROOT) => Some(format!(
+            [only] if only.title == self.root.title => Some(format!(
                 "`{unknown}` is a table of its own, outside of {}",
                 self.declared.title
             )),

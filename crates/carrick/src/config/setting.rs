@@ -33,6 +33,17 @@ impl<T> Setting<T> {
         matches!(self, Self::Wrong)
     }
 
+    /// What is made of the value, in its place.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Setting<U> {
+        match self {
+            Self::Absent => Setting::Absent,
+            Self::Wrong => Setting::Wrong,
+            Self::Given(value) => {
+                Setting::Given(Spanned::new(value.span(), make(value.into_inner())))
+            }
+        }
+    }
+
     /// Reads the value further; a failure is an error whose text says what would be right.
     pub fn refine<U>(
         &self,

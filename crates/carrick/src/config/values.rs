@@ -1,8 +1,24 @@
 //! Single values as the file writes them: sizes, times, addresses, host and port.
-use super::plan::ServerAddress;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
+
+/// Host (name or address literal) and port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ServerAddress {
+    Ip(SocketAddr),
+    Name { host: String, port: u16 },
+}
+
+impl std::fmt::Display for ServerAddress {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ip(address) => write!(out, "{address}"),
+            Self::Name { host, port } => write!(out, "{host}:{port}"),
+        }
+    }
+}
 
 /// Bytes: `"64 KB"`, `"512 KiB"`, `"1 MB"`, `"4096"`. As in other proxies a KB is 1024 bytes, and so is a KiB.
 ///
@@ -98,7 +114,13 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// A size as the file would write it.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
+    const UNITS: [(u64, &str); 5] = [
+        (1 << 50, "PB"),
+        (1 << 40, "TB"),
+        (1 << 30, "GB"),
+        (1 << 20, "MB"),
+        (1 << 10, "KB"),
+    ];
     match UNITS
         .iter()
         .find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit))

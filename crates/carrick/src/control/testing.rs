@@ -4,13 +4,13 @@ use crate::config::plan::{
     HashOn, HealthPlan, Limits, LogFormat, LogPlan, LogTarget, PacePlan, PacketUse, Plan, Sandbox,
     ServerAddress, ServerPlan, Timeouts, UpstreamPlan,
 };
+use crate::config::section::Keys;
 use crate::engines::Engines;
 use crate::privileges::Standing;
 use crate::telemetry::access_log::LogThread;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::state::UpstreamState;
 use carrick_logic::balance::Method;
-use carrick_logic::http1::HeadLimits;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -29,20 +29,12 @@ pub(crate) fn plan(admin: Option<SocketAddr>, upstreams: Vec<Arc<UpstreamPlan>>)
         sandbox: Sandbox::default(),
         limits: Limits {
             connections: 1000,
-            connections_per_client: 0,
-            head: HeadLimits {
-                head_bytes_max: 65536,
-                fields_max: 100,
-            },
-            rate_min: 0,
-            attempts: 3,
             log_queue: 500,
             dns_cache: 200,
             pipes: 64,
             splices: 64,
-            unsent: 128 * 1024,
-            unread: 1536 * 1024,
             stalled: 64 << 20,
+            ..Limits::defaults()
         },
         timeouts: Timeouts {
             head: second,

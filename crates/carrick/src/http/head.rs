@@ -33,7 +33,7 @@ pub async fn read(
     let plan = client.live.plan();
     // The parser was another request's before, whose head may never have become whole.
     scratch.request_head.restart();
-    let (limits, mut deadline) = (plan.limits.head, Deadline::at(begun + plan.timeouts.head));
+    let (limits, mut deadline) = (plan.limits.head(), Deadline::at(begun + plan.timeouts.head));
     let mut may_be_empty = 2 * RequestHead::EMPTY_LINES_MAX;
     loop {
         let empty = RequestHead::leading_empty_lines(&scratch.request).min(may_be_empty);
@@ -79,7 +79,7 @@ pub async fn read(
 
 /// Parses the head in `scratch.request` once more, which was read, or written, before. `false`: it is none, by the present limits.
 pub fn read_again(client: &Client, scratch: &mut Scratch) -> bool {
-    let limits = client.live.plan().limits.head;
+    let limits = client.live.plan().limits.head();
     let head = &mut scratch.request_head;
     matches!(
         head.parse(&scratch.request, &limits),

@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 /// The user, if the file names one and this machine has it; whatever is wrong is reported.
 pub(super) fn check(file: &File, problems: &mut Problems) -> Option<Account> {
-    if let (Some(group), true) = (file.group.given(), file.user.is_absent()) {
+    if let (Some(group), true) = (file.process.group.given(), file.process.user.is_absent()) {
         problems
             .error(
                 group.span(),
@@ -16,9 +16,9 @@ pub(super) fn check(file: &File, problems: &mut Problems) -> Option<Account> {
             )
             .help("name the user that carrick becomes, too; or remove `group`");
     }
-    let user = file.user.given()?;
+    let user = file.process.user.given()?;
     let user_span = user.span();
-    let group = file.group.given().map(|written| {
+    let group = file.process.group.given().map(|written| {
         find_group(written.get_ref())
             .map_err(|why| report(problems, written.span(), &why, "group", written.get_ref()))
     });

@@ -1,15 +1,14 @@
 //! Checks `[cache]`, and what listeners and routes say about it.
-use super::{cache_peers, narrow, shared};
+use super::{cache_peers, shared};
 use crate::config::file::{self, CacheKey, CacheUse, File, Query};
-use crate::config::keys;
 use crate::config::plan::{
     CachePlan, DiskPlan, ListenerPlan, Mode, OBJECT_SHARE, PrefetchPlan, Requests, Responses,
     RouteCache,
 };
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::values;
-use carrick_logic::cache::{KeyQuery, Policy, QuickAbort};
-use carrick_logic::embedded::Hosts;
+use carrick_logic::cache::{KeyQuery, Policy};
 use carrick_logic::route::Conditions;
 use carrick_splice::Choice;
 use std::ops::Range;
@@ -49,7 +48,7 @@ pub struct Caching {
 /// What a listener says, for its routes.
 pub struct OfListener<'f> {
     caching: &'f Caching,
-    written: &'f CacheUse,
+    written: &'f Written<CacheUse>,
     said: Said,
 }
 
@@ -116,16 +115,7 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
                 "`object_max` is at most an eighth of `memory`; make this smaller, or that larger",
             );
     }
-    let mut targeted: Vec<Vec<u8>> = match written.targeted.is_absent() {
-        true => vec![keys::cache::TARGETED.into()],
-        false => Vec::new(),
-    };
-    for name in written
-        .targeted
-        .given()
-        .into_iter()
-        .flat_map(Spanned::get_ref)
-    {
+    for name in (written.targeted.given().into_iter()).flat_map(Spanned::get_ref) {
         let lower = name.get_ref().to_ascii_lowercase();
         if !values::is_token(&lower) {
             report_header_name(name.span(), problems);
@@ -134,45 +124,15 @@ fn plan(written: &file::Cache, directory: &Path, problems: &mut Problems) -> Cac
                 .error(name.span(), "this is what a targeted header replaces", "")
                 .help("leave it out: it counts where no targeted header is there");
         }
-        targeted.push(lower.into_bytes());
     }
-    let quick_abort = written.quick_abort.given().map(Spanned::get_ref);
+    let disk = written.disk.given().map(Spanned::get_ref);
+    let cache_peers = written.cache_peers.given().map(Spanned::get_ref);
+    let shared = written.shared.given().map(Spanned::get_ref);
     CachePlan {
-        memory_bytes: written.memory,
-        objects: narrow(written.objects, usize::MAX),
-        object_bytes_max: match written.object_max.given() {
-            Some(size) => *size.get_ref(),
-            None => object_bytes_most,
-        },
-        disk: written
-            .disk
-            .given()
-            .and_then(|disk| self::disk(disk.get_ref(), problems)),
-        policy: Policy {
-            targeted,
-            heuristic_percent: narrow(written.heuristic_percent, u32::MAX),
-            heuristic_max_s: written.heuristic_max,
-            default_ttl_s: written.default_ttl,
-            negative_ttl_s: written.negative_ttl,
-            stale_while_revalidate_s: written.stale_while_revalidate,
-            stale_if_error_s: written.stale_if_error,
-            share_set_cookie: written.share_set_cookie,
-            heed_client_reload: written.respect_client_no_cache,
-            ranges_max: narrow(written.ranges_max, usize::MAX),
-        },
-        quick_abort: quick_abort.map_or_else(QuickAbort::default, |written| QuickAbort {
-            left_bytes_max: written.left,
-            percent_min: narrow(written.percent, 100),
-        }),
-        status: written.status,
-        cache_peers: written
-            .cache_peers
-            .given()
-            .and_then(|cache_peers| cache_peers::check(cache_peers.get_ref(), problems)),
-        shared: written
-            .shared
-            .given()
-            .and_then(|shared| shared::check(shared.get_ref(), directory, problems)),
+        disk: disk.and_then(|disk| self::disk(disk, problems)),
+        cache_peers: cache_peers.and_then(|peers| cache_peers::check(peers, problems)),
+        shared: shared.and_then(|shared| shared::check(shared, directory, problems)),
+        ..CachePlan::from(written)
     }
 }
 
@@ -210,7 +170,7 @@ impl Caching {
     /// Checks what a listener says.
     pub fn of_listener<'f>(
         &'f self,
-        written: &'f CacheUse,
+        written: &'f Written<CacheUse>,
         problems: &mut Problems,
     ) -> OfListener<'f> {
         OfListener {
@@ -220,7 +180,7 @@ impl Caching {
         }
     }
 
-    fn read(&self, written: &CacheUse, problems: &mut Problems) -> Said {
+    fn read(&self, written: &Written<CacheUse>, problems: &mut Problems) -> Said {
         if let Some(word) = written.cache.given()
             && *word.get_ref()
             && !self.is_there
@@ -236,17 +196,18 @@ impl Caching {
             default_ttl_s: written.default_ttl.given().map(|time| *time.get_ref()),
             key: key.map(|key| self::key(key.get_ref(), problems)),
             bypass: bypass.map(|list| self::bypass(list.get_ref(), problems)),
-            prefetch: written.prefetch.given().map(|it| prefetch(it.get_ref())),
+            prefetch: (written.prefetch.given()).map(|prefetch| prefetch.get_ref().clone()),
         }
     }
 
     /// Warns of keys that need a cache where there is none.
-    fn report_idle(&self, written: &CacheUse, help: &str, problems: &mut Problems) {
+    fn report_idle(&self, written: &Written<CacheUse>, help: &str, problems: &mut Problems) {
         // Of a cache that is wanted and is not there more is said already.
         if !written.cache.is_absent() && !self.is_there {
             return;
         }
-        if let Some((key, span)) = &written.detail {
+        let detail = written.keys_given.iter().find(|(key, _)| *key != "cache");
+        if let Some((key, span)) = detail {
             let (what, help) = match self.is_there {
                 true => ("`cache = true`", help),
                 false => ("[cache]", "add [cache] to the file, or remove it"),
@@ -271,7 +232,7 @@ impl OfListener<'_> {
     /// Of a route; it has a cache if it or its listener says so.
     pub fn route(
         &self,
-        route: &file::Route,
+        route: &Written<file::Route>,
         way: (Choice, Requests, Responses),
         problems: &mut Problems,
     ) -> Option<Arc<RouteCache>> {
@@ -371,24 +332,6 @@ fn check_way(
         .help(format!("{help}, or {off}"));
 }
 
-/// `None`: nothing is fetched ahead.
-fn prefetch(written: &file::Prefetch) -> Option<PrefetchPlan> {
-    let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
-    let hosts = written.hosts.given().map(|word| *word.get_ref());
-    written.is_on.then(|| PrefetchPlan {
-        hosts: match hosts {
-            Some("any") => Hosts::Any,
-            _ => Hosts::Same,
-        },
-        objects: count(written.objects),
-        object_bytes_max: written.object_max,
-        page_bytes_max: written.page_max,
-        look_bytes: count(written.look),
-        at_once: count(written.at_once),
-        worker_at_once: count(written.worker_at_once),
-    })
-}
-
 fn key(written: &CacheKey, problems: &mut Problems) -> (KeyQuery, Vec<Vec<u8>>) {
     let query = match written.query.given().map(|query| (query, query.get_ref())) {
         None | Some((_, Query::All)) => KeyQuery::All,
@@ -447,10 +390,10 @@ fn parameter(name: &Spanned<String>, problems: &mut Problems) -> Vec<u8> {
     text.clone().into_bytes()
 }
 
-fn bypass(list: &[file::Bypass], problems: &mut Problems) -> Vec<Conditions> {
+fn bypass(list: &[Written<file::Bypass>], problems: &mut Problems) -> Vec<Conditions> {
     list.iter()
         .filter_map(|written| {
-            let conditions = super::route::bypass(written, problems)?;
+            let conditions = super::conditions::bypass(written, problems)?;
             if written.is_empty {
                 problems
                     .error(

@@ -2,6 +2,7 @@
 use crate::config::file;
 use crate::config::plan::{CachePeersPlan, ServerAddress};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use toml::Spanned;
 
@@ -12,7 +13,10 @@ const PORT: u16 = 3128;
 const MEMBERS_MAX: usize = 64;
 
 /// The plan; `None`: there is something wrong.
-pub(super) fn check(written: &file::CachePeers, problems: &mut Problems) -> Option<CachePeersPlan> {
+pub(super) fn check(
+    written: &Written<file::CachePeers>,
+    problems: &mut Problems,
+) -> Option<CachePeersPlan> {
     let Some(list) = written.members.given() else {
         if written.members.is_absent() {
             problems
@@ -58,7 +62,7 @@ fn members(
     }
     let mut members = Vec::with_capacity(written.len());
     for text in written {
-        let address = file::server_address(&Setting::Given(text.clone()), Some(PORT), problems);
+        let address = super::server_address(&Setting::Given(text.clone()), Some(PORT), problems);
         let Some(address) = address.given().map(Spanned::get_ref) else {
             continue;
         };
@@ -79,7 +83,7 @@ fn place(
     members: Option<&[ServerAddress]>,
     problems: &mut Problems,
 ) -> Option<usize> {
-    let address = file::server_address(&Setting::Given(own.clone()), Some(PORT), problems);
+    let address = super::server_address(&Setting::Given(own.clone()), Some(PORT), problems);
     let address = address.given()?.get_ref();
     let place = members?.iter().position(|member| member == address);
     if place.is_none() {

@@ -1,10 +1,10 @@
 //! Checks `[leg.NAME]`, and `legs` of listeners.
 use super::named::{Named, Words};
-use super::narrow;
-use super::transparent::is_interface;
+use super::networks::is_interface;
 use crate::config::file;
 use crate::config::plan::{LegPlan, LegRules};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_splice::tcp_tuning::{
@@ -29,8 +29,8 @@ pub struct Profiles<'f> {
 }
 
 /// Checks the profiles.
-pub fn check<'f>(written: &'f [file::Leg], problems: &mut Problems) -> Profiles<'f> {
-    let plan = |leg: &file::Leg| {
+pub fn check<'f>(written: &'f [Written<file::Leg>], problems: &mut Problems) -> Profiles<'f> {
+    let plan = |leg: &Written<file::Leg>| {
         Arc::new(LegPlan {
             name: leg.name.get_ref().clone(),
             profile: profile(leg, problems),
@@ -46,7 +46,7 @@ impl Profiles<'_> {
     /// The rules of a listener; `None`: it has none, or they are wrong.
     pub fn rules(
         &self,
-        written: &Setting<Vec<file::LegRule>>,
+        written: &Setting<Vec<Written<file::LegRule>>>,
         problems: &mut Problems,
     ) -> Option<LegRules> {
         let list = written.given()?;
@@ -80,7 +80,11 @@ impl Profiles<'_> {
         self.plans.get(index).map(Arc::clone)
     }
 
-    fn rule(&self, written: &file::LegRule, problems: &mut Problems) -> Option<Rule<Arc<LegPlan>>> {
+    fn rule(
+        &self,
+        written: &Written<file::LegRule>,
+        problems: &mut Problems,
+    ) -> Option<Rule<Arc<LegPlan>>> {
         let profile = self.find(&written.profile, problems);
         let interface = written.interface.given();
         if let Some(text) = interface.filter(|text| !is_interface(text.get_ref())) {
@@ -97,14 +101,9 @@ impl Profiles<'_> {
                 .error(written.span.clone(), "no round trip can be both", "")
                 .help("`rtt_above` is the least, and `rtt_below` more than it");
         }
-        let side = written.side.given().map(|word| match *word.get_ref() {
-            "client" => LegSide::Client,
-            // Other words were refused when the file was read.
-            _ => LegSide::Server,
-        });
         Some(Rule {
             when: Conditions {
-                side,
+                side: given(&written.side),
                 interface: interface.map(|text| text.get_ref().clone()),
                 peer: given(&peer),
                 rtt_at_least: above,
@@ -124,7 +123,7 @@ fn given<T: Clone>(setting: &Setting<T>) -> Option<T> {
     setting.given().map(|value| value.get_ref().clone())
 }
 
-fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
+fn profile(written: &Written<file::Leg>, problems: &mut Problems) -> Profile {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
             .error(
@@ -134,15 +133,14 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
             )
             .help(help);
     }
-    let bytes = |size: &Setting<u64>| given(size).map(|size| narrow(size, u32::MAX));
     let on_the_way = on_the_way(written, problems);
     let profile = Profile {
-        initial_window_bytes: bytes(&written.initial_window),
+        initial_window_bytes: given(&written.initial_window),
         congestion_control: given(&written.congestion),
         pacing_rate: given(&written.pacing_rate),
-        send_buffer_bytes: bytes(&written.send_buffer).or(on_the_way),
-        receive_buffer_bytes: bytes(&written.receive_buffer).or(on_the_way),
-        window_clamp_bytes: bytes(&written.window_clamp),
+        send_buffer_bytes: given(&written.send_buffer).or(on_the_way),
+        receive_buffer_bytes: given(&written.receive_buffer).or(on_the_way),
+        window_clamp_bytes: given(&written.window_clamp),
         initial_receive_window_segments: given(&written.initial_receive_window),
         user_timeout: given(&written.user_timeout),
         keepalive: written.keepalive.given().and_then(|keepalive| {
@@ -150,7 +148,7 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
             Some(Keepalive {
                 idle: given(&written.idle)?,
                 interval: given(&written.interval)?,
-                probes: narrow(given(&written.probes)?.into(), u8::MAX),
+                probes: given(&written.probes)?,
             })
         }),
         rto_min: given(&written.rto_min),
@@ -158,7 +156,7 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
         rto_max: given(&written.rto_max),
         delayed_ack_max: given(&written.delayed_ack_max),
         quick_ack: written.quick_ack,
-        unsent_low_water_bytes: bytes(&written.unsent_low_water),
+        unsent_low_water_bytes: given(&written.unsent_low_water),
         segment_bytes_max: given(&written.segment_max),
     };
     if let Err(error) = profile.check() {
@@ -166,8 +164,7 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
             carrick_splice::tcp_tuning::Setting::CongestionControl => "congestion",
             _ => "",
         };
-        let given = written.keys_given.iter().find(|(name, _)| *name == key);
-        let place = given.map_or(written.name.span(), |(_, span)| span.clone());
+        let place = written.key(key).unwrap_or(written.name.span());
         problems.error(place, error.to_string(), "");
     }
     if profile == Profile::default() {
@@ -179,7 +176,7 @@ fn profile(written: &file::Leg, problems: &mut Problems) -> Profile {
 }
 
 /// How much is under way on a link that is full.
-fn on_the_way(written: &file::Leg, problems: &mut Problems) -> Option<u32> {
+fn on_the_way(written: &Written<file::Leg>, problems: &mut Problems) -> Option<u32> {
     let alone = match (
         written.bandwidth.is_absent(),
         written.round_trip.is_absent(),
@@ -189,8 +186,7 @@ fn on_the_way(written: &file::Leg, problems: &mut Problems) -> Option<u32> {
         _ => None,
     };
     if let Some((one, other)) = alone {
-        let given = (written.keys_given.iter()).find(|(name, _)| *name == one);
-        let place = given.map_or(written.name.span(), |(_, span)| span.clone());
+        let place = written.key(one).unwrap_or(written.name.span());
         problems
             .error(place, format!("`{one}` needs `{other}`"), "")
             .help("buffers are as large as what is under way: bandwidth × round trip");

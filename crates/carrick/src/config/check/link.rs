@@ -1,10 +1,10 @@
 //! Checks `[link.NAME]`, which link a listener or a route has, and listeners at the far end of one.
 use super::legs::Profiles;
 use super::named::{Named, Words};
-use super::narrow;
-use crate::config::file::{self, server_address};
-use crate::config::plan::{Fallback, LinkPlan};
+use crate::config::file;
+use crate::config::plan::LinkPlan;
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Links<'f>(Named<'f>);
 
 /// Checks the links; the result has the same order, with `None` for those that cannot be used.
 pub fn check<'f>(
-    written: &'f [file::Link],
+    written: &'f [Written<file::Link>],
     legs: &Profiles<'_>,
     problems: &mut Problems,
 ) -> (Links<'f>, Vec<Option<Arc<LinkPlan>>>) {
@@ -54,18 +54,22 @@ impl Links<'_> {
     }
 }
 
-fn plan(written: &file::Link, legs: &Profiles<'_>, problems: &mut Problems) -> Option<LinkPlan> {
+fn plan(
+    written: &Written<file::Link>,
+    legs: &Profiles<'_>,
+    problems: &mut Problems,
+) -> Option<LinkPlan> {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
             .error(written.name.span(), "this is not a name for a link", "")
             .help(help);
     }
-    if let Some(span) = &written.ahead_given
+    if let Some(span) = written.key("ahead")
         && written.ahead > written.connections
     {
         problems
             .error(
-                span.clone(),
+                span,
                 "more connections would be opened ahead than are kept",
                 "",
             )
@@ -75,23 +79,19 @@ fn plan(written: &file::Link, legs: &Profiles<'_>, problems: &mut Problems) -> O
             ));
     }
     let leg = legs.find(&written.profile, problems);
-    let peer = server_address(&written.peer, None, problems);
+    let peer = super::server_address(&written.peer, None, problems);
     Some(LinkPlan {
         name: written.name.get_ref().clone(),
         peer: peer.given()?.get_ref().clone(),
-        connections: narrow(written.connections, usize::MAX),
-        ahead: narrow(written.ahead.min(written.connections), usize::MAX),
+        connections: written.connections,
+        ahead: written.ahead.min(written.connections),
         leg,
-        fallback: match written.fallback.given().map(|word| *word.get_ref()) {
-            Some("direct") => Fallback::Direct,
-            // Other words were refused when the file was read.
-            _ => Fallback::Refuse,
-        },
+        fallback: written.fallback,
     })
 }
 
 /// A listener at the far end of a link connects to wherever it is told to: somebody has to be named who may do that.
-pub fn report_open_door(written: &file::Listener, problems: &mut Problems) {
+pub fn report_open_door(written: &Written<file::Listener>, problems: &mut Problems) {
     if written.allow.is_absent() {
         problems
             .error(

@@ -1,20 +1,17 @@
 //! Checks `[[listener]]`.
 use super::addresses::note_privileged_port;
-use super::cache::Caching;
-use super::legs::Profiles;
-use super::link::{self, Links};
-use super::pace::Classes;
+use super::given::Given;
+use super::networks::networks;
 use super::route::{self, Inherited, Kind};
-use super::upstream::Known;
-use super::{engine, path, requests, senders, split, transparent};
-use crate::config::file::{self, ConnectPorts};
-use crate::config::plan::{
-    FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting, UpstreamPlan,
-};
+use super::{link, path, requests, senders, split, transparent};
+use crate::config::file::{self, ConnectPorts, Job};
+use crate::config::plan::{FarPlan, ForwardPlan, ListenerPlan, Mode, ParentPlan, Splitting};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::users::Users;
 use crate::config::values;
+use crate::config::word::Word;
 use carrick_logic::access::{Access, NamePattern, inner_networks};
 use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
@@ -22,12 +19,7 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// The name in `Via` when the file does not say.
-pub const VIA_DEFAULT: &str = "carrick";
-/// The ports of `CONNECT` when the file does not say.
-const CONNECT_PORTS_DEFAULT: [u16; 1] = [443];
 /// What stands for the standard list of inner networks in `deny_to`.
 const INNER: &str = "inner";
 /// The port of a parent proxy that does not say.
@@ -63,31 +55,9 @@ const NOT_BLIND: [&str; 10] = [
     "prefetch",
 ];
 
-/// What holds for all listeners.
-pub struct Given<'f> {
-    /// The engine of `[splice]`.
-    pub engine: Choice,
-    /// What paths are relative to.
-    pub directory: &'f Path,
-    /// The upstreams, by name.
-    pub known: &'f Known<'f>,
-    /// Their plans, in the same order; `None`: it is wrong.
-    pub upstreams: &'f [Option<UpstreamPlan>],
-    /// What `[cache]` says.
-    pub caching: &'f Caching,
-    /// What `[pace]` says.
-    pub classes: &'f Classes<'f>,
-    /// What `[leg.NAME]` say.
-    pub legs: &'f Profiles<'f>,
-    /// The links.
-    pub links: &'f Links<'f>,
-    /// The longest that a connection stands on which nothing is said.
-    pub idle: Duration,
-}
-
 /// Checks a listener. `None` if it cannot be used.
 pub fn check(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     given: &Given<'_>,
     problems: &mut Problems,
 ) -> Option<ListenerPlan> {
@@ -98,7 +68,7 @@ pub fn check(
         ..
     } = given;
     let address = address(written, problems);
-    let mode_word = match &written.mode {
+    let job = match &written.mode {
         Setting::Given(mode) => Some(*mode.get_ref()),
         Setting::Wrong => None,
         Setting::Absent => {
@@ -108,23 +78,26 @@ pub fn check(
             None
         }
     };
-    if let Some(mode) = mode_word {
-        report_misplaced(written, mode, problems);
+    if let Some(job) = job {
+        report_misplaced(written, job.word(), problems);
     }
-    let engine = engine(&written.engine).unwrap_or(given.engine);
+    let engine = (written.engine.given()).map_or(given.engine, |engine| *engine.get_ref());
     let pace = classes.of_listener(&written.pace, problems);
     let clients = clients(written, problems);
     let trusted = senders::trusted(written, problems);
-    let handshake = split::handshake(written, mode_word.unwrap_or_default(), problems);
+    let handshake = split::handshake(written, job, problems);
     let legs = given.legs.rules(&written.legs, problems);
     let link = given.links.of(&written.link, problems).flatten();
-    if mode_word != Some("split") {
+    if job != Some(Job::Split) {
         split::report_misplaced_on_routes(written, problems);
     }
     // What is the upstream's to know is none of a stranger's business.
-    let forwarded = forwarded(written, mode_word == Some("forward") || written.transparent);
-    let mode = match mode_word {
-        Some("forward") => {
+    let forwarded = forwarded(
+        written,
+        job == Some(Job::Forward) || written.is_transparent(),
+    );
+    let mode = match job {
+        Some(Job::Forward) => {
             let cache = caching
                 .of_listener(&written.cache, problems)
                 .forward(problems);
@@ -137,7 +110,7 @@ pub fn check(
                 })
             })
         }
-        Some("switch") => {
+        Some(Job::Switch) => {
             let cache = caching.of_listener(&written.cache, problems);
             let inherited = Inherited {
                 engine,
@@ -148,7 +121,7 @@ pub fn check(
             };
             route::check_all(written, Kind::Switch, &inherited, given, problems).map(Mode::Switch)
         }
-        Some("tunnel") => {
+        Some(Job::Tunnel) => {
             let inherited = Inherited {
                 engine,
                 pace,
@@ -158,23 +131,23 @@ pub fn check(
             };
             route::check_all(written, Kind::Tunnel, &inherited, given, problems).map(Mode::Tunnel)
         }
-        Some("split") => {
+        Some(Job::Split) => {
             let inherited = Inherited {
                 engine,
                 pace,
                 cache: None,
-                split: split::splitting(&written.split).unwrap_or_default(),
+                split: written.split,
                 link,
             };
             route::check_all(written, Kind::Split, &inherited, given, problems)
                 .map(|routes| Mode::Split(split::plan(written, routes)))
         }
-        Some("link") => {
+        Some(Job::Link) => {
             link::report_open_door(written, problems);
             Some(Mode::Link(FarPlan { engine, pace }))
         }
         // Whatever the mode was to be: so that what else is wrong is said now, and one mistake does not look like several.
-        _ => {
+        None => {
             forward(written, engine, given.directory, problems);
             for route in &written.routes {
                 known.find(&route.upstream, route.span.clone(), problems);
@@ -185,8 +158,8 @@ pub fn check(
         }
     };
     let interception = transparent::check(written, address, given.idle, problems);
-    let access = access(written, address, clients, mode_word, problems);
-    report_open_proxy(written, address, mode_word == Some("forward"), problems);
+    let access = access(written, address, clients, job, problems);
+    report_open_proxy(written, address, job == Some(Job::Forward), problems);
     let odd_names = senders::odd_names(written, problems);
     let via = via(written, problems);
     requests::check(
@@ -211,7 +184,7 @@ pub fn check(
     })
 }
 
-fn address(written: &file::Listener, problems: &mut Problems) -> Option<SocketAddr> {
+fn address(written: &Written<file::Listener>, problems: &mut Problems) -> Option<SocketAddr> {
     if written.listen.is_absent() {
         problems
             .error(written.span.clone(), "the listener has no `listen`", "")
@@ -232,7 +205,7 @@ fn address(written: &file::Listener, problems: &mut Problems) -> Option<SocketAd
     Some(*address.get_ref())
 }
 
-fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problems) {
+fn report_misplaced(written: &Written<file::Listener>, mode: &str, problems: &mut Problems) {
     let is_blind = ["tunnel", "split"].contains(&mode);
     for (key, span) in &written.keys_given {
         let (is_misplaced, right) = match mode {
@@ -246,7 +219,7 @@ fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problem
             _ if is_blind && NOT_BLIND.contains(key) => {
                 (true, "\"forward\" and \"switch\" listeners")
             }
-            _ if written.transparent && TRANSPARENT_TOO.contains(key) => (false, ""),
+            _ if written.is_transparent() && TRANSPARENT_TOO.contains(key) => (false, ""),
             _ => (FORWARD_ONLY.contains(key), "\"forward\" listeners"),
         };
         if is_misplaced {
@@ -262,7 +235,7 @@ fn report_misplaced(written: &file::Listener, mode: &str, problems: &mut Problem
 }
 
 /// The networks of `allow`; `None` if one of them is wrong.
-fn clients(written: &file::Listener, problems: &mut Problems) -> Option<Vec<IpNet>> {
+fn clients(written: &Written<file::Listener>, problems: &mut Problems) -> Option<Vec<IpNet>> {
     let list = match &written.allow {
         Setting::Absent => return Some(Vec::new()),
         Setting::Wrong => return None,
@@ -277,45 +250,25 @@ fn clients(written: &file::Listener, problems: &mut Problems) -> Option<Vec<IpNe
     networks(list.get_ref(), problems)
 }
 
-/// The networks of a list; `None` if one of them is wrong.
-pub(super) fn networks(
-    list: &[toml::Spanned<String>],
-    problems: &mut Problems,
-) -> Option<Vec<IpNet>> {
-    let mut networks = Vec::with_capacity(list.len());
-    for text in list {
-        match values::network(text.get_ref()) {
-            Ok(network) => networks.push(network),
-            Err(help) => {
-                problems
-                    .error(text.span(), "this is not a network", "")
-                    .help(help);
-            }
-        }
-    }
-    (networks.len() == list.len()).then_some(networks)
-}
-
 /// `None` if the networks of clients are wrong.
 fn access(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     address: Option<SocketAddr>,
     clients: Option<Vec<IpNet>>,
-    mode: Option<&str>,
+    job: Option<Job>,
     problems: &mut Problems,
 ) -> Option<Access> {
     let mut access = Access::default();
-    let is_far = mode == Some("link");
-    if matches!(mode, Some("switch" | "tunnel" | "split")) && !written.transparent {
+    let is_far = job == Some(Job::Link);
+    if matches!(job, Some(Job::Switch | Job::Tunnel | Job::Split)) && !written.is_transparent() {
         access.clients = clients?;
         return Some(access);
     }
-    access.connect_ports = match written.connect_ports.given().map(toml::Spanned::get_ref) {
-        None => CONNECT_PORTS_DEFAULT.to_vec(),
-        Some(ConnectPorts::All) => Vec::new(),
+    access.connect_ports = match &written.connect_ports {
+        ConnectPorts::All => Vec::new(),
         // An empty list is "all" for `Access`; nothing can be connected to on port 0, so that it means none.
-        Some(ConnectPorts::None) => vec![0],
-        Some(ConnectPorts::These(ports)) => ports.clone(),
+        ConnectPorts::None => vec![0],
+        ConnectPorts::These(ports) => ports.clone(),
     };
     let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
     match written.deny_to.given() {
@@ -323,11 +276,11 @@ fn access(
             for text in list.get_ref() {
                 deny(text, &mut access, problems);
             }
-            if is_public || is_far || written.transparent {
+            if is_public || is_far || written.is_transparent() {
                 note_inner_left_out(list, &access, problems);
             }
         }
-        None if is_public || is_far || written.transparent => {
+        None if is_public || is_far || written.is_transparent() => {
             access.deny_networks = inner_networks();
         }
         None => {}
@@ -389,14 +342,14 @@ fn deny(text: &toml::Spanned<String>, access: &mut Access, problems: &mut Proble
 
 /// A forward proxy that everybody can reach and use is soon used by everybody.
 fn report_open_proxy(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     address: Option<SocketAddr>,
     is_forward: bool,
     problems: &mut Problems,
 ) {
     let is_public = address.is_some_and(|address| !address.ip().to_canonical().is_loopback());
     // Nobody can name a destination to a transparent one.
-    let is_closed = written.transparent || !written.users.is_absent();
+    let is_closed = written.is_transparent() || !written.users.is_absent();
     if !is_forward || !is_public || is_closed {
         return;
     }
@@ -424,7 +377,7 @@ fn report_open_proxy(
 }
 
 fn forward(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     engine: Choice,
     directory: &Path,
     problems: &mut Problems,
@@ -459,7 +412,7 @@ fn forward(
 }
 
 fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan> {
-    let proxy = file::server_address(&written.proxy, Some(PARENT_PORT), problems);
+    let proxy = super::server_address(&written.proxy, Some(PARENT_PORT), problems);
     let mut destinations = Vec::new();
     if let Some(list) = written.destinations.given() {
         if list.get_ref().is_empty() {
@@ -490,22 +443,17 @@ fn parent(written: &file::Parent, problems: &mut Problems) -> Option<ParentPlan>
     })
 }
 
-fn forwarded(written: &file::Listener, is_to_strangers: bool) -> Forwarded {
-    match written.forwarded.given().map(|word| *word.get_ref()) {
-        Some("x-forwarded") => Forwarded::XForwarded,
-        Some("forwarded") => Forwarded::Standard,
-        Some("off") => Forwarded::Remove,
-        Some(_) => Forwarded::Unchanged,
+fn forwarded(written: &Written<file::Listener>, is_to_strangers: bool) -> Forwarded {
+    match written.forwarded.given() {
+        Some(form) => *form.get_ref(),
         None if is_to_strangers => Forwarded::Unchanged,
         None => Forwarded::XForwarded,
     }
 }
 
 /// `Via` takes a pseudonym or a host with port (RFC 9110 section 7.6.3).
-fn via(written: &file::Listener, problems: &mut Problems) -> String {
-    let Some(via) = written.via.given() else {
-        return VIA_DEFAULT.to_owned();
-    };
+fn via(written: &Written<file::Listener>, problems: &mut Problems) -> String {
+    let via = &written.via;
     let name = via.get_ref();
     if !name.is_empty()
         && !values::is_token(name)

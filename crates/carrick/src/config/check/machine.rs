@@ -33,7 +33,7 @@ impl Machine {
 pub(super) fn check(file: &File, machine: &Machine, problems: &mut Problems) {
     let cache = file.cache.given().map(toml::Spanned::get_ref);
     if let Some(cache) = cache
-        && let Some(span) = &cache.memory_given
+        && let Some(span) = cache.value("memory")
         && let Some(limit) = machine.memory_bytes.filter(|limit| *limit < cache.memory)
     {
         // Whole gigabytes, or megabytes, are near enough and can be read.
@@ -41,7 +41,7 @@ pub(super) fn check(file: &File, machine: &Machine, problems: &mut Problems) {
         let there_is = show_size(limit >> unit_bits << unit_bits);
         problems
             .note(
-                span.clone(),
+                span,
                 format!(
                     "this carrick can have at most {} of memory",
                     there_is.trim_matches('"')
@@ -51,13 +51,13 @@ pub(super) fn check(file: &File, machine: &Machine, problems: &mut Problems) {
             .help("when the cache is full, the kernel ends carrick; leave room for connections and for other programs, too");
     }
     let cores = machine.cores;
-    if let Some(span) = &file.workers_given
-        && file.workers > cores.saturating_mul(WORKERS_PER_CORE_MAX)
+    if let Some(span) = file.workers.value("count")
+        && file.workers.count > cores.saturating_mul(WORKERS_PER_CORE_MAX)
     {
         let of = if cores == 1 { "core" } else { "cores" };
         problems
             .note(
-                span.clone(),
+                span,
                 format!("carrick may run on {cores} {of} only"),
                 "",
             )

@@ -1,11 +1,9 @@
 //! Checks `[pace]`, and which class a listener or a route has. Whether classes go together is the splice service's to say.
 use super::named::{Named, Words};
-use super::narrow;
-use crate::config::file;
-use crate::config::keys::pace::WrongPolicy;
-use crate::config::keys::{self, PACE_CLASS};
+use crate::config::file::{self, PaceClass, PolicyName, WrongPolicy};
 use crate::config::plan::PacePlan;
 use crate::config::problem::Problems;
+use crate::config::section::{Keys, Written};
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_splice::{ClassSettings, NetworkRate, PaceError, Pacing, Policy};
@@ -29,7 +27,10 @@ pub struct Classes<'f> {
 }
 
 /// Checks the classes; the plan's are in the order of the file.
-pub fn check<'f>(written: &'f file::Pace, problems: &mut Problems) -> (Classes<'f>, PacePlan) {
+pub fn check<'f>(
+    written: &'f Written<file::Pace>,
+    problems: &mut Problems,
+) -> (Classes<'f>, PacePlan) {
     let settings: Vec<ClassSettings> = written
         .classes
         .iter()
@@ -86,12 +87,12 @@ fn named(written: &file::Pace) -> Named<'_> {
     Named::new(WORDS, written.classes.iter().map(|class| &class.name))
 }
 
-fn name_of(class: &file::PaceClass) -> &str {
+fn name_of(class: &Written<PaceClass>) -> &str {
     class.name.get_ref()
 }
 
 /// A class by itself. What is wrong in it is as if it were not said.
-fn settings(written: &file::PaceClass, problems: &mut Problems) -> ClassSettings {
+fn settings(written: &Written<PaceClass>, problems: &mut Problems) -> ClassSettings {
     check_name(&written.name, problems);
     let ceiling = given(&written.network_ceiling);
     if written.network_ceiling.is_absent() {
@@ -113,20 +114,16 @@ fn settings(written: &file::PaceClass, problems: &mut Problems) -> ClassSettings
         ceiling: given(&written.ceiling),
         network: ceiling.map(|ceiling| NetworkRate {
             ceiling,
-            prefix_v4: narrow(written.network_prefix_v4, u8::MAX),
-            prefix_v6: narrow(written.network_prefix_v6, u8::MAX),
+            prefix_v4: written.network_prefix_v4,
+            prefix_v6: written.network_prefix_v6,
         }),
         splice: given(&written.splice_ceiling),
         parent: written
             .parent
             .given()
             .map(|parent| parent.get_ref().clone()),
-        priority: narrow(written.priority, u8::MAX),
-        weight: written
-            .weight
-            .given()
-            .and_then(|word| keys::pace::weight(word.get_ref()))
-            .unwrap_or_default(),
+        priority: written.priority,
+        weight: written.weight,
         hold_max: written.hold_max,
         ..ClassSettings::new(written.name.get_ref().clone())
     }
@@ -149,14 +146,14 @@ fn check_name(name: &Spanned<String>, problems: &mut Problems) {
     }
 }
 
-fn policy(written: &file::PaceClass, problems: &mut Problems) -> Policy {
-    let word = match &written.policy {
-        Setting::Given(word) => word.get_ref(),
-        Setting::Absent => "immediate",
+fn policy(written: &Written<PaceClass>, problems: &mut Problems) -> Policy {
+    let name = match &written.policy {
+        Setting::Given(name) => *name.get_ref(),
+        Setting::Absent => PolicyName::Immediate,
         Setting::Wrong => return Policy::Immediate,
     };
     let target = written.target.given();
-    match keys::pace::policy(word, target.map(|target| *target.get_ref())) {
+    match file::policy(name, target.map(|target| *target.get_ref())) {
         Ok(policy) => policy,
         Err(WrongPolicy::NoTarget) if written.target.is_absent() => {
             let place = written.policy.given().map(Spanned::span);
@@ -173,20 +170,24 @@ fn policy(written: &file::PaceClass, problems: &mut Problems) -> Policy {
             problems
                 .error(
                     target.map_or(written.name.span(), Spanned::span),
-                    format!("the policy \"{word}\" has no `target`"),
+                    format!("the policy \"{}\" has no `target`", policy.name()),
                     "",
                 )
                 .help("remove it, or write `policy = \"deadline\"`");
             policy
         }
         // It was said when the file was read.
-        Err(WrongPolicy::NoTarget | WrongPolicy::Unknown) => Policy::Immediate,
+        Err(WrongPolicy::NoTarget) => Policy::Immediate,
     }
 }
 
 /// Has the splice service judge them. It names one mistake at a time; a class that is wrong is then taken for one that asks for
 /// nothing, so that the others are judged, too.
-fn check_together(written: &file::Pace, settings: &[ClassSettings], problems: &mut Problems) {
+fn check_together(
+    written: &Written<file::Pace>,
+    settings: &[ClassSettings],
+    problems: &mut Problems,
+) {
     let mut judged = settings.to_vec();
     for _ in 0..=settings.len() {
         let Err(error) = Pacing::check(&judged, written.interval) else {
@@ -207,7 +208,7 @@ fn check_together(written: &file::Pace, settings: &[ClassSettings], problems: &m
 }
 
 /// Shows what the splice service has found at the key that it names, or else at the class.
-fn report(written: &file::Pace, error: &PaceError, problems: &mut Problems) {
+fn report(written: &Written<file::Pace>, error: &PaceError, problems: &mut Problems) {
     let (what, advice) = error.why.split_once("; ").unwrap_or((&error.why, ""));
     let class = written
         .classes
@@ -229,7 +230,7 @@ fn report(written: &file::Pace, error: &PaceError, problems: &mut Problems) {
         let words = |character: char| !character.is_ascii_alphanumeric() && character != '_';
         what.split(words).any(|word| word == key)
     };
-    let key = (PACE_CLASS.keys.iter())
+    let key = (PaceClass::TABLE.keys.iter())
         .filter(|key| is_named(key.name))
         .find_map(|key| class.keys_given.iter().find(|(name, _)| *name == key.name));
     let advice = match (advice, key) {

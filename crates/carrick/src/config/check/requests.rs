@@ -1,9 +1,10 @@
 //! Checks `requests = "kernel"`: a request that is judged in the kernel goes on as its client has sent it, on the connection of the last one.
 //! And `responses`, which says what is read of responses that go by the packet engine.
-use crate::config::file;
+use crate::config::file::{self, Job};
 use crate::config::in_kernel;
 use crate::config::plan::{HashOn, Mode, Requests, Responses, RoutePlan, UpstreamPlan};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use carrick_logic::balance::Method;
 use carrick_logic::http1::Forwarded;
 use carrick_splice::Choice;
@@ -12,13 +13,13 @@ use std::ops::Range;
 
 /// Checks a listener's routes. Without a mode that can be used, only what its word tells.
 pub fn check(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     mode: Option<&Mode>,
     (forwarded, via): (Forwarded, &str),
     upstreams: &[Option<UpstreamPlan>],
     problems: &mut Problems,
 ) {
-    if matches!(written.mode.given(), Some(word) if ["tunnel", "split"].contains(word.get_ref())) {
+    if matches!(written.job(), Some(Job::Tunnel | Job::Split)) {
         report_blind(written, problems);
     }
     let given = |route: &file::Route| route.requests.given().map(toml::Spanned::span);
@@ -88,7 +89,7 @@ pub fn check(
 }
 
 /// What a listener that looks at no requests cannot do.
-fn report_blind(written: &file::Listener, problems: &mut Problems) {
+fn report_blind(written: &Written<file::Listener>, problems: &mut Problems) {
     for route in &written.routes {
         let requests = route.requests.given().map(toml::Spanned::span);
         let responses = route.responses.given().map(toml::Spanned::span);
@@ -110,7 +111,11 @@ fn report_blind(written: &file::Listener, problems: &mut Problems) {
 }
 
 /// Other engines always leave responses' heads to the process.
-fn check_responses(written: &file::Listener, routes: &[RoutePlan], problems: &mut Problems) {
+fn check_responses(
+    written: &Written<file::Listener>,
+    routes: &[RoutePlan],
+    problems: &mut Problems,
+) {
     for (route, place) in routes.iter().zip(&written.routes) {
         if let Some(word) = place.responses.given()
             && route.engine != Choice::Packet

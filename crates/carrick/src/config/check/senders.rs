@@ -1,21 +1,22 @@
 //! Checks what a listener says of those who send requests: which of their fields go on.
-use super::listener::networks;
+use super::networks::networks;
 use crate::config::file;
 use crate::config::plan::TrustedProxies;
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
-use carrick_logic::http1::{OddNames, StatedIn, is_plain_name};
+use carrick_logic::http1::{Forwarded, OddNames, StatedIn, is_plain_name};
 
 /// Who is believed what he says of clients; `None` if one of the networks is wrong.
-pub fn trusted(written: &file::Listener, problems: &mut Problems) -> Option<TrustedProxies> {
-    let stated_in = match written.trusted_field.given().map(|word| *word.get_ref()) {
-        Some("forwarded") => StatedIn::Forwarded,
-        Some(_) => StatedIn::XForwardedFor,
-        None => match written.forwarded.given().map(|word| *word.get_ref()) {
-            Some("forwarded") => StatedIn::Forwarded,
-            _ => StatedIn::XForwardedFor,
-        },
+pub fn trusted(
+    written: &Written<file::Listener>,
+    problems: &mut Problems,
+) -> Option<TrustedProxies> {
+    let stated_in = match (written.trusted_field.given(), written.forwarded.given()) {
+        (Some(field), _) => *field.get_ref(),
+        (None, Some(form)) if *form.get_ref() == Forwarded::Standard => StatedIn::Forwarded,
+        (None, _) => StatedIn::XForwardedFor,
     };
     let list = match &written.trusted_proxies {
         Setting::Wrong => return None,
@@ -54,12 +55,8 @@ pub fn trusted(written: &file::Listener, problems: &mut Problems) -> Option<Trus
 }
 
 /// What becomes of fields whose names are odd. A route that asks for one is never taken where they are gone before.
-pub fn odd_names(written: &file::Listener, problems: &mut Problems) -> OddNames {
-    let policy = match written.underscores.given().map(|word| *word.get_ref()) {
-        Some("refuse") => OddNames::Refuse,
-        Some("pass") => OddNames::Pass,
-        _ => OddNames::Drop,
-    };
+pub fn odd_names(written: &Written<file::Listener>, problems: &mut Problems) -> OddNames {
+    let policy = written.underscores;
     if policy == OddNames::Pass {
         return policy;
     }
@@ -68,7 +65,7 @@ pub fn odd_names(written: &file::Listener, problems: &mut Problems) -> OddNames 
         .iter()
         .filter_map(|route| route.header.given())
     {
-        if let Some(name) = header.get_ref().name.given()
+        if let Some(name) = header.get_ref().field.given()
             && !is_plain_name(name.get_ref().as_bytes())
         {
             problems

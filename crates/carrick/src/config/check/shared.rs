@@ -3,6 +3,7 @@ use super::path;
 use crate::config::file;
 use crate::config::plan::{Password, ServerAddress, SharedPlan};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use std::path::Path;
 use toml::Spanned;
@@ -15,7 +16,7 @@ const IS_BUILT_IN: bool = cfg!(feature = "shared-cache");
 
 /// The plan; `None`: there is something wrong.
 pub(super) fn check(
-    written: &file::Shared,
+    written: &Written<file::Shared>,
     directory: &Path,
     problems: &mut Problems,
 ) -> Option<SharedPlan> {
@@ -59,7 +60,7 @@ pub(super) fn check(
 }
 
 /// `None` if one of them is wrong.
-fn servers(written: &file::Shared, problems: &mut Problems) -> Option<Vec<ServerAddress>> {
+fn servers(written: &Written<file::Shared>, problems: &mut Problems) -> Option<Vec<ServerAddress>> {
     let Some(list) = written.servers.given() else {
         if written.servers.is_absent() {
             problems
@@ -76,7 +77,8 @@ fn servers(written: &file::Shared, problems: &mut Problems) -> Option<Vec<Server
     }
     let servers: Vec<_> = (list.get_ref().iter())
         .filter_map(|text| {
-            let address = file::server_address(&Setting::Given(text.clone()), Some(PORT), problems);
+            let address =
+                super::server_address(&Setting::Given(text.clone()), Some(PORT), problems);
             address.given().map(|address| address.get_ref().clone())
         })
         .collect();
@@ -84,10 +86,7 @@ fn servers(written: &file::Shared, problems: &mut Problems) -> Option<Vec<Server
 }
 
 /// A word: braces would decide in a cluster which server has a key.
-fn prefix(written: &Setting<String>, problems: &mut Problems) -> Option<String> {
-    let Some(prefix) = written.given() else {
-        return written.is_absent().then(|| "carrick".to_owned());
-    };
+fn prefix(prefix: &Spanned<String>, problems: &mut Problems) -> Option<String> {
     let text = prefix.get_ref();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if text.is_empty() || text.len() > 64 || !text.bytes().all(is_plain) {

@@ -1,27 +1,16 @@
 //! Checks `handshake`, `split` and `control_group`.
-use super::narrow;
-use crate::config::file;
+use crate::config::file::{self, Answering, Job};
 use crate::config::plan::{Handshake, RoutePlan, SplitPlan, Splitting};
 use crate::config::problem::Problems;
-use crate::config::setting::Setting;
+use crate::config::section::Written;
 use carrick_splice::Choice;
 use std::ops::Range;
 
 /// A splitter with these routes.
-pub fn plan(written: &file::Listener, routes: Vec<RoutePlan>) -> SplitPlan {
+pub fn plan(written: &Written<file::Listener>, routes: Vec<RoutePlan>) -> SplitPlan {
     SplitPlan {
         routes,
-        control_group: narrow(written.control_group, 100),
-    }
-}
-
-/// What a word of `split` means.
-pub fn splitting(word: &Setting<&'static str>) -> Option<Splitting> {
-    match *word.given()?.get_ref() {
-        "adaptive" => Some(Splitting::Adaptive),
-        "always" => Some(Splitting::Always),
-        // Other words were refused when the file was read.
-        _ => Some(Splitting::Never),
+        control_group: written.control_group,
     }
 }
 
@@ -34,7 +23,7 @@ pub fn engine(split: Splitting, engine: Choice) -> Choice {
 }
 
 /// Reports `split` at routes of listeners that do not split.
-pub fn report_misplaced_on_routes(written: &file::Listener, problems: &mut Problems) {
+pub fn report_misplaced_on_routes(written: &Written<file::Listener>, problems: &mut Problems) {
     let spans = (written.routes.iter()).flat_map(|route| &route.keys_given);
     for (_, span) in spans.filter(|(key, _)| *key == "split") {
         problems
@@ -48,11 +37,15 @@ pub fn report_misplaced_on_routes(written: &file::Listener, problems: &mut Probl
 }
 
 /// When the handshake of the listener's clients is answered.
-pub fn handshake(written: &file::Listener, mode: &str, problems: &mut Problems) -> Handshake {
+pub fn handshake(
+    written: &Written<file::Listener>,
+    job: Option<Job>,
+    problems: &mut Problems,
+) -> Handshake {
     // What means nothing at the far end of a link was said before.
-    let named = written.handshake.given().filter(|_| mode != "link");
+    let named = written.handshake.given().filter(|_| job != Some(Job::Link));
     if let Some(word) = named
-        && !written.transparent
+        && !written.is_transparent()
     {
         problems
             .error(
@@ -65,7 +58,7 @@ pub fn handshake(written: &file::Listener, mode: &str, problems: &mut Problems) 
     }
     let unsure = unsure_place(written);
     match named.map(|word| (*word.get_ref(), word.span())) {
-        Some(("server-first", span)) => {
+        Some((Answering::ServerFirst, span)) => {
             if let Some((key, place)) = unsure {
                 let source = problems.source();
                 problems
@@ -79,7 +72,7 @@ pub fn handshake(written: &file::Listener, mode: &str, problems: &mut Problems) 
             }
             Handshake::ServerFirst { is_named: true }
         }
-        None if mode == "split" && written.transparent && unsure.is_none() => {
+        None if job == Some(Job::Split) && written.is_transparent() && unsure.is_none() => {
             Handshake::ServerFirst { is_named: false }
         }
         _ => Handshake::AtOnce,
@@ -87,7 +80,7 @@ pub fn handshake(written: &file::Listener, mode: &str, problems: &mut Problems) 
 }
 
 /// What leads connections elsewhere than to their original destination, or wants to hear the client first.
-fn unsure_place(written: &file::Listener) -> Option<(&'static str, Range<usize>)> {
+fn unsure_place(written: &Written<file::Listener>) -> Option<(&'static str, Range<usize>)> {
     let of_listener = written.keys_given.iter().filter(|(key, _)| *key == "link");
     let of_routes = (written.routes.iter()).flat_map(|route| &route.keys_given);
     let mut given =

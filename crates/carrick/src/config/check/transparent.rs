@@ -1,10 +1,11 @@
 //! Checks `transparent`, `intercept`, `keep_client_address`, and `to` of routes.
 use super::addresses::overlap;
-use super::listener::networks;
+use super::networks::{INTERFACE_BYTES_MAX, is_interface, networks};
 use super::upstream::Known;
-use crate::config::file::{self, File, Intercept};
+use crate::config::file::{self, File, Intercept, Job};
 use crate::config::plan::{Interception, ListenerPlan, LocalInterception, PortRange};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use ipnet::IpNet;
 use nix::errno::Errno;
@@ -16,9 +17,6 @@ use toml::Spanned;
 
 /// The mark and the routing table when the file does not say: this and the listener's port.
 const NUMBER_BASE: u32 = 100_000;
-
-/// The kernel's limit on the name of an interface, without its final zero (`IFNAMSIZ`).
-const INTERFACE_BYTES_MAX: usize = 15;
 
 /// Keys that mean nothing to clients that do not know of the proxy, and why.
 const NOT_TRANSPARENT: [(&str, &str); 3] = [
@@ -42,26 +40,22 @@ const NOT_TRANSPARENT: [(&str, &str); 3] = [
     reason = "wrong, not transparent, and what is intercepted are three answers"
 )]
 pub fn check(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     address: Option<SocketAddr>,
     idle: Duration,
     problems: &mut Problems,
 ) -> Option<Option<Interception>> {
-    let place = |key: &str| {
-        let given = written.keys_given.iter().find(|(name, _)| *name == key);
-        given.map(|(_, span)| span.clone())
-    };
-    let is_far = matches!(written.mode.given(), Some(word) if *word.get_ref() == "link");
-    if is_far && written.keep_client_address {
+    let is_far = written.job() == Some(Job::Link);
+    if is_far && written.keeps_client_address() {
         return answers_only(written, address?, problems).map(Some);
     }
-    if !written.transparent {
+    if !written.is_transparent() {
         // Of the far end of a link, what means nothing was said before.
         if is_far {
             return Some(None);
         }
         for key in ["intercept", "keep_client_address"] {
-            if let Some(span) = place(key) {
+            if let Some(span) = written.key(key) {
                 problems
                     .error(
                         span,
@@ -74,7 +68,7 @@ pub fn check(
         return Some(None);
     }
     for (key, why) in NOT_TRANSPARENT {
-        if let Some(span) = place(key) {
+        if let Some(span) = written.key(key) {
             problems
                 .error(
                     span,
@@ -86,7 +80,9 @@ pub fn check(
     }
     let Some(intercept) = written.intercept.given() else {
         if written.intercept.is_absent() {
-            let span = place("transparent").unwrap_or_else(|| written.span.clone());
+            let span = written
+                .key("transparent")
+                .unwrap_or_else(|| written.span.clone());
             problems
                 .error(span, "nothing says what is intercepted", "")
                 .help("add `intercept = { ports = [80], interfaces = [\"eth1\"] }`, with the interface that clients are behind");
@@ -98,7 +94,7 @@ pub fn check(
 
 /// Nothing is led to the far end of a link, but servers' answers to connections that have clients' addresses.
 fn answers_only(
-    written: &file::Listener,
+    written: &Written<file::Listener>,
     address: SocketAddr,
     problems: &mut Problems,
 ) -> Option<Interception> {
@@ -131,8 +127,8 @@ fn answers_only(
 }
 
 fn interception(
-    written: &file::Listener,
-    intercept: &Intercept,
+    written: &Written<file::Listener>,
+    intercept: &Written<Intercept>,
     (address, idle): (Option<SocketAddr>, Duration),
     problems: &mut Problems,
 ) -> Option<Interception> {
@@ -177,7 +173,7 @@ fn interception(
         except: except?,
         mark: given_or(&intercept.mark, number)?,
         table: given_or(&intercept.table, number)?,
-        keeps_client: written.keep_client_address,
+        keeps_client: written.keeps_client_address(),
         local: local(intercept, idle, given_or(&intercept.mark, number)?),
     };
     if interception.takes_port(address.port()) {
@@ -243,7 +239,7 @@ fn report_empty(list: &Spanned<Vec<Spanned<String>>>, key: &str, problems: &mut 
     }
 }
 
-fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<String>> {
+fn interfaces(intercept: &Written<Intercept>, problems: &mut Problems) -> Option<Vec<String>> {
     let list = match &intercept.interfaces {
         Setting::Absent => return Some(Vec::new()),
         Setting::Wrong => return None,
@@ -273,12 +269,6 @@ fn interfaces(intercept: &Intercept, problems: &mut Problems) -> Option<Vec<Stri
         names.push(name.clone());
     }
     (names.len() == list.get_ref().len()).then_some(names)
-}
-
-/// Whether an interface can have this name.
-pub fn is_interface(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-    (1..=INTERFACE_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// Networks of a family that the listener does not take would make rules that never match.
@@ -318,7 +308,7 @@ fn report_families(interception: &Interception, written: &Intercept, problems: &
 )]
 pub fn destination(
     listener: &file::Listener,
-    route: &file::Route,
+    route: &Written<file::Route>,
     known: &Known<'_>,
     problems: &mut Problems,
 ) -> Option<Option<usize>> {
@@ -334,7 +324,7 @@ pub fn destination(
             None
         }
         Setting::Given(word) => {
-            if !listener.transparent {
+            if !listener.is_transparent() {
                 problems
                     .error(
                         word.span(),

@@ -1,9 +1,9 @@
 //! Checks `[upstream.NAME]`.
 use super::named::{Named, Words};
-use super::narrow;
-use crate::config::file::{self, File, Server};
+use crate::config::file::{self, File, Job, Server};
 use crate::config::plan::{HashOn, HealthPlan, ServerPlan, UpstreamPlan};
 use crate::config::problem::Problems;
+use crate::config::section::Written;
 use crate::config::setting::Setting;
 use crate::config::values;
 use carrick_logic::balance::Method;
@@ -26,7 +26,7 @@ pub struct Known<'f>(Named<'f>);
 
 impl<'f> Known<'f> {
     /// None is used yet.
-    pub fn new(written: &'f [file::Upstream]) -> Self {
+    pub fn new(written: &'f [Written<file::Upstream>]) -> Self {
         Self(Named::new(WORDS, written.iter().map(|one| &one.name)))
     }
 
@@ -57,12 +57,7 @@ impl<'f> Known<'f> {
 
 /// Checks all upstreams; the result has the same order, with `None` for those that cannot be used.
 pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPlan>> {
-    let tunnels = file.listeners.iter().filter(|listener| {
-        listener
-            .mode
-            .given()
-            .is_some_and(|mode| *mode.get_ref() == "tunnel")
-    });
+    let tunnels = (file.listeners.iter()).filter(|listener| listener.job() == Some(Job::Tunnel));
     let in_tunnels: BTreeSet<&str> = tunnels
         .flat_map(|tunnel| &tunnel.routes)
         .filter_map(|route| Some(route.upstream.given()?.get_ref().as_str()))
@@ -80,18 +75,13 @@ pub fn check_all(file: &File, problems: &mut Problems) -> Vec<Option<UpstreamPla
 }
 
 fn check(
-    written: &file::Upstream,
+    written: &Written<file::Upstream>,
     in_tunnel: bool,
     problems: &mut Problems,
 ) -> Option<UpstreamPlan> {
     check_name(written, problems);
     let servers = check_servers(written, in_tunnel, problems);
-    let balance = match written.balance.given().map(|word| *word.get_ref()) {
-        Some("least-connections") => Method::LeastConnections,
-        Some("two-choices") => Method::TwoChoices,
-        Some("hash") => Method::Hash,
-        _ => Method::RoundRobin,
-    };
+    let balance = written.balance;
     let hash_on = check_hash_on(written, balance, in_tunnel, problems);
     let health = check_health(written, in_tunnel, problems);
     let send_proxy_protocol = written
@@ -102,13 +92,13 @@ fn check(
     let keepalive = if send_proxy_protocol.is_some() {
         0
     } else {
-        narrow(written.keepalive, usize::MAX)
+        written.keepalive
     };
-    if let (Some(_), Some(span)) = (send_proxy_protocol, &written.keepalive_given)
+    if let (Some(_), Some(span)) = (send_proxy_protocol, written.key("keepalive"))
         && written.keepalive > 0
     {
         problems
-            .note(span.clone(), "`keepalive` has no effect with `send_proxy_protocol`", "")
+            .note(span, "`keepalive` has no effect with `send_proxy_protocol`", "")
             .help("a connection with a PROXY header belongs to one client, and is not kept for others");
     }
     Some(UpstreamPlan {
@@ -119,16 +109,15 @@ fn check(
         health,
         send_proxy_protocol,
         keepalive,
-        failures_max: if written.failures_max == 0 {
-            u32::MAX
-        } else {
-            narrow(written.failures_max, u32::MAX)
+        failures_max: match written.failures_max {
+            0 => u32::MAX,
+            failures => failures,
         },
     })
 }
 
 /// Names become labels of metrics and words of log lines.
-fn check_name(written: &file::Upstream, problems: &mut Problems) {
+fn check_name(written: &Written<file::Upstream>, problems: &mut Problems) {
     if let Err(help) = values::plain_name(written.name.get_ref()) {
         problems
             .error(
@@ -141,7 +130,7 @@ fn check_name(written: &file::Upstream, problems: &mut Problems) {
 }
 
 fn check_servers(
-    written: &file::Upstream,
+    written: &Written<file::Upstream>,
     in_tunnel: bool,
     problems: &mut Problems,
 ) -> Option<Vec<ServerPlan>> {
@@ -171,7 +160,7 @@ fn check_servers(
     let default_port = if in_tunnel { None } else { Some(HTTP_PORT) };
     let mut servers: Vec<ServerPlan> = Vec::with_capacity(list.get_ref().len());
     for Server { address, weight } in list.get_ref() {
-        let Setting::Given(found) = file::server_address(address, default_port, problems) else {
+        let Setting::Given(found) = super::server_address(address, default_port, problems) else {
             continue;
         };
         if servers
@@ -184,7 +173,7 @@ fn check_servers(
         }
         servers.push(ServerPlan {
             address: found.into_inner(),
-            weight: narrow(*weight, u32::MAX),
+            weight: *weight,
         });
     }
     if servers.len() == list.get_ref().len() {
@@ -195,7 +184,7 @@ fn check_servers(
 }
 
 fn check_hash_on(
-    written: &file::Upstream,
+    written: &Written<file::Upstream>,
     balance: Method,
     in_tunnel: bool,
     problems: &mut Problems,
@@ -228,7 +217,7 @@ fn check_hash_on(
 }
 
 fn check_health(
-    written: &file::Upstream,
+    written: &Written<file::Upstream>,
     in_tunnel: bool,
     problems: &mut Problems,
 ) -> Option<HealthPlan> {
@@ -262,7 +251,7 @@ fn check_health(
         path: health.path.given().map(|path| path.get_ref().clone()),
         host: host.given().map(|host| host.get_ref().clone()),
         every: health.every,
-        fall: narrow(health.fall, u32::MAX),
-        rise: narrow(health.rise, u32::MAX),
+        fall: health.fall,
+        rise: health.rise,
     })
 }

@@ -1,122 +1,171 @@
-//! `[cache]` as it is written, and what listeners and routes say about it.
-use super::{Header, header, inline, one_text, required_text};
-use crate::config::keys::cache::{DISK_BYTES_MAX, DISK_BYTES_MIN, LIFETIME_MAX, OBJECT_BYTES_MIN};
-use crate::config::keys::{self, Form};
+//! `[cache]`, and what listeners and routes say about it.
+use super::Header;
+use crate::config::keys::{Form, NONE, REQUIRED};
+use crate::config::kinds::{
+    DAY, KIB, MIB, MS, Texts, lifetime, lifetime_or, milliseconds, number, one_of, one_text, other,
+    required_disk_size, required_text, seconds, size, size_or, switch, switch_or, table,
+    table_list, table_or, table_or_other, text, text_or, texts, time,
+};
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, wrong_kind};
+use crate::config::section::{Keys, Written, section};
 use crate::config::setting::Setting;
-use std::ops::Range;
+use crate::config::word::words;
+use carrick_logic::embedded::Hosts;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// `[cache]`, with defaults where they do not depend on another key.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Cache {
-    /// Where its header is.
-    pub span: Range<usize>,
-    pub memory: u64,
-    /// Where it is written, if it is.
-    pub memory_given: Option<Range<usize>>,
-    pub objects: u64,
-    pub object_max: Setting<u64>,
-    pub disk: Setting<Disk>,
-    pub default_ttl: u32,
-    pub negative_ttl: u32,
-    pub heuristic_percent: u64,
-    pub heuristic_max: u32,
-    pub stale_while_revalidate: u32,
-    pub stale_if_error: u32,
-    pub share_set_cookie: bool,
-    pub targeted: Setting<Vec<Spanned<String>>>,
-    pub respect_client_no_cache: bool,
-    pub ranges_max: u64,
-    pub quick_abort: Setting<QuickAbort>,
-    pub status: bool,
-    pub cache_peers: Setting<CachePeers>,
-    pub shared: Setting<Shared>,
+/// Objects when nothing says otherwise.
+const OBJECTS_DEFAULT: u64 = 1_000_000;
+/// Smallest `object_max`.
+const OBJECT_BYTES_MIN: u64 = KIB;
+
+section! {
+    /// `[cache]`
+    #[derive(Debug)]
+    pub struct Cache = "[cache]", advice = ADVICE {
+        /// Most memory for all that is stored, with heads and what is noted about them
+        memory: u64 = size(MIB..=MIB << 20, 256 * MIB),
+        /// Most objects; `memory` may be full before
+        objects: usize = number(1..=1_000_000_000, OBJECTS_DEFAULT),
+        /// Largest body that is stored
+        object_max: Setting<u64> = size_or(OBJECT_BYTES_MIN..=u64::MAX, "an eighth of `memory`, which is the most"),
+        /// A second level that is larger and outlasts carrick; changes only with a restart
+        disk: Setting<Written<Disk>> = table_or(NONE),
+        /// Lifetime of a success or redirect that says nothing of one; `"0s"`: as RFC 9111 has it
+        default_ttl: u32 = lifetime(Duration::ZERO),
+        /// Lifetime of an error (400, 403, 404, 405, 410, 414, 500 to 504) that says nothing of one; `"0s"`: as RFC 9111
+        /// has it
+        negative_ttl: u32 = lifetime(Duration::ZERO),
+        /// Lifetime of what says nothing of one but has `Last-Modified`, in percent of the time since then; 0: none
+        heuristic_percent: u32 = number(0..=100, 10),
+        /// Longest lifetime by `heuristic_percent`
+        heuristic_max: u32 = lifetime(DAY),
+        /// How long after its lifetime a response may be sent while it is fetched anew, where the server says nothing
+        stale_while_revalidate: u32 = lifetime(Duration::ZERO),
+        /// How long after its lifetime a response may be sent when the server fails, where the server says nothing
+        stale_if_error: u32 = lifetime(Duration::ZERO),
+        /// Store responses with `Set-Cookie` as they are: everybody gets the same cookie
+        share_set_cookie: bool = switch(false),
+        /// Headers that replace `Cache-Control` and `Expires` for this cache (RFC 9213); the first that is right and not
+        /// empty counts. The default does not hold for what goes to origins, for which carrick does not work; `[]` is
+        /// none
+        targeted: Setting<Texts> = texts("names of headers", "`CDN-Cache-Control` on routes to upstreams"),
+        /// Whether `no-cache`, `max-age` and `min-fresh` of requests make carrick ask the server, so that a browser's
+        /// *reload* does
+        respect_client_no_cache: bool = switch(true),
+        /// Most ranges of a request that are answered from the cache; one with more gets the whole
+        ranges_max: usize = number(1..=1000, 16),
+        /// When a response that is being stored is fetched to its end, though its clients have gone
+        quick_abort: Written<QuickAbort> = table(),
+        /// Whether responses say in `Cache-Status` what the cache did (RFC 9211)
+        status: bool = switch(true),
+        /// Other caches, of which the one that owns the URL is asked for what is not stored here, before the server is
+        cache_peers as "peers": Setting<Written<CachePeers>> = table_or(NONE),
+        /// A second level in a Redis or Valkey that several carricks share. Only in a carrick that was built with it
+        shared: Setting<Written<Shared>> = table_or(NONE),
+    }
 }
 
-/// `disk = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Disk {
-    pub path: Setting<String>,
-    pub size: Setting<u64>,
-    pub objects: u64,
-    pub object_max: Setting<u64>,
+/// Keys of other programs and other versions, and what to write here.
+const ADVICE: &[(&str, &str)] = &[
+    ("path", "write `disk = { path = \"…\", size = \"…\" }`"),
+    ("size", MEMORY_ADVICE),
+    ("max_size", MEMORY_ADVICE),
+];
+const MEMORY_ADVICE: &str = "`memory` is how much is stored, `object_max` the largest body";
+
+section! {
+    /// `disk = { … }`
+    #[derive(Debug)]
+    pub struct Disk = "disk = { }" {
+        /// The folder. It belongs to one carrick alone, and can be written by its user; made if it is not there
+        path: Setting<String> = required_text("an absolute path"),
+        /// Most bytes of all files, in blocks of 4 KB. What folders and the file system itself take comes besides
+        size: Setting<u64> = required_disk_size(16 * MIB..=1 << 50),
+        /// Most objects. Each takes some 300 bytes of memory and its key, beside `memory`
+        objects: u64 = number(1..=1_000_000_000, OBJECTS_DEFAULT),
+        /// Largest body that is stored
+        object_max: Setting<u64> = size_or(OBJECT_BYTES_MIN..=u64::MAX, "an eighth of `size`, which is the most"),
+    }
 }
 
-/// `quick_abort = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct QuickAbort {
-    pub left: u64,
-    pub percent: u64,
+section! {
+    /// `quick_abort = { … }`
+    #[derive(Debug)]
+    pub struct QuickAbort = "quick_abort = { }" {
+        /// If no more bytes are missing; of a body of unknown length so many are fetched at most
+        left: u64 = size(0..=1024 * MIB, MIB),
+        /// If this share of it has come; 0: always, 100: the share does not count
+        percent: u8 = number(0..=100, 90),
+    }
 }
 
-/// `peers = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct CachePeers {
-    /// Where it is.
-    pub span: Range<usize>,
-    pub members: Setting<Vec<Spanned<String>>>,
-    pub own: Setting<String>,
-    pub connect: Duration,
-    pub answer: Duration,
+section! {
+    /// `peers = { … }`
+    #[derive(Debug)]
+    pub struct CachePeers = "peers = { }" {
+        /// The caches that share all URLs among them, in any order; written alike in the files of all of them
+        members: Setting<Texts> = texts("`host:port`; port 3128 if left out", REQUIRED),
+        /// Which of them this carrick is: for URLs that it owns nobody is asked
+        own as "self": Setting<String> = text_or("one of `members`", "it is none of them"),
+        /// To connect to a member
+        connect: Duration = time(MS..=seconds(60), milliseconds(200)),
+        /// Until a member's answer begins; one that takes longer is left out for a while
+        answer: Duration = time(MS..=seconds(60), seconds(1)),
+    }
 }
 
-/// `shared = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Shared {
-    /// Where it is.
-    pub span: Range<usize>,
-    pub servers: Setting<Vec<Spanned<String>>>,
-    pub cluster: bool,
-    pub prefix: Setting<String>,
-    pub timeout: Duration,
-    pub object_max: u64,
-    pub user: Setting<String>,
-    pub password_file: Setting<String>,
+section! {
+    /// `shared = { … }`
+    #[derive(Debug)]
+    pub struct Shared = "shared = { }" {
+        /// The server; of a cluster some of its servers, which know the others
+        servers: Setting<Texts> = texts("`host:port`; port 6379 if left out", REQUIRED),
+        /// Whether they are a cluster
+        cluster: bool = switch(false),
+        /// What the names of all keys there begin with. Carricks with the same prefix share what they store
+        prefix: Spanned<String> = text("a word", "carrick"),
+        /// How long a request waits for it; one that takes longer is left out for a while
+        timeout: Duration = time(MS..=seconds(10), milliseconds(100)),
+        /// Largest body that is written there
+        object_max: u64 = size(OBJECT_BYTES_MIN..=512 * MIB, MIB),
+        /// As whom to log in; needs `password_file`
+        user: Setting<String> = text_or("a name", "the server's default user"),
+        /// A file whose first line is the password
+        password_file: Setting<String> = text_or("a path", NONE),
+    }
 }
 
-/// What a listener or a route says about the cache.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct CacheUse {
-    pub cache: Setting<bool>,
-    pub default_ttl: Setting<u32>,
-    pub cache_key: Setting<CacheKey>,
-    pub cache_bypass: Setting<Vec<Bypass>>,
-    pub prefetch: Setting<Prefetch>,
-    /// Where the first of these that only means something with a cache has its name.
-    pub detail: Option<(&'static str, Range<usize>)>,
+section! {
+    /// What a listener or a route says about the cache.
+    #[derive(Debug)]
+    pub struct CacheUse = "[[listener]]" {
+        /// Whether responses are stored and sent again. Wants `[cache]`. Not for `tunnel`, nor where the packet engine
+        /// leaves responses unread
+        cache: Setting<bool> = switch_or("forward: `true`, if there is `[cache]`; switch: `false`"),
+        /// Overrides `[cache]`
+        default_ttl: Setting<u32> = lifetime_or("that of `[cache]`"),
+        /// What tells stored responses apart, besides scheme, host, port, path, and `Vary`
+        cache_key: Setting<Written<CacheKey>> = table_or("the whole URL"),
+        /// Requests that pass the cache by: nothing stored answers them, and their responses are not stored
+        cache_bypass: Setting<Vec<Written<Bypass>>> = table_list("a list of conditions, or one of them"),
+        /// Whether what HTML pages embed is fetched into the cache while the page goes to its client
+        prefetch: Setting<Option<Prefetch>> =
+            table_or_other::<Prefetch, _>("`true`, `false`, or `{ objects, … }`", "`false`", prefetch),
+    }
 }
 
-/// `cache_key = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct CacheKey {
-    pub query: Setting<Query>,
-    pub headers: Setting<Vec<Spanned<String>>>,
-}
-
-/// `prefetch = true`, `prefetch = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Prefetch {
-    /// Whether it is not `false`.
-    pub is_on: bool,
-    pub hosts: Setting<&'static str>,
-    pub objects: u64,
-    pub object_max: u64,
-    pub page_max: u64,
-    pub look: u64,
-    pub at_once: u64,
-    pub worker_at_once: u64,
+section! {
+    /// `cache_key = { … }`
+    #[derive(Debug)]
+    pub struct CacheKey = "cache_key = { }" {
+        /// The part of the query: as it was sent, nothing, or these parameters in any order
+        query: Setting<Query> = other("`\"all\"`, `\"none\"`, or names of parameters", "\"all\"", query),
+        /// Headers of the request whose values tell responses apart
+        headers: Setting<Texts> = texts("names of headers", NONE),
+    }
 }
 
 /// `query` of `cache_key`
@@ -127,183 +176,77 @@ pub enum Query {
     /// `"none"`
     None,
     /// A list of names.
-    These(Vec<Spanned<String>>),
+    These(Texts),
 }
 
-/// One of `cache_bypass`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Bypass {
-    /// Where it is.
-    pub span: Range<usize>,
-    /// Whether it says nothing.
-    pub is_empty: bool,
-    pub host: Setting<String>,
-    pub path: Setting<String>,
-    pub extension: Setting<Vec<Spanned<String>>>,
-    pub cookie: Setting<String>,
-    pub header: Setting<Header>,
-    pub cgi: Setting<bool>,
-}
-
-impl Cache {
-    pub(super) fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
-        let mut lifetime = |key| {
-            let default = match keys::CACHE.key(key).map(|key| &key.form) {
-                Some(Form::Time { default, .. }) => *default,
-                _ => Duration::ZERO,
-            };
-            self::lifetime(table, key, problems).or(whole_seconds(default))
-        };
-        Self {
-            default_ttl: lifetime("default_ttl"),
-            negative_ttl: lifetime("negative_ttl"),
-            heuristic_max: lifetime("heuristic_max"),
-            stale_while_revalidate: lifetime("stale_while_revalidate"),
-            stale_if_error: lifetime("stale_if_error"),
-            span: table.span(),
-            memory: table.size("memory", problems),
-            memory_given: table.raw("memory").map(Spanned::span),
-            objects: table.number("objects", problems),
-            object_max: table.size_within("object_max", OBJECT_BYTES_MIN, u64::MAX, problems),
-            disk: inline(table, "disk", &keys::DISK, problems, disk),
-            heuristic_percent: table.number("heuristic_percent", problems),
-            share_set_cookie: table.switch("share_set_cookie", problems),
-            targeted: table.texts("targeted", problems),
-            respect_client_no_cache: table.switch("respect_client_no_cache", problems),
-            ranges_max: table.number("ranges_max", problems),
-            quick_abort: inline(
-                table,
-                "quick_abort",
-                &keys::QUICK_ABORT,
-                problems,
-                |table, problems| QuickAbort {
-                    left: table.size("left", problems),
-                    percent: table.number("percent", problems),
-                },
-            ),
-            status: table.switch("status", problems),
-            cache_peers: inline(
-                table,
-                "peers",
-                &keys::CACHE_PEERS,
-                problems,
-                |table, problems| CachePeers {
-                    span: table.span(),
-                    members: table.texts("members", problems),
-                    own: table.text("self", problems),
-                    connect: table.time("connect", problems),
-                    answer: table.time("answer", problems),
-                },
-            ),
-            shared: inline(
-                table,
-                "shared",
-                &keys::SHARED,
-                problems,
-                |table, problems| Shared {
-                    span: table.span(),
-                    servers: table.texts("servers", problems),
-                    cluster: table.switch("cluster", problems),
-                    prefix: table.text("prefix", problems),
-                    timeout: table.time("timeout", problems),
-                    object_max: table.size("object_max", problems),
-                    user: table.text("user", problems),
-                    password_file: table.text("password_file", problems),
-                },
-            ),
-        }
+section! {
+    /// One of `cache_bypass`
+    #[derive(Debug)]
+    pub struct Bypass = "cache_bypass = [{ }]" {
+        /// As in a route
+        host: Setting<String> = one_text("a name pattern"),
+        /// As in a route
+        path: Setting<String> = one_text("a path"),
+        /// As in a route
+        extension: Setting<Texts> = texts("words", "any"),
+        /// As in a route
+        cookie: Setting<String> = one_text("a name"),
+        /// As in a route
+        header: Setting<Written<Header>> = table_or("any"),
+        /// As in a route
+        cgi: Setting<bool> = switch_or("either"),
     }
 }
 
-impl CacheUse {
-    pub(super) fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
-        let details = ["default_ttl", "cache_key", "cache_bypass", "prefetch"];
-        Self {
-            cache: table.boolean("cache", problems),
-            default_ttl: lifetime(table, "default_ttl", problems),
-            cache_key: inline(
-                table,
-                "cache_key",
-                &keys::CACHE_KEY,
-                problems,
-                |table, problems| CacheKey {
-                    query: query(table, problems),
-                    headers: table.texts("headers", problems),
-                },
-            ),
-            cache_bypass: bypass(table, problems),
-            prefetch: prefetch(table, problems),
-            detail: details
-                .into_iter()
-                .find_map(|key| Some((key, table.key_span(key)?))),
-        }
+section! {
+    /// `prefetch = { … }`
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Prefetch = "prefetch = { }" {
+        /// `same`: objects of the page's own host and port; `any`: also those of other hosts, at port 80 (not where
+        /// clients are intercepted on their way to an origin)
+        hosts: Hosts = one_of("same"),
+        /// Most objects that are asked for because of one page
+        objects: usize = number(1..=1024, 64),
+        /// Largest object; what is larger is given up when its head says so, or when so much of it has come
+        object_bytes_max as "object_max": u64 = size(KIB..=1024 * MIB, MIB),
+        /// Most bytes of all objects of one page
+        page_bytes_max as "page_max": u64 = size(KIB..=16 * 1024 * MIB, 8 * MIB),
+        /// So much of a page is looked at, without its content coding
+        look_bytes as "look": usize = size(KIB..=16 * MIB, 256 * KIB),
+        /// Most objects of one page that are fetched at the same time
+        at_once: usize = number(1..=64, 6),
+        /// Most objects that a worker fetches ahead at the same time, for all pages; what is more is not fetched
+        worker_at_once: usize = number(1..=10_000, 128),
     }
 }
+
+words!(Hosts { "same" => Same, "any" => Any });
 
 /// A word of yes or no, or a table.
-fn prefetch(table: &Section<'_>, problems: &mut Problems) -> Setting<Prefetch> {
-    const KEY: &str = "prefetch";
-    let read = |table: &Section<'_>, problems: &mut Problems| Prefetch {
-        is_on: true,
-        hosts: table.word("hosts", problems),
-        objects: table.number("objects", problems),
-        object_max: table.size("object_max", problems),
-        page_max: table.size("page_max", problems),
-        look: table.size("look", problems),
-        at_once: table.number("at_once", problems),
-        worker_at_once: table.number("worker_at_once", problems),
-    };
-    match table.raw(KEY).map(|value| (value, value.get_ref())) {
+fn prefetch(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Option<Prefetch>> {
+    match table.raw(key).map(|value| (value, value.get_ref())) {
         Some((value, DeValue::Boolean(is_on))) => {
-            let defaults = Section::empty(&keys::PREFETCH_TABLE, value.span());
-            let prefetch = Prefetch {
-                is_on: *is_on,
-                ..read(&defaults, problems)
-            };
-            Setting::Given(Spanned::new(value.span(), prefetch))
+            Setting::Given(Spanned::new(value.span(), is_on.then(Prefetch::defaults)))
         }
-        None | Some((_, DeValue::Table(_))) => {
-            inline(table, KEY, &keys::PREFETCH_TABLE, problems, read)
-        }
-        Some((value, _)) => wrong_kind(value, KEY, "`true`, `false` or a table", problems),
+        None | Some((_, DeValue::Table(_))) => table
+            .table(key, Prefetch::TABLE, problems)
+            .map(|table| Some(Prefetch::read(&table, problems))),
+        Some((value, _)) => wrong_kind(value, key, "`true`, `false` or a table", problems),
     }
 }
 
-fn disk(table: &Section<'_>, problems: &mut Problems) -> Disk {
-    let size = table.size_within("size", DISK_BYTES_MIN, DISK_BYTES_MAX, problems);
-    if size.is_absent() {
-        problems
-            .error(table.span(), "`size` is missing here", "")
-            .help("say how much of the disk may be used, such as `size = \"100 GB\"`");
-    }
-    Disk {
-        path: required_text(table, "path", problems),
-        size,
-        objects: table.number("objects", problems),
-        object_max: table.size_within("object_max", OBJECT_BYTES_MIN, u64::MAX, problems),
-    }
-}
-
-/// A lifetime, of which caches count whole seconds (RFC 9111 section 1.2.2).
-fn lifetime(table: &Section<'_>, key: &str, problems: &mut Problems) -> Setting<u32> {
-    let time = table.time_within(key, Duration::ZERO, LIFETIME_MAX, problems);
-    time.refine("a lifetime", problems, |time| {
-        if time.subsec_nanos() == 0 {
-            Ok(whole_seconds(*time))
-        } else {
-            Err("lifetimes are whole seconds, such as \"1s\"".to_owned())
-        }
-    })
-}
-
-fn whole_seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
-}
-
-fn query(table: &Section<'_>, problems: &mut Problems) -> Setting<Query> {
-    const KEY: &str = "query";
-    let Some(value) = table.raw(KEY) else {
+fn query(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Query> {
+    let Some(value) = table.raw(key) else {
         return Setting::Absent;
     };
     let given = |query| Setting::Given(Spanned::new(value.span(), query));
@@ -312,44 +255,18 @@ fn query(table: &Section<'_>, problems: &mut Problems) -> Setting<Query> {
         DeValue::String(text) if text == "none" => given(Query::None),
         DeValue::String(text) => {
             problems
-                .error(value.span(), format!("`{KEY}` cannot be \"{text}\""), "")
+                .error(value.span(), format!("`{key}` cannot be \"{text}\""), "")
                 .help(format!(
                     "it can be \"all\", \"none\", or a list of parameters: [\"{text}\"]"
                 ));
             Setting::Wrong
         }
-        DeValue::Array(_) => match table.texts(KEY, problems) {
-            Setting::Given(names) => given(Query::These(names.into_inner())),
-            _ => Setting::Wrong,
-        },
+        DeValue::Array(_) => table.texts(key, problems).map(Query::These),
         _ => wrong_kind(
             value,
-            KEY,
+            key,
             "\"all\", \"none\" or a list of parameters",
             problems,
         ),
     }
-}
-
-fn bypass(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<Bypass>> {
-    let sections = table.table_list("cache_bypass", &keys::CACHE_BYPASS, problems);
-    let Setting::Given(sections) = sections else {
-        return match sections {
-            Setting::Wrong => Setting::Wrong,
-            _ => Setting::Absent,
-        };
-    };
-    let span = sections.span();
-    let read = |table: Section<'_>| Bypass {
-        span: table.span(),
-        is_empty: table.is_empty(),
-        host: one_text(&table, "host", problems),
-        path: one_text(&table, "path", problems),
-        extension: table.texts("extension", problems),
-        cookie: one_text(&table, "cookie", problems),
-        header: header(&table, problems),
-        cgi: table.boolean("cgi", problems),
-    };
-    let list = sections.into_inner().into_iter().map(read).collect();
-    Setting::Given(Spanned::new(span, list))
 }

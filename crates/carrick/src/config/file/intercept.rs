@@ -1,55 +1,100 @@
-//! `intercept = { … }` as it is written.
-use super::{Section, Setting, integer, wrong_kind};
-use crate::config::plan::PortRange;
+//! `intercept = { … }`
+use crate::config::keys::{Form, NONE, REQUIRED};
+use crate::config::kinds::{Texts, number_or, other, switch, texts};
 use crate::config::problem::Problems;
+use crate::config::reader::{Section, integer, wrong_kind};
+use crate::config::section::section;
+use crate::config::setting::Setting;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// `intercept = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Intercept {
-    /// Where it is.
-    pub span: Range<usize>,
-    pub ports: Setting<Vec<PortRange>>,
-    pub except_ports: Setting<Vec<PortRange>>,
-    pub interfaces: Setting<Vec<Spanned<String>>>,
-    pub from: Setting<Vec<Spanned<String>>>,
-    pub to: Setting<Vec<Spanned<String>>>,
-    pub except: Setting<Vec<Spanned<String>>>,
-    pub local: bool,
-    pub mark: Setting<u32>,
-    pub table: Setting<u32>,
+/// Lower tables are the kernel's own, or those that people have given names to (`rt_tables`).
+const TABLE_MIN: u64 = 256;
+
+const NUMBER: &str = "100000 and the listener's port";
+
+section! {
+    /// `intercept = { … }`
+    #[derive(Debug)]
+    pub struct Intercept = "intercept = { }" {
+        /// Ports of the servers that clients connect to; the listener's own is none of `"all"`
+        ports: Setting<Vec<PortRange>> =
+            other("a list of ports and of ranges such as `\"1000-2000\"`; or `\"all\"`", REQUIRED, ports),
+        /// Of `ports`, those that are left alone
+        except_ports: Setting<Vec<PortRange>> = other("a list of ports and ranges", NONE, except_ports),
+        /// Where the clients' packets come in
+        interfaces: Setting<Texts> = texts("names; `eth*` is all that begin so", "all"),
+        /// Clients; others are not intercepted, and routed as if there were no proxy
+        from: Setting<Texts> = texts("networks or addresses", "all"),
+        /// Destinations that are intercepted
+        to: Setting<Texts> = texts("networks or addresses", "all but this machine's own"),
+        /// Addresses that are left alone, as clients and as destinations
+        except: Setting<Texts> = texts("networks or addresses", NONE),
+        /// Connections of this machine's own programs are intercepted as well, but carrick's are not; `interfaces` and
+        /// `from` do not matter to them. Wants CAP_NET_RAW, and keeps it
+        local: bool = switch(false),
+        /// The mark of intercepted packets in this machine, which no other program may use
+        mark: Setting<u32> = number_or("number", 1..=u32::MAX as u64, NUMBER),
+        /// The routing table that such packets are looked up in, which no other program may use
+        table: Setting<u32> = number_or("number", TABLE_MIN..=u32::MAX as u64, NUMBER),
+    }
 }
 
-/// Lower tables are the kernel's own, or those that people have given names to (`rt_tables`).
-const TABLE_MIN: u32 = 256;
+/// Ports from the first to the last, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRange {
+    /// The lowest, at least 1.
+    pub first: u16,
+    /// The highest, at least `first`.
+    pub last: u16,
+}
 
-impl Intercept {
-    pub(super) fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
+impl PortRange {
+    /// Every port.
+    pub const ALL: Self = Self {
+        first: 1,
+        last: u16::MAX,
+    };
+
+    /// Whether a port is one of them.
+    #[must_use]
+    pub fn has(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+}
+
+impl From<u16> for PortRange {
+    fn from(port: u16) -> Self {
         Self {
-            span: table.span(),
-            ports: ports(table, problems),
-            except_ports: except_ports(table, problems),
-            interfaces: table.texts("interfaces", problems),
-            from: table.texts("from", problems),
-            to: table.texts("to", problems),
-            except: table.texts("except", problems),
-            local: table.switch("local", problems),
-            mark: number(table, "mark", 1, problems),
-            table: number(table, "table", TABLE_MIN, problems),
+            first: port,
+            last: port,
         }
     }
 }
 
-fn ports(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<PortRange>> {
-    const KEY: &str = "ports";
-    let Some(value) = table.raw(KEY) else {
-        problems
-            .error(table.span(), "`ports` is missing here", "")
-            .help("name the ports that clients connect to, such as `ports = [80]`");
-        return Setting::Wrong;
+impl fmt::Display for PortRange {
+    /// As nft and the configuration write it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(out, "{}", self.first)
+        } else {
+            write!(out, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+fn ports(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Vec<PortRange>> {
+    const HELP: &str = "name the ports that clients connect to, such as `ports = [80]`";
+    let Some(value) = table.raw(key) else {
+        return table.required(key, Setting::Absent, HELP, problems);
     };
     match value.get_ref() {
         DeValue::String(text) if text == "all" => {
@@ -58,27 +103,31 @@ fn ports(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<PortRange>
         DeValue::Array(items) if items.is_empty() => {
             problems
                 .error(value.span(), "nothing would be intercepted", "")
-                .help("name the ports that clients connect to, such as `ports = [80]`");
+                .help(HELP);
             Setting::Wrong
         }
         DeValue::Array(items) => ranges(value.span(), items.iter(), problems),
         _ => wrong_kind(
             value,
-            KEY,
+            key,
             "a list of ports, such as [80], or \"all\"",
             problems,
         ),
     }
 }
 
-fn except_ports(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<PortRange>> {
-    const KEY: &str = "except_ports";
-    let Some(value) = table.raw(KEY) else {
+fn except_ports(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Vec<PortRange>> {
+    let Some(value) = table.raw(key) else {
         return Setting::Absent;
     };
     match value.get_ref() {
         DeValue::Array(items) => ranges(value.span(), items.iter(), problems),
-        _ => wrong_kind(value, KEY, "a list of ports, such as [22]", problems),
+        _ => wrong_kind(value, key, "a list of ports, such as [22]", problems),
     }
 }
 
@@ -119,24 +168,4 @@ fn range(value: &DeValue<'_>) -> Option<PortRange> {
     let (first, last) = text.split_once('-')?;
     let (first, last) = (port(first.parse().ok())?, port(last.parse().ok())?);
     (first <= last).then_some(PortRange { first, last })
-}
-
-fn number(table: &Section<'_>, key: &str, min: u32, problems: &mut Problems) -> Setting<u32> {
-    let Some(value) = table.raw(key) else {
-        return Setting::Absent;
-    };
-    let Some(number) = integer(value.get_ref()) else {
-        return wrong_kind(value, key, "a whole number", problems);
-    };
-    match u32::try_from(number) {
-        Ok(number) if number >= min => Setting::Given(Spanned::new(value.span(), number)),
-        _ => {
-            problems.error(
-                value.span(),
-                format!("this cannot be the `{key}`"),
-                format!("a number from {min} to {}", u32::MAX),
-            );
-            Setting::Wrong
-        }
-    }
 }

@@ -1,168 +1,106 @@
-//! `[leg.NAME]` and `legs` as they are written.
-use super::{Section, Setting, inline, keys_given, required_text};
-use crate::config::keys;
-use crate::config::problem::Problems;
-use carrick_splice::tcp_tuning::{
-    BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, RTO_MAX, RTO_MAX_MIN,
+//! `[leg.NAME]` and `legs`
+use crate::config::keys::NONE;
+use crate::config::kinds::{
+    MS, number_or, one_of_or, rate, required_number, required_text, required_time, seconds,
+    size_or, switch, table_or, text_or, time_or,
 };
-use std::ops::Range;
+use crate::config::section::{Written, section};
+use crate::config::setting::Setting;
+use crate::config::word::words;
+use carrick_splice::tcp_tuning::{
+    BUFFER_BYTES_MAX, INITIAL_WINDOW_MAX, KERNEL_TIMER, KERNEL_TIMER_MIN, LegSide, RTO_MAX,
+    RTO_MAX_MIN,
+};
+use std::ops::RangeInclusive;
 use std::time::Duration;
-use toml::Spanned;
 
-/// `[leg.NAME]`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Leg {
-    pub name: Spanned<String>,
-    /// Where each key that is given has its name.
-    pub keys_given: Vec<(&'static str, Range<usize>)>,
-    pub initial_window: Setting<u64>,
-    pub congestion: Setting<String>,
-    pub pacing_rate: Setting<u64>,
-    pub bandwidth: Setting<u64>,
-    pub round_trip: Setting<Duration>,
-    pub send_buffer: Setting<u64>,
-    pub receive_buffer: Setting<u64>,
-    pub window_clamp: Setting<u64>,
-    pub initial_receive_window: Setting<u32>,
-    pub user_timeout: Setting<Duration>,
-    pub keepalive: Setting<Keepalive>,
-    pub rto_min: Setting<Duration>,
-    pub rto_initial: Setting<Duration>,
-    pub rto_max: Setting<Duration>,
-    pub delayed_ack_max: Setting<Duration>,
-    pub quick_ack: bool,
-    pub unsent_low_water: Setting<u64>,
-    pub segment_max: Setting<u32>,
-}
-
-/// `keepalive = { … }`
-#[derive(Debug)]
-pub struct Keepalive {
-    /// Silence before the first probe.
-    pub idle: Setting<Duration>,
-    /// Between two probes.
-    pub interval: Setting<Duration>,
-    /// As many without an answer end the connection.
-    pub probes: Setting<u32>,
-}
-
-/// One of `legs`.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct LegRule {
-    /// Where it is.
-    pub span: Range<usize>,
-    pub profile: Setting<String>,
-    pub side: Setting<&'static str>,
-    pub interface: Setting<String>,
-    pub subnet: Setting<String>,
-    pub rtt_above: Setting<Duration>,
-    pub rtt_below: Setting<Duration>,
-}
-
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
-/// The longest round trip that buffers are computed for, and that is asked for.
-const RTT_MAX: Duration = Duration::from_secs(10);
+const UNTOUCHED: &str = "the system's";
+const COMPUTED: &str = "bandwidth × round trip, if they are given; else the system's";
+/// The longest round trip that buffers are computed for, and that is asked for, is ten seconds.
+const ROUND_TRIPS: RangeInclusive<Duration> = MS..=seconds(10);
 /// `TCP_USER_TIMEOUT` is milliseconds in an `int`.
-const USER_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
+const USER_TIMEOUT_MAX: Duration = seconds(24 * 24 * 3600);
 /// tcp(7), `TCP_KEEPIDLE`: 32767 seconds, a little more than nine hours.
-const KEEPALIVE_MAX: Duration = Duration::from_secs(9 * 3600);
-const RATE_MIN: u64 = 1_000;
-const RATE_MAX: u64 = 100_000_000_000;
+const KEEPALIVE: RangeInclusive<Duration> = seconds(1)..=seconds(9 * 3600);
+/// As `SO_MAX_PACING_RATE` counts.
+const RATES: RangeInclusive<u64> = 1_000..=100_000_000_000;
+const BUFFERS: RangeInclusive<u64> = 1..=BUFFER_BYTES_MAX as u64;
 
-impl Leg {
-    pub(super) fn read(
-        name: Spanned<String>,
-        table: &Section<'_>,
-        problems: &mut Problems,
-    ) -> Self {
-        let mut rate = |key| table.rate_within(key, RATE_MIN, RATE_MAX, problems);
-        let (pacing_rate, bandwidth) = (rate("pacing_rate"), rate("bandwidth"));
-        let mut size = |key, max: u32| table.size_within(key, 1, max.into(), problems);
-        let initial_window = size("initial_window", INITIAL_WINDOW_MAX);
-        let [send_buffer, receive_buffer, window_clamp, unsent_low_water] = [
-            "send_buffer",
-            "receive_buffer",
-            "window_clamp",
-            "unsent_low_water",
-        ]
-        .map(|key| size(key, BUFFER_BYTES_MAX));
-        let mut time = |key, min, max| table.time_within(key, min, max, problems);
-        let round_trip = time("round_trip", MS, RTT_MAX);
-        let user_timeout = time("user_timeout", MS, USER_TIMEOUT_MAX);
-        let [rto_min, delayed_ack_max] =
-            ["rto_min", "delayed_ack_max"].map(|key| time(key, KERNEL_TIMER_MIN, KERNEL_TIMER));
-        let rto_initial = time("rto_initial", MS, RTO_MAX);
-        let rto_max = time("rto_max", RTO_MAX_MIN, RTO_MAX);
-        Self {
-            name,
-            keys_given: keys_given(table, &keys::LEG),
-            initial_window,
-            congestion: table.text("congestion", problems),
-            pacing_rate,
-            bandwidth,
-            round_trip,
-            send_buffer,
-            receive_buffer,
-            window_clamp,
-            initial_receive_window: table.count_within("initial_receive_window", 1, 1024, problems),
-            user_timeout,
-            keepalive: inline(
-                table,
-                "keepalive",
-                &keys::KEEPALIVE,
-                problems,
-                Keepalive::read,
-            ),
-            rto_min,
-            rto_initial,
-            rto_max,
-            delayed_ack_max,
-            quick_ack: table.switch("quick_ack", problems),
-            unsent_low_water,
-            segment_max: table.count_within("segment_max", 88, 32_767, problems),
-        }
+section! {
+    /// `[leg.NAME]`
+    #[derive(Debug)]
+    pub struct Leg = "[leg.NAME]" {
+        /// What leaves before the first acknowledgement comes; the other end's first receive window, mostly 64 KB, is a
+        /// limit as well. The send buffer has room for it, up to `net.core.wmem_max` where `send_buffer`, or `bandwidth`
+        /// and `round_trip`, do not ask for more. Wants to be started with CAP_BPF
+        initial_window: Setting<u32> = size_or(1..=INITIAL_WINDOW_MAX as u64, UNTOUCHED),
+        /// The congestion control, one of `net.ipv4.tcp_available_congestion_control`
+        congestion: Setting<String> = text_or("a name", UNTOUCHED),
+        /// What leaves at most, headers included; packets are spread evenly
+        pacing_rate: Setting<u64> = rate(RATES),
+        /// What the link carries, of which `send_buffer` and `receive_buffer` are computed; needs `round_trip`
+        bandwidth: Setting<u64> = rate(RATES),
+        /// How long the way there and back takes; needs `bandwidth`
+        round_trip: Setting<Duration> = time_or(ROUND_TRIPS, NONE),
+        /// What is kept until it is acknowledged; without CAP_NET_ADMIN at most `net.core.wmem_max`
+        send_buffer: Setting<u32> = size_or(BUFFERS, COMPUTED),
+        /// What is kept of what comes, until it is sent on; without CAP_NET_ADMIN at most `net.core.rmem_max`
+        receive_buffer: Setting<u32> = size_or(BUFFERS, COMPUTED),
+        /// The largest receive window
+        window_clamp: Setting<u32> = size_or(BUFFERS, NONE),
+        /// The receive window of the handshake
+        initial_receive_window: Setting<u32> = number_or("number of segments", 1..=1024, UNTOUCHED),
+        /// What is not acknowledged for so long ends the connection
+        user_timeout: Setting<Duration> = time_or(MS..=USER_TIMEOUT_MAX, UNTOUCHED),
+        /// Whether the other end is still there is asked where nothing is said
+        keepalive: Setting<Written<Keepalive>> = table_or(NONE),
+        /// The shortest wait before what was not acknowledged is sent again, on top of the round trip
+        rto_min: Setting<Duration> = time_or(KERNEL_TIMER_MIN..=KERNEL_TIMER, UNTOUCHED),
+        /// The same for SYN and SYN-ACK, for which no round trip is known
+        rto_initial: Setting<Duration> = time_or(MS..=RTO_MAX, UNTOUCHED),
+        /// The longest such wait; Linux 6.15 and later
+        rto_max: Setting<Duration> = time_or(RTO_MAX_MIN..=RTO_MAX, UNTOUCHED),
+        /// How long an acknowledgement waits for company
+        delayed_ack_max: Setting<Duration> = time_or(KERNEL_TIMER_MIN..=KERNEL_TIMER, UNTOUCHED),
+        /// What comes first is acknowledged at once
+        quick_ack: bool = switch(false),
+        /// Of what has not been sent yet, not much more than this is in the kernel (`TCP_NOTSENT_LOWAT`)
+        unsent_low_water: Setting<u32> = size_or(BUFFERS, UNTOUCHED),
+        /// The longest segment, both ways, as TCP's option MSS counts
+        segment_max: Setting<u32> = number_or("number of bytes", 88..=32_767, "what the interface carries"),
     }
 }
 
-impl Keepalive {
-    fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
-        for key in ["idle", "interval", "probes"] {
-            if table.raw(key).is_none() {
-                problems.error(table.span(), format!("`{key}` is missing here"), "");
-            }
-        }
-        Self {
-            idle: table.time_within("idle", SECOND, KEEPALIVE_MAX, problems),
-            interval: table.time_within("interval", SECOND, KEEPALIVE_MAX, problems),
-            probes: table.count_within("probes", 1, 127, problems),
-        }
+section! {
+    /// `keepalive = { … }`
+    #[derive(Debug)]
+    pub struct Keepalive = "keepalive = { }" {
+        /// Silence before the first probe, in whole seconds
+        idle: Setting<Duration> = required_time(KEEPALIVE),
+        /// Between two probes, in whole seconds
+        interval: Setting<Duration> = required_time(KEEPALIVE),
+        /// As many in a row without an answer end the connection
+        probes: Setting<u8> = required_number(1..=127),
     }
 }
 
-impl LegRule {
-    /// All of them.
-    pub(super) fn read_all(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<Self>> {
-        let sections = table.table_list("legs", &keys::LEGS, problems);
-        let Setting::Given(sections) = sections else {
-            return match sections {
-                Setting::Wrong => Setting::Wrong,
-                _ => Setting::Absent,
-            };
-        };
-        let span = sections.span();
-        let read = |table: Section<'_>| Self {
-            span: table.span(),
-            profile: required_text(&table, "profile", problems),
-            side: table.word("side", problems),
-            interface: table.text("interface", problems),
-            subnet: table.text("subnet", problems),
-            rtt_above: table.time_within("rtt_above", MS, RTT_MAX, problems),
-            rtt_below: table.time_within("rtt_below", MS, RTT_MAX, problems),
-        };
-        let rules = sections.into_inner().into_iter().map(read).collect();
-        Setting::Given(Spanned::new(span, rules))
+section! {
+    /// One of `legs`.
+    #[derive(Debug)]
+    pub struct LegRule = "legs = [{ }]" {
+        /// The `[leg.NAME]`
+        profile: Setting<String> = required_text("a name"),
+        /// `client`: connections of clients; `server`: those to servers
+        side: Setting<LegSide> = one_of_or("either side"),
+        /// Where packets to the other end leave
+        interface: Setting<String> = text_or("a name", "any"),
+        /// Where the other end is
+        subnet: Setting<String> = text_or("a network or an address", "any"),
+        /// The handshake took at least this long, as this machine saw it
+        rtt_above: Setting<Duration> = time_or(ROUND_TRIPS, "any"),
+        /// It took less
+        rtt_below: Setting<Duration> = time_or(ROUND_TRIPS, "any"),
     }
 }
+
+words!(LegSide { "client" => Client, "server" => Server });

@@ -1,39 +1,35 @@
-//! `[link.NAME]` as it is written.
-use super::required_text;
-use crate::config::problem::Problems;
-use crate::config::reader::Section;
+//! `[link.NAME]`: connections that are kept to a carrick at their other end.
+use crate::config::keys::NONE;
+use crate::config::kinds::{number, one_of, required_text, text_or};
+use crate::config::section::section;
 use crate::config::setting::Setting;
-use std::ops::Range;
-use toml::Spanned;
+use crate::config::word::words;
 
-/// `[link.NAME]`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Link {
-    pub name: Spanned<String>,
-    pub peer: Setting<String>,
-    pub connections: u64,
-    pub ahead: u64,
-    /// Where `ahead` has its name, if it is given.
-    pub ahead_given: Option<Range<usize>>,
-    pub profile: Setting<String>,
-    pub fallback: Setting<&'static str>,
-}
-
-impl Link {
-    pub(super) fn read(
-        name: Spanned<String>,
-        table: &Section<'_>,
-        problems: &mut Problems,
-    ) -> Self {
-        Self {
-            name,
-            peer: required_text(table, "peer", problems),
-            connections: table.number("connections", problems),
-            ahead: table.number("ahead", problems),
-            ahead_given: table.key_span("ahead"),
-            profile: table.text("profile", problems),
-            fallback: table.word("fallback", problems),
-        }
+section! {
+    /// `[link.NAME]`
+    #[derive(Debug)]
+    pub struct Link = "[link.NAME]" {
+        /// The carrick at the other end: a listener with `mode = "link"`
+        peer: Setting<String> = required_text("`host:port`"),
+        /// Idle connections to it that are kept, per worker; 0: each carries one connection, and is closed
+        connections: usize = number(0..=10_000, 16),
+        /// Of these, those that are opened before they are needed, per worker
+        ahead: usize = number(0..=10_000, 4),
+        /// The `[leg.NAME]` that connections to it have
+        profile: Setting<String> = text_or("a name", NONE),
+        /// While there is no connection to it: `refuse`, clients are reset; `direct`, carrick connects to the servers
+        /// itself
+        fallback: Fallback = one_of("refuse"),
     }
 }
+
+/// What is done with clients while there is no connection over a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// They are refused.
+    Refuse,
+    /// carrick connects to their servers itself.
+    Direct,
+}
+
+words!(Fallback { "refuse" => Refuse, "direct" => Direct });

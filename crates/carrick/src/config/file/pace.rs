@@ -1,82 +1,113 @@
-//! `[pace]` and its classes as they are written.
-use super::keys_given;
-use crate::config::keys;
-use crate::config::keys::pace::{RATE_BYTES_MAX, RATE_BYTES_MIN, TARGET_MAX, TARGET_MIN};
-use crate::config::problem::Problems;
-use crate::config::reader::Section;
+//! `[pace]` and its classes.
+use crate::config::keys::NONE;
+use crate::config::kinds::{
+    MS, milliseconds, named_tables, number, one_of, one_of_or, rate, seconds, text_or, time,
+    time_or,
+};
+use crate::config::section::{Written, section};
 use crate::config::setting::Setting;
-use std::ops::Range;
+use crate::config::word::words;
+use carrick_splice::{HOLD_MAX, INTERVAL, Policy, RATE_MAX, RATE_MIN, Weight};
+use std::ops::RangeInclusive;
 use std::time::Duration;
-use toml::Spanned;
 
-/// `[pace]`, with defaults.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Pace {
-    /// Where its header is.
-    pub span: Range<usize>,
-    pub interval: Duration,
-    pub default: Setting<String>,
-    /// In the order of the file.
-    pub classes: Vec<PaceClass>,
-}
+/// How low and how high rates may be is the splice service's to say.
+const RATES: RangeInclusive<u64> = RATE_MIN..=RATE_MAX;
+/// Each client's address is a network.
+pub const PREFIX_V4_DEFAULT: u8 = 32;
+/// What a customer's line or a machine has.
+pub const PREFIX_V6_DEFAULT: u8 = 64;
 
-/// `[pace.classes.NAME]`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct PaceClass {
-    pub name: Spanned<String>,
-    /// Where each key that is given has its name.
-    pub keys_given: Vec<(&'static str, Range<usize>)>,
-    pub policy: Setting<&'static str>,
-    pub target: Setting<Duration>,
-    pub rate: Setting<u64>,
-    pub ceiling: Setting<u64>,
-    pub network_ceiling: Setting<u64>,
-    pub network_prefix_v4: u64,
-    pub network_prefix_v6: u64,
-    pub splice_ceiling: Setting<u64>,
-    pub parent: Setting<String>,
-    pub priority: u64,
-    pub weight: Setting<&'static str>,
-    pub hold_max: Duration,
-}
-
-impl Pace {
-    pub(super) fn read(table: &Section<'_>, problems: &mut Problems) -> Self {
-        Self {
-            span: table.span(),
-            interval: table.time("interval", problems),
-            default: table.text("default", problems),
-            classes: table
-                .named_tables("classes", &keys::PACE_CLASS, problems)
-                .into_iter()
-                .map(|(name, table)| PaceClass::read(name, &table, problems))
-                .collect(),
-        }
+section! {
+    /// `[pace]`
+    #[derive(Debug)]
+    pub struct Pace = "[pace]" {
+        /// How often it is estimated anew how much is asked for, for `proportional` and `deadline`
+        interval: Duration = time(milliseconds(100)..=seconds(60), INTERVAL),
+        /// The class of listeners and routes that name none
+        default: Setting<String> = text_or("a class's name", NONE),
+        /// What is paced alike, by the name that listeners and routes use
+        classes: Vec<Written<PaceClass>> = named_tables("`[pace.classes.NAME]`, up to 64"),
     }
 }
 
-impl PaceClass {
-    fn read(name: Spanned<String>, table: &Section<'_>, problems: &mut Problems) -> Self {
-        let mut rate = |key| table.rate_within(key, RATE_BYTES_MIN, RATE_BYTES_MAX, problems);
-        let (own, ceiling) = (rate("rate"), rate("ceiling"));
-        let (network, splice) = (rate("network_ceiling"), rate("splice_ceiling"));
-        Self {
-            name,
-            keys_given: keys_given(table, &keys::PACE_CLASS),
-            policy: table.word("policy", problems),
-            target: table.time_within("target", TARGET_MIN, TARGET_MAX, problems),
-            rate: own,
-            ceiling,
-            network_ceiling: network,
-            network_prefix_v4: table.number("network_prefix_v4", problems),
-            network_prefix_v6: table.number("network_prefix_v6", problems),
-            splice_ceiling: splice,
-            parent: table.text("parent", problems),
-            priority: table.number("priority", problems),
-            weight: table.word("weight", problems),
-            hold_max: table.time("hold_max", problems),
-        }
+section! {
+    /// `[pace.classes.NAME]`
+    #[derive(Debug)]
+    pub struct PaceClass = "[pace.classes.NAME]" {
+        /// When it waits for what the worker does itself (answers from the cache, say): `immediate`, never;
+        /// `conservative`, whenever the worker is busy; `proportional`, likewise, unless it gets less than its share of
+        /// the requests; `deadline`, so much that cache hits are answered within `target`
+        policy: Setting<PolicyName> = one_of_or("immediate"),
+        /// 99 of 100 cache hits are to be answered within this, measured in the worker. Only with `policy = "deadline"`
+        target: Setting<Duration> = time_or(Duration::from_micros(100)..=seconds(10), "required with `deadline`"),
+        /// What the class has for itself of its parent's, whatever others take; needs `parent`
+        rate: Setting<u64> = rate(RATES),
+        /// What all of the class never exceed together, in each direction
+        ceiling: Setting<u64> = rate(RATES),
+        /// What the clients of each network never exceed together, in each direction
+        network_ceiling: Setting<u64> = rate(RATES),
+        /// Bits of an IPv4 address that make a network; 32: each address by itself
+        network_prefix_v4: u8 = number(0..=32, PREFIX_V4_DEFAULT as u64),
+        /// Bits of an IPv6 address that make a network; 64 are what one line or machine mostly has
+        network_prefix_v6: u8 = number(0..=128, PREFIX_V6_DEFAULT as u64),
+        /// What each tunnel, and each client's connection for HTTP, never exceeds, in each direction
+        splice_ceiling: Setting<u64> = rate(RATES),
+        /// The class whose `ceiling` it shares with others; at most three are above each other
+        parent: Setting<String> = text_or("a class's name", NONE),
+        /// Classes with the lowest number go first: of those that wait for the worker, and of those that share a parent's
+        /// ceiling; they leave a 64th of it to the others
+        priority: u8 = number(0..=255, 100),
+        /// Who goes first inside the class: `even`, each as much as each other; `rtt`, in proportion to the receiver's
+        /// round-trip time; `window`, to its congestion window
+        weight: Weight = one_of("even"),
+        /// What was held back for so long because the worker is busy goes on, if only by a little
+        hold_max: Duration = time(MS..=HOLD_MAX, milliseconds(100)),
     }
+}
+
+words!(Weight { "even" => Even, "rtt" => Rtt, "window" => Window });
+
+/// The words of `policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the configuration's")]
+pub enum PolicyName {
+    Immediate,
+    Conservative,
+    Proportional,
+    Deadline,
+}
+
+words!(PolicyName {
+    "immediate" => Immediate,
+    "conservative" => Conservative,
+    "proportional" => Proportional,
+    "deadline" => Deadline,
+});
+
+/// What a `policy` is with this `target`, which is for `deadline`.
+///
+/// # Errors
+/// The `target` is missing, or one too many.
+pub fn policy(name: PolicyName, target: Option<Duration>) -> Result<Policy, WrongPolicy> {
+    let policy = match (name, target) {
+        (PolicyName::Deadline, Some(target)) => return Ok(Policy::Deadline { target }),
+        (PolicyName::Deadline, None) => return Err(WrongPolicy::NoTarget),
+        (PolicyName::Immediate, _) => Policy::Immediate,
+        (PolicyName::Conservative, _) => Policy::Conservative,
+        (PolicyName::Proportional, _) => Policy::Proportional,
+    };
+    match target {
+        None => Ok(policy),
+        Some(_) => Err(WrongPolicy::Target(policy)),
+    }
+}
+
+/// Why a policy cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongPolicy {
+    /// It needs a `target`.
+    NoTarget,
+    /// It has none.
+    Target(Policy),
 }

@@ -1,120 +1,144 @@
-//! `[upstream.NAME]` as it is written.
-use super::{inline, required_text};
-use crate::config::keys;
-use crate::config::plan::{HashOn, ProxyVersion};
+//! `[upstream.NAME]`: groups of servers.
+use crate::config::keys::{Form, REQUIRED};
+use crate::config::kinds::{
+    DAY, milliseconds, number, one_of, other, required_text, seconds, table_or, table_or_other,
+    text_or, time,
+};
 use crate::config::problem::Problems;
 use crate::config::reader::{Section, wrong_kind};
+use crate::config::section::{Keys, Written, section};
 use crate::config::setting::Setting;
 use crate::config::values;
-use std::ops::Range;
+use crate::config::word::words;
+use carrick_logic::balance::Method;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// `[upstream.NAME]`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Upstream {
-    pub name: Spanned<String>,
-    /// Where its header is.
-    pub span: Range<usize>,
-    pub servers: Setting<Vec<Server>>,
-    pub balance: Setting<&'static str>,
-    pub hash_on: Setting<HashOn>,
-    pub health: Setting<Health>,
-    pub send_proxy_protocol: Setting<Option<ProxyVersion>>,
-    pub keepalive: u64,
-    pub keepalive_given: Option<Range<usize>>,
-    pub failures_max: u64,
-}
-
-/// One of `servers`.
-#[derive(Debug, Clone)]
-pub struct Server {
-    /// As it is written.
-    pub address: Setting<String>,
-    /// Its share.
-    pub weight: u64,
-}
-
-/// `health = { … }`
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names are those of the keys")]
-pub struct Health {
-    pub path: Setting<String>,
-    pub host: Setting<String>,
-    pub every: Duration,
-    pub fall: u64,
-    pub rise: u64,
-}
-
-impl Upstream {
-    pub(super) fn read(
-        name: Spanned<String>,
-        table: &Section<'_>,
-        problems: &mut Problems,
-    ) -> Self {
-        Self {
-            name,
-            span: table.span(),
-            servers: servers(table, problems),
-            balance: table.word("balance", problems),
-            hash_on: table.text("hash_on", problems).refine(
-                "something to hash",
-                problems,
-                |text| hash_on(text),
-            ),
-            health: inline(
-                table,
-                "health",
-                &keys::HEALTH,
-                problems,
-                |table, problems| Health {
-                    path: table.text("path", problems),
-                    host: table.text("host", problems),
-                    every: table.time("every", problems),
-                    fall: table.number("fall", problems),
-                    rise: table.number("rise", problems),
-                },
-            ),
-            send_proxy_protocol: send_proxy_protocol(table, problems),
-            keepalive: table.number("keepalive", problems),
-            keepalive_given: table.key_span("keepalive"),
-            failures_max: table.number("failures_max", problems),
-        }
+section! {
+    /// `[upstream.NAME]`
+    #[derive(Debug)]
+    pub struct Upstream = "[upstream.NAME]" {
+        /// The servers, as names or addresses, IPv6 in brackets; port 80 if left out, except in a `tunnel`'s upstream,
+        /// which must say it
+        servers: Setting<Vec<Server>> =
+            table_or_other::<Server, _>("a list of `\"host:port\"` and `{ address, weight }`", REQUIRED, servers),
+        /// How a server is chosen: in turn; the least busy; the less busy of two drawn at random; the same for the same
+        /// key
+        balance: Method = one_of("round-robin"),
+        /// The key for `balance = "hash"`
+        hash_on: Setting<HashOn> = other(
+            "`path`, `host`, `client`, `header:NAME` or `cookie:NAME`",
+            "\"path\"; in a `tunnel`'s upstream \"client\"",
+            |table, key, _, problems| {
+                let text = table.text(key, problems);
+                text.refine("something to hash", problems, |text| hash_on(text))
+            },
+        ),
+        /// Active health checks, besides the passive marking by `failures_max`
+        health: Setting<Written<Health>> = table_or("no active checks"),
+        /// Begin connections to the servers with a PROXY header; `true` is `"v1"`. Such a connection belongs to one
+        /// client and is not kept for others
+        send_proxy_protocol: Setting<Option<ProxyVersion>> =
+            other("`false`, `true`, `\"v1\"` or `\"v2\"`", "false", send_proxy_protocol),
+        /// Idle connections kept per server and worker; 0: none
+        keepalive: usize = number(0..=100_000, 64),
+        /// Failures in a row after which a server is left alone for a while (1 s, doubled each time, up to 60 s); 0:
+        /// never
+        failures_max: u32 = number(0..=1_000_000, 3),
     }
 }
 
-fn servers(table: &Section<'_>, problems: &mut Problems) -> Setting<Vec<Server>> {
-    let Some(value) = table.raw("servers") else {
+words!(Method {
+    "round-robin" => RoundRobin,
+    "least-connections" => LeastConnections,
+    "two-choices" => TwoChoices,
+    "hash" => Hash,
+});
+
+/// What `balance = "hash"` hashes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the configuration's")]
+pub enum HashOn {
+    Path,
+    Host,
+    Client,
+    Header(String),
+    Cookie(String),
+}
+
+/// PROXY protocol versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}
+
+section! {
+    /// One of `servers`.
+    #[derive(Debug)]
+    pub struct Server = "servers = [{ }]" {
+        /// As in the short form
+        address: Setting<String> = required_text("`host:port`"),
+        /// Its share, against the weights of the others
+        weight: u32 = number(1..=1000, 1),
+    }
+}
+
+section! {
+    /// `health = { … }`
+    #[derive(Debug)]
+    pub struct Health = "health = { }" {
+        /// The path of a GET that must be answered with 2xx or 3xx
+        path: Setting<String> = text_or("a path", "a connection is enough"),
+        /// The `Host` of that GET
+        host: Setting<String> = text_or("a host name", "the server's address"),
+        /// Time between two checks, and the limit on one
+        every: Duration = time(milliseconds(100)..=DAY, seconds(5)),
+        /// Checks in a row that must fail before the server counts as down
+        fall: u32 = number(1..=100, 3),
+        /// Checks in a row that must succeed before it counts as up again
+        rise: u32 = number(1..=100, 2),
+    }
+}
+
+fn servers(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> Setting<Vec<Server>> {
+    let Some(value) = table.raw(key) else {
         return Setting::Absent;
     };
+    let mut server = |value| server(table, key, value, problems);
     let servers = match value.get_ref() {
-        DeValue::Array(items) => items.iter().map(|item| server(item, problems)).collect(),
-        _ => vec![server(value, problems)],
+        DeValue::Array(items) => items.iter().map(server).collect(),
+        _ => vec![server(value)],
     };
     Setting::Given(Spanned::new(value.span(), servers))
 }
 
-fn server(value: &Spanned<DeValue<'_>>, problems: &mut Problems) -> Server {
+fn server(
+    table: &Section<'_>,
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    problems: &mut Problems,
+) -> Server {
     const WHAT: &str = "a list of \"host:port\" and { address, weight }";
     let address = match value.get_ref() {
         DeValue::String(text) => Setting::Given(Spanned::new(value.span(), text.to_string())),
-        DeValue::Table(_) => {
-            return match Section::from_value(value, &keys::SERVER, problems) {
-                Some(table) => Server {
-                    address: required_text(&table, "address", problems),
-                    weight: table.number("weight", problems),
-                },
-                None => Server {
-                    address: Setting::Wrong,
-                    weight: 1,
-                },
-            };
-        }
-        _ => wrong_kind(value, "servers", WHAT, problems),
+        DeValue::Table(_) => match table.inner(value, Server::TABLE, problems) {
+            Some(table) => return Server::read(&table, problems),
+            None => Setting::Wrong,
+        },
+        _ => wrong_kind(value, key, WHAT, problems),
     };
-    Server { address, weight: 1 }
+    Server {
+        address,
+        ..Server::defaults()
+    }
 }
 
 fn hash_on(text: &str) -> Result<HashOn, String> {
@@ -140,10 +164,11 @@ fn hash_on(text: &str) -> Result<HashOn, String> {
 
 fn send_proxy_protocol(
     table: &Section<'_>,
+    key: &'static str,
+    _: Form,
     problems: &mut Problems,
 ) -> Setting<Option<ProxyVersion>> {
-    const KEY: &str = "send_proxy_protocol";
-    let Some(value) = table.raw(KEY) else {
+    let Some(value) = table.raw(key) else {
         return Setting::Absent;
     };
     let version = match value.get_ref() {
@@ -151,7 +176,7 @@ fn send_proxy_protocol(
         DeValue::Boolean(true) => Some(ProxyVersion::V1),
         DeValue::String(text) if text == "v1" => Some(ProxyVersion::V1),
         DeValue::String(text) if text == "v2" => Some(ProxyVersion::V2),
-        _ => return wrong_kind(value, KEY, "`false`, `true`, \"v1\" or \"v2\"", problems),
+        _ => return wrong_kind(value, key, "`false`, `true`, \"v1\" or \"v2\"", problems),
     };
     Setting::Given(Spanned::new(value.span(), version))
 }

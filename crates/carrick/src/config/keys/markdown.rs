@@ -1,17 +1,10 @@
 //! The tables of all keys, in Markdown.
-use super::{Form, Key, REQUIRED, TABLES, Table};
+use super::{Form, Key, Preset, REQUIRED, Table};
 use crate::config::values::{show_size, show_time};
 use std::fmt::Write;
 
-/// All tables, each below its title.
-#[must_use]
-pub fn markdown() -> String {
-    let mut text = String::new();
-    for table in TABLES {
-        let _ = write!(text, "## `{}`\n\n{}\n", table.title, table.markdown());
-    }
-    text
-}
+/// Most keys of a table that are all named where the table stands as a value.
+const NAMED_MAX: usize = 7;
 
 impl Table {
     /// The keys of this table, a row for each.
@@ -19,63 +12,102 @@ impl Table {
     pub fn markdown(&self) -> String {
         let mut text = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
         for key in self.keys {
-            let (value, default) = key.value_and_default();
+            let (value, default) = key.form.value_and_default();
+            let Key { name, about, .. } = key;
             let _ = writeln!(
                 text,
-                "| `{}` | {value} | {default} | {} |",
-                key.name, key.about
+                "| `{name}` | {value} | {default} | {} |",
+                about.trim()
             );
         }
         text
     }
+
+    /// How it stands where it is a value: by its header, or with its keys.
+    fn in_words(&self) -> String {
+        if !self.is_inline() {
+            return format!("`{}`", self.title);
+        }
+        let names: Vec<_> = self.keys.iter().map(|key| key.name).collect();
+        match names.len() {
+            0..=NAMED_MAX => format!("`{{ {} }}`", names.join(", ")),
+            _ => format!("`{{ {}, … }}`", names[0]),
+        }
+    }
 }
 
-impl Key {
+impl Form {
     fn value_and_default(&self) -> (String, String) {
-        let code = |text: &str| format!("`{text}`");
-        match self.form {
-            Form::Text { what, default } | Form::Other { what, default } => {
-                (what.to_owned(), prose_or_code(default))
+        match *self {
+            Self::Text { what, default } => {
+                (what.to_owned(), default.show(|text| format!("\"{text}\"")))
             }
-            Form::Texts { what, default } => (
+            Self::Other { what, default } => (what.to_owned(), prose_or_code(default)),
+            Self::Table {
+                table,
+                what,
+                default,
+            } => {
+                let what = match what {
+                    "" => table.in_words(),
+                    what => what.to_owned(),
+                };
+                (what, prose_or_code(default))
+            }
+            Self::Texts { what, default } => (
                 format!("{what}: a list, or one string"),
                 prose_or_code(default),
             ),
-            Form::OneOf { words, default } => {
+            Self::OneOf { words, default } => {
                 let words: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
                 let is_word = !default.contains(' ') && default != REQUIRED;
-                (
-                    words.join(", "),
-                    if is_word {
-                        format!("`\"{default}\"`")
-                    } else {
-                        default.to_owned()
-                    },
-                )
+                let default = match is_word {
+                    true => format!("`\"{default}\"`"),
+                    false => default.to_owned(),
+                };
+                (words.join(", "), default)
             }
-            Form::Switch { default } => {
-                ("`true` or `false`".to_owned(), code(&default.to_string()))
+            Self::Switch { default } => (
+                "`true` or `false`".to_owned(),
+                default.show(|value| value.to_string()),
+            ),
+            Self::Number {
+                what,
+                min,
+                max,
+                default,
+            } => (
+                format!("{what}, {min} to {max}"),
+                default.show(|value| value.to_string()),
+            ),
+            Self::Size {
+                min,
+                max: u64::MAX,
+                default,
+            } => (
+                format!("size, at least `{}`", show_size(min)),
+                default.show(show_size),
+            ),
+            Self::Size { min, max, default } => (
+                format!("size, `{}` to `{}`", show_size(min), show_size(max)),
+                default.show(show_size),
+            ),
+            Self::Rate { min, max, default } => {
+                (format!("rate, `{min}` to `{max}`"), prose_or_code(default))
             }
-            Form::Number { min, max, default } => (
-                format!("number, {min} to {max}"),
-                code(&default.to_string()),
+            Self::Time { min, max, default } => (
+                format!("time, `{}` to `{}`", show_time(min), show_time(max)),
+                default.show(show_time),
             ),
-            Form::Size { min, max, default } => (
-                format!(
-                    "size, {} to {}",
-                    code(&show_size(min)),
-                    code(&show_size(max))
-                ),
-                code(&show_size(default)),
-            ),
-            Form::Time { min, max, default } => (
-                format!(
-                    "time, {} to {}",
-                    code(&show_time(min)),
-                    code(&show_time(max))
-                ),
-                code(&show_time(default)),
-            ),
+        }
+    }
+}
+
+impl<T> Preset<T> {
+    fn show(self, show: impl Fn(T) -> String) -> String {
+        match self {
+            Self::Value(value) => format!("`{}`", show(value)),
+            Self::Words(words) => prose_or_code(words),
         }
     }
 }

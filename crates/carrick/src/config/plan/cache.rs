@@ -1,17 +1,15 @@
 //! `[cache]` as it is used: how much is kept, and for which requests of which listener or route.
+pub use crate::config::file::Prefetch as PrefetchPlan;
+
 use super::{Plan, ServerAddress};
+use crate::config::file;
+use crate::config::section::Keys;
 use carrick_logic::cache::{GUARDED_FIELDS, KeyQuery, KeyRules, Policy, QuickAbort};
-use carrick_logic::embedded::Hosts;
 use carrick_logic::http1::RequestHead;
 use carrick_logic::route::Conditions;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Bytes of memory when nothing says otherwise.
-pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
-
-/// Objects when nothing says otherwise.
-pub const OBJECTS_DEFAULT: u64 = 1_000_000;
+use toml::Spanned;
 
 /// The largest object is at most this part of the memory, so that one does not drive out all others.
 pub const OBJECT_SHARE: u64 = 8;
@@ -94,19 +92,48 @@ pub struct DiskPlan {
     pub object_bytes_max: u64,
 }
 
+/// What `targeted` is for routes to upstreams: who works for a server is what RFC 9213, 3.1, calls a CDN.
+const TARGETED: &str = "cdn-cache-control";
+
 impl Default for CachePlan {
     fn default() -> Self {
+        Self::from(&file::Cache::defaults())
+    }
+}
+
+impl From<&file::Cache> for CachePlan {
+    /// Without what is not there unless it is said: further levels, and other caches.
+    fn from(written: &file::Cache) -> Self {
+        let largest = written.object_max.given().map(|size| *size.get_ref());
+        let targeted = match written.targeted.is_absent() {
+            true => vec![TARGETED.into()],
+            false => (written.targeted.given().into_iter())
+                .flat_map(Spanned::get_ref)
+                .map(|name| name.get_ref().to_ascii_lowercase().into_bytes())
+                .collect(),
+        };
         Self {
-            memory_bytes: MEMORY_BYTES_DEFAULT,
-            objects: usize::try_from(OBJECTS_DEFAULT).unwrap_or(usize::MAX),
-            object_bytes_max: MEMORY_BYTES_DEFAULT / OBJECT_SHARE,
+            memory_bytes: written.memory,
+            objects: written.objects,
+            object_bytes_max: largest.unwrap_or(written.memory / OBJECT_SHARE),
             disk: None,
             policy: Policy {
-                targeted: vec![crate::config::keys::cache::TARGETED.into()],
-                ..Policy::default()
+                targeted,
+                heuristic_percent: written.heuristic_percent,
+                heuristic_max_s: written.heuristic_max,
+                default_ttl_s: written.default_ttl,
+                negative_ttl_s: written.negative_ttl,
+                stale_while_revalidate_s: written.stale_while_revalidate,
+                stale_if_error_s: written.stale_if_error,
+                share_set_cookie: written.share_set_cookie,
+                heed_client_reload: written.respect_client_no_cache,
+                ranges_max: written.ranges_max,
             },
-            quick_abort: QuickAbort::default(),
-            status: true,
+            quick_abort: QuickAbort {
+                left_bytes_max: written.quick_abort.left,
+                percent_min: written.quick_abort.percent,
+            },
+            status: written.status,
             cache_peers: None,
             shared: None,
         }
@@ -136,25 +163,6 @@ pub struct RouteCache {
     pub bypass: Vec<Conditions>,
     /// Whether what pages embed is fetched before it is asked for, and how much of it.
     pub prefetch: Option<PrefetchPlan>,
-}
-
-/// `prefetch = { … }`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PrefetchPlan {
-    /// Whose objects.
-    pub hosts: Hosts,
-    /// Most objects of a page.
-    pub objects: usize,
-    /// Most bytes of an object's body.
-    pub object_bytes_max: u64,
-    /// Most bytes of the bodies of all objects of a page.
-    pub page_bytes_max: u64,
-    /// So many bytes of a page are looked at.
-    pub look_bytes: usize,
-    /// Most objects of a page at a time.
-    pub at_once: usize,
-    /// Most objects that a worker fetches at a time.
-    pub worker_at_once: usize,
 }
 
 impl RouteCache {

@@ -1,7 +1,8 @@
 //! What is intercepted for a transparent listener.
+pub use crate::config::file::PortRange;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// `transparent = true` and what belongs to it: whose connections come to the listener, and by which rules in the kernel.
@@ -64,48 +65,5 @@ impl Interception {
     pub fn takes_port(&self, port: u16) -> bool {
         let has = |ranges: &[PortRange]| ranges.iter().any(|range| range.has(port));
         has(&self.ports) && !has(&self.except_ports)
-    }
-}
-
-/// Ports from the first to the last, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortRange {
-    /// The lowest, at least 1.
-    pub first: u16,
-    /// The highest, at least `first`.
-    pub last: u16,
-}
-
-impl PortRange {
-    /// Every port.
-    pub const ALL: Self = Self {
-        first: 1,
-        last: u16::MAX,
-    };
-
-    /// Whether a port is one of them.
-    #[must_use]
-    pub fn has(self, port: u16) -> bool {
-        (self.first..=self.last).contains(&port)
-    }
-}
-
-impl From<u16> for PortRange {
-    fn from(port: u16) -> Self {
-        Self {
-            first: port,
-            last: port,
-        }
-    }
-}
-
-impl fmt::Display for PortRange {
-    /// As nft and the configuration write it.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last {
-            write!(out, "{}", self.first)
-        } else {
-            write!(out, "{}-{}", self.first, self.last)
-        }
     }
 }

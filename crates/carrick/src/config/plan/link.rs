@@ -1,5 +1,5 @@
 //! Links: connections that are kept to a carrick at their other end, and what that one does.
-use super::{LegPlan, ServerAddress};
+use super::{Fallback, LegPlan, ServerAddress};
 use carrick_splice::Choice;
 use std::sync::Arc;
 
@@ -18,15 +18,6 @@ pub struct LinkPlan {
     pub leg: Option<Arc<LegPlan>>,
     /// What is done with clients while there is no connection.
     pub fallback: Fallback,
-}
-
-/// What is done with clients while there is no connection over a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fallback {
-    /// They are refused.
-    Refuse,
-    /// carrick connects to their servers itself.
-    Direct,
 }
 
 /// What a link listener, the far end of a link, does.

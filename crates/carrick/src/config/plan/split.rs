@@ -10,18 +10,6 @@ pub struct SplitPlan {
     pub control_group: u8,
 }
 
-/// Whether a connection is split: acknowledged, stored and sent again here, each half by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Splitting {
-    /// If that is likely to be quicker.
-    #[default]
-    Adaptive,
-    /// It is.
-    Always,
-    /// It is not: both halves are joined, and their packets forwarded.
-    Never,
-}
-
 /// When a client's handshake on a transparent listener is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Handshake {

@@ -9,79 +9,51 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-impl Section<'_> {
-    /// A whole number within the declared limits, or the declared default.
-    pub fn number(&self, key: &str, problems: &mut Problems) -> u64 {
-        self.number_given(key, problems).or(match self.form(key) {
-            Some(Form::Number { default, .. }) => *default,
-            _ => 0,
-        })
-    }
+/// A type of whole numbers.
+pub trait Whole: Copy + TryFrom<u64> + 'static {
+    /// The largest.
+    const MOST: u64;
+    /// The same.
+    const MAX: Self;
+}
 
-    /// As `number`, without the default.
-    pub fn number_given(&self, key: &str, problems: &mut Problems) -> Setting<u64> {
-        let Some(Form::Number { min, max, .. }) = self.form(key) else {
+macro_rules! whole {
+    ($($type:ty),+) => { $(
+        impl Whole for $type {
+            const MOST: u64 = Self::MAX as u64;
+            const MAX: Self = Self::MAX;
+        }
+    )+ };
+}
+whole!(u8, u32, u64, usize);
+
+impl Section<'_> {
+    /// A whole number within the limits of the form.
+    pub fn number<T: Whole>(&self, key: &str, form: Form, problems: &mut Problems) -> Setting<T> {
+        let Form::Number { min, max, .. } = form else {
             return Setting::Absent;
         };
         let number = self.read(key, problems, "a whole number", integer);
-        within(
-            number,
-            key,
-            &i128::from(*min),
-            &i128::from(*max),
-            ToString::to_string,
-            problems,
-        )
-        .refine("a number", problems, |number| {
-            u64::try_from(*number).map_err(|error| error.to_string())
-        })
-    }
-
-    /// A whole number from `min` to `max`, for forms that do not say it.
-    pub fn count_within(
-        &self,
-        key: &str,
-        min: u32,
-        max: u32,
-        problems: &mut Problems,
-    ) -> Setting<u32> {
-        let number = self.read(key, problems, "a whole number", integer);
         let (min, max) = (i128::from(min), i128::from(max));
-        within(number, key, &min, &max, ToString::to_string, problems).refine(
-            "a number",
-            problems,
-            |number| u32::try_from(*number).map_err(|error| error.to_string()),
-        )
+        let number = within(number, key, &min, &max, ToString::to_string, problems);
+        number.map(|number| narrow(u64::try_from(number).unwrap_or(0)))
     }
 
-    /// Bytes within the declared limits, or the declared default.
-    pub fn size(&self, key: &str, problems: &mut Problems) -> u64 {
-        let Some(Form::Size { min, max, default }) = self.form(key) else {
-            return 0;
+    /// Bytes within the limits of the form.
+    pub fn size<T: Whole>(&self, key: &str, form: Form, problems: &mut Problems) -> Setting<T> {
+        let Form::Size { min, max, .. } = form else {
+            return Setting::Absent;
         };
-        self.size_within(key, *min, *max, problems).or(*default)
-    }
-
-    /// Bytes from `min` to `max`, for forms that do not say it.
-    pub fn size_within(
-        &self,
-        key: &str,
-        min: u64,
-        max: u64,
-        problems: &mut Problems,
-    ) -> Setting<u64> {
         let form = ("a size", "a size, such as \"64 KB\"");
-        self.bytes_within(key, form, values::size, min..=max, problems)
+        let size = self.bytes_within(key, form, values::size, min..=max, problems);
+        size.map(narrow)
     }
 
-    /// Bytes per second from `min` to `max`.
-    pub fn rate_within(
-        &self,
-        key: &str,
-        min: u64,
-        max: u64,
-        problems: &mut Problems,
-    ) -> Setting<u64> {
+    /// Bytes per second within the limits of the form.
+    pub fn rate(&self, key: &str, form: Form, problems: &mut Problems) -> Setting<u64> {
+        let Form::Rate { min, max, .. } = form else {
+            return Setting::Absent;
+        };
         let form = ("a rate", "a rate, such as \"10 MB/s\"");
         self.bytes_within(key, form, values::rate, min..=max, problems)
     }
@@ -113,22 +85,11 @@ impl Section<'_> {
         within(size, key, limits.start(), limits.end(), show, problems)
     }
 
-    /// A time within the declared limits, or the declared default.
-    pub fn time(&self, key: &str, problems: &mut Problems) -> Duration {
-        let Some(Form::Time { min, max, default }) = self.form(key) else {
-            return Duration::ZERO;
+    /// A time within the limits of the form.
+    pub fn time(&self, key: &str, form: Form, problems: &mut Problems) -> Setting<Duration> {
+        let Form::Time { min, max, .. } = form else {
+            return Setting::Absent;
         };
-        self.time_within(key, *min, *max, problems).or(*default)
-    }
-
-    /// A time from `min` to `max`, for forms that do not say it.
-    pub fn time_within(
-        &self,
-        key: &str,
-        min: Duration,
-        max: Duration,
-        problems: &mut Problems,
-    ) -> Setting<Duration> {
         let time = match self.value(key).map(|value| (value, value.get_ref())) {
             Some((value, DeValue::Integer(number))) => {
                 problems
@@ -147,6 +108,11 @@ impl Section<'_> {
         let show = |time: &Duration| values::show_time(*time);
         within(time, key, &min, &max, show, problems)
     }
+}
+
+/// A number that its limits keep within the type.
+fn narrow<T: Whole>(number: u64) -> T {
+    T::try_from(number).unwrap_or(T::MAX)
 }
 
 /// A whole number.

@@ -2,7 +2,7 @@
 mod change;
 
 use super::{JSON, TEXT, answer};
-use crate::config::keys::pace::weight_name;
+use crate::config::word::Word;
 use crate::control::ControlState;
 use crate::engines::NotChanged;
 use carrick_splice::{ClassReport, NetworkRate, Policy, WorkerReport};
@@ -108,7 +108,7 @@ impl<'r> Class<'r> {
             splice: settings.splice,
             parent: settings.parent.as_deref(),
             priority: settings.priority,
-            weight: weight_name(settings.weight),
+            weight: settings.weight.word(),
             hold_max_ms: ms(settings.hold_max),
             splices: report.splices,
             networks: report.networks,

@@ -54,7 +54,7 @@ impl Bound {
             },
             Some(pending) => pending.look(
                 progress,
-                &client.live.plan().limits.head,
+                &client.live.plan().limits.head(),
                 || self.splice.head(),
                 || self.splice.tail(),
             ),
@@ -116,7 +116,7 @@ impl Bound {
         let mut head = RequestHead::new();
         let is_read = client.worker.log.is_on()
             && matches!(
-                head.parse(&self.request, &client.live.plan().limits.head),
+                head.parse(&self.request, &client.live.plan().limits.head()),
                 Ok(Progress::Complete)
             );
         log.finish(client, &self.request, is_read.then_some(&head));

@@ -210,7 +210,7 @@ async fn one_head(
     let mut wait = HeadWait {
         upstream: &checkout.upstream.transport,
         client: &client.transport,
-        limits: client.live.plan().limits.head,
+        limits: client.live.plan().limits.head(),
         via: &client.listener.via,
         idle: plan.answer,
         watches_client: client.transport.is_connected(),

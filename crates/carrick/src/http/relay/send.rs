@@ -56,7 +56,7 @@ impl Attempt<'_> {
         let mut wait = HeadWait {
             upstream: &checkout.upstream.transport,
             client: &client.transport,
-            limits: client.live.plan().limits.head,
+            limits: client.live.plan().limits.head(),
             via: &client.listener.via,
             idle,
             watches_client: client.transport.is_connected(),
@@ -150,7 +150,7 @@ impl Attempt<'_> {
             let mut wait = HeadWait {
                 upstream,
                 client: &client.transport,
-                limits: client.live.plan().limits.head,
+                limits: client.live.plan().limits.head(),
                 via: &client.listener.via,
                 idle: means.idle,
                 watches_client: false,

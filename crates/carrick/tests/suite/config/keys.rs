@@ -5,7 +5,7 @@ mod link;
 mod pace;
 
 use super::{parse, parse_right, shown};
-use carrick::config::keys::TABLES;
+use carrick::config::tables;
 use std::collections::BTreeSet;
 
 const FORWARD: &str = "[[listener]]\nlisten = \"127.0.0.1:3128\"\nmode = \"forward\"\n";
@@ -460,8 +460,8 @@ fn every_key_has_an_effect() {
         }
         tried.insert((*table, *key));
     }
-    let declared: BTreeSet<_> = TABLES
-        .iter()
+    let declared: BTreeSet<_> = tables()
+        .into_iter()
         .filter(|table| table.title != "the file")
         .flat_map(|table| table.keys.iter().map(|key| (table.title, key.name)))
         .collect();

@@ -19,7 +19,7 @@ const ROWS: &[(&str, &str, &str)] = &[
     (
         r#"request_head = "64 KB""#,
         r#"request_head = "8 KiB""#,
-        "head_bytes_max: 8192,",
+        "request_head: 8192,",
     ),
     (r#"head = "10s""#, r#"head = "11s""#, "head: 11s"),
     (r#"idle = "60s""#, r#"idle = "1m1s""#, "idle: 61s"),

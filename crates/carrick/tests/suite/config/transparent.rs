@@ -163,14 +163,14 @@ const MISTAKES: &[(&str, Severity, &str, &str, &str)] = &[
         "§intercept = { ports = [80], from = \"10.0.0.0/8\", mark = 0 }",
         Error,
         "0",
-        "cannot be the `mark`",
+        "`mark` is too small",
         "",
     ),
     (
         "§intercept = { ports = [80], from = \"10.0.0.0/8\", table = 254 }",
         Error,
         "254",
-        "cannot be the `table`",
+        "`table` is too small",
         "",
     ),
     (

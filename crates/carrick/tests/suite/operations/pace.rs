@@ -2,7 +2,8 @@
 use crate::support::carrick::{PROGRAM, switch_text, tunnel_text};
 use crate::support::server::{Serving, answer_requests};
 use crate::support::{Carrick, Place, Server, wait_for};
-use carrick::config::keys::PACE_CLASS;
+use carrick::config::file::PaceClass;
+use carrick::config::section::Keys;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -218,7 +219,10 @@ fn the_command_shows_and_changes_classes_until_the_next_reload() {
     }
     let is_setting = |line: &&str| {
         let key = line.split(' ').next().unwrap_or_default();
-        PACE_CLASS.keys.iter().any(|declared| declared.name == key)
+        PaceClass::TABLE
+            .keys
+            .iter()
+            .any(|declared| declared.name == key)
     };
     // The rest are counters.
     let settings = |page: &str| -> Vec<String> {

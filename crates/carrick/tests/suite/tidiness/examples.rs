@@ -3,8 +3,8 @@ use super::markdown::{blocks, code};
 use super::{assert_none, documents, root};
 use carrick::cli::args::Cli;
 use carrick::config;
-use carrick::config::keys::TABLES;
 use carrick::config::problem::{Severity, render};
+use carrick::config::tables;
 use carrick::telemetry::METRICS;
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -166,7 +166,7 @@ fn keys_in_documents_exist() {
                 continue;
             };
             let title = format!("[{table}]");
-            let Some(table) = TABLES.iter().find(|table| table.title == title) else {
+            let Some(table) = tables().into_iter().find(|table| table.title == title) else {
                 continue;
             };
             if table.key(key).is_none() {

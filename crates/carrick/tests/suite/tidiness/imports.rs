@@ -13,20 +13,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("carrick", "cache::memory", &["body", "object"]),
     ("carrick", "cache::memory::body", &["pieces", "place"]),
     ("carrick", "cli::top", &["page", "table"]),
-    ("carrick", "config", &["keys", "plan", "values"]),
-    (
-        "carrick",
-        "config::check",
-        &[
-            "cache",
-            "legs",
-            "link",
-            "listener",
-            "route",
-            "senders",
-            "transparent",
-        ],
-    ),
     (
         "carrick",
         "http",

@@ -2,6 +2,8 @@
 use super::{Machine, check};
 use crate::config::file::File;
 use crate::config::problem::{Problems, Severity, Source};
+use crate::config::reader::Section;
+use crate::config::section::Keys;
 use std::sync::Arc;
 use toml::de::DeTable;
 
@@ -15,7 +17,8 @@ fn notes(text: &str, machine: &Machine) -> Vec<String> {
     };
     let mut problems = Problems::new(Arc::new(source));
     let document = DeTable::parse(text).expect("TOML");
-    let file = File::read(document.get_ref(), &mut problems);
+    let root = Section::root(document.get_ref(), File::TABLE, &mut problems);
+    let file = File::read(&root, &mut problems);
     check(&file, machine, &mut problems);
     let found = problems.into_sorted();
     assert!(

@@ -1,10 +1,11 @@
 //! Changes to the settings of a class, in the words of the configuration.
-use crate::config::keys::PACE_CLASS;
-use crate::config::keys::pace::{
-    POLICIES, PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, WEIGHTS, WrongPolicy, policy, weight,
+use crate::config::file::{
+    PREFIX_V4_DEFAULT, PREFIX_V6_DEFAULT, PaceClass, PolicyName, WrongPolicy, policy,
 };
+use crate::config::section::Keys;
+use crate::config::word::Word;
 use crate::config::{nearest, values};
-use carrick_splice::{ClassSettings, NetworkRate, Policy};
+use carrick_splice::{ClassSettings, NetworkRate, Policy, Weight};
 use std::time::Duration;
 
 /// What takes a value away.
@@ -40,7 +41,8 @@ pub(super) fn change(class: &mut ClassSettings, wanted: &[(String, String)]) -> 
             "parent" => class.parent = Some(value.clone()).filter(|value| value != NONE),
             "priority" => class.priority = number(key, value, u8::MAX)?,
             "weight" => {
-                class.weight = weight(value).ok_or_else(|| not_of(key, value, WEIGHTS))?;
+                class.weight =
+                    Weight::meant_by(value).ok_or_else(|| not_of(key, value, Weight::WORDS))?;
             }
             "hold_max" => class.hold_max = time(key, value)?,
             _ => return Err(unknown(key)),
@@ -77,8 +79,9 @@ fn changed_policy(
         Policy::Deadline { target } if word == before.name() => Some(target),
         _ => None,
     };
-    policy(word, target.or(kept)).map_err(|wrong| match wrong {
-        WrongPolicy::Unknown => not_of("policy", word, POLICIES),
+    let name =
+        PolicyName::meant_by(word).ok_or_else(|| not_of("policy", word, PolicyName::WORDS))?;
+    policy(name, target.or(kept)).map_err(|wrong| match wrong {
         WrongPolicy::NoTarget => {
             "the policy \"deadline\" needs a target; write target=2ms with it, or whatever it is to be".to_owned()
         }
@@ -115,7 +118,7 @@ fn not_of(key: &str, value: &str, words: &[&str]) -> String {
 }
 
 fn unknown(key: &str) -> String {
-    let names: Vec<&str> = PACE_CLASS.keys.iter().map(|key| key.name).collect();
+    let names: Vec<&str> = PaceClass::TABLE.keys.iter().map(|key| key.name).collect();
     match nearest(key, &names) {
         Some(near) => format!("{key:?} is no setting of a class; did you mean `{near}`?"),
         None => format!("{key:?} is no setting of a class; there are {}", keys()),
@@ -123,6 +126,6 @@ fn unknown(key: &str) -> String {
 }
 
 fn keys() -> String {
-    let names: Vec<&str> = PACE_CLASS.keys.iter().map(|key| key.name).collect();
+    let names: Vec<&str> = PaceClass::TABLE.keys.iter().map(|key| key.name).collect();
     names.join(", ")
 }

@@ -1,0 +1,32 @@
+//! What listeners and their routes are told of the rest of the file.
+use super::cache::Caching;
+use super::legs::Profiles;
+use super::link::Links;
+use super::pace::Classes;
+use super::upstream::Known;
+use crate::config::plan::UpstreamPlan;
+use carrick_splice::Choice;
+use std::path::Path;
+use std::time::Duration;
+
+/// What holds for all listeners.
+pub struct Given<'f> {
+    /// The engine of `[splice]`.
+    pub engine: Choice,
+    /// What paths are relative to.
+    pub directory: &'f Path,
+    /// The upstreams, by name.
+    pub known: &'f Known<'f>,
+    /// Their plans, in the same order; `None`: it is wrong.
+    pub upstreams: &'f [Option<UpstreamPlan>],
+    /// What `[cache]` says.
+    pub caching: &'f Caching,
+    /// What `[pace]` says.
+    pub classes: &'f Classes<'f>,
+    /// What `[leg.NAME]` say.
+    pub legs: &'f Profiles<'f>,
+    /// The links.
+    pub links: &'f Links<'f>,
+    /// The longest that a connection stands on which nothing is said.
+    pub idle: Duration,
+}

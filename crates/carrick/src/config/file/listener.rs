@@ -1,0 +1,247 @@
+//! `[[listener]]`: what is listened on, and to do what.
+use super::{CacheUse, Intercept, LegRule, Route};
+use crate::config::keys::{Form, NONE, REQUIRED};
+use crate::config::kinds::{
+    Texts, number, one_of, one_of_or, other, required_text, switch, switch_or, table_list,
+    table_or, tables, text, text_or, texts,
+};
+use crate::config::problem::Problems;
+use crate::config::reader::{Section, integer, wrong_kind};
+use crate::config::section::{Written, section};
+use crate::config::setting::Setting;
+use crate::config::word::words;
+use carrick_logic::http1::{Forwarded, OddNames, StatedIn};
+use carrick_splice::Choice;
+use toml::Spanned;
+use toml::de::DeValue;
+
+section! {
+    /// `[[listener]]`
+    #[derive(Debug)]
+    pub struct Listener = "[[listener]]" {
+        /// What is bound, such as `"0.0.0.0:8080"`, `"[::]:8080"` (IPv4, too) or `"127.0.0.1:3128"`
+        listen: Setting<String> = text_or("an address and port", REQUIRED),
+        /// The job: forward proxy, layer-7 switch, TCP relay, splitter of TCP connections, or the far end of a
+        /// `[link.NAME]`
+        mode: Setting<Job> = one_of_or(REQUIRED),
+        /// Connections must begin with a PROXY v1 or v2 header, and the client's address is taken from it; whoever can
+        /// connect can claim any address, so let only your balancers in
+        proxy_protocol: bool = switch(false),
+        /// Clients do not know of the proxy: their connections to others, as `intercept` says, come in here, and go to
+        /// their original destination unless a route says otherwise. Wants CAP_NET_ADMIN
+        transparent: Setting<bool> = switch_or("`false`; split: `true`"),
+        /// What is intercepted. Only with `transparent`
+        intercept: Setting<Written<Intercept>> = table_or("required with `transparent`"),
+        /// Servers see the client's address, not carrick's; their answers must pass this machine. Only with
+        /// `transparent`, and for `link`. Wants CAP_NET_RAW, and keeps it
+        keep_client_address: Setting<bool> = switch_or("`false`; split, if it is transparent: `true`"),
+        /// When the client's SYN is answered: `server-first`, when the server has accepted, so that a client whose server
+        /// refuses is refused as well; `at-once`, when it comes, which saves a round trip. Only for `tunnel` and `split`,
+        /// with `transparent`
+        handshake: Setting<Answering> = one_of_or(
+            "split, if it is transparent and no route has `sni` or `upstream`, and nothing a `link`: server-first; else at-once",
+        ),
+        /// Whether connections are split: `adaptive`, where that is quicker, as it is learned for each pair of networks;
+        /// `always`; `never`: both halves are joined, and the packet engine forwards their packets. Only for `split`
+        split: Splitting = one_of("adaptive"),
+        /// Per cent of connections that are joined end to end although they would be split, to measure against them what
+        /// splitting gains. Only for `split`
+        control_group: u8 = number(0..=100, 0),
+        /// Overrides `[splice]` for this listener
+        engine: Setting<Choice> = one_of_or("that of [splice]"),
+        /// Clients that may use the listener; a forward proxy beyond loopback needs this or `users`, a `link` needs it in
+        /// any case
+        allow: Setting<Texts> = texts("networks or addresses", "all"),
+        /// What the upstream is told about the client: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC
+        /// 7239); `off` removes all of them, `unchanged` adds nothing, and passes on what clients sent, or with
+        /// `trusted_proxies` what these sent. Not for `tunnel` and `split`
+        forwarded: Setting<Forwarded> =
+            one_of_or("switch: x-forwarded; forward, and with `transparent`: unchanged"),
+        /// Proxies before this one that are believed what they say of clients: their `Forwarded`, `X-Forwarded-…`,
+        /// `X-Real-IP` and the like are kept and extended, and the client's address for `allow`,
+        /// `connections_per_client`, `hash_on`, pacing and the access log is the last one in `trusted_field` that is none
+        /// of these proxies. Such fields of all others are removed. Only for `forward` and `switch`
+        trusted_proxies: Setting<Texts> = texts("networks or addresses", NONE),
+        /// The field in which `trusted_proxies` name the client. Where it is there, what they pass on in the other form
+        /// is removed
+        trusted_field: Setting<StatedIn> =
+            one_of_or("forwarded with `forwarded = \"forwarded\"`, else x-forwarded-for"),
+        /// Request headers whose names have `_`, or anything else but letters, digits and hyphens, which CGI and its like
+        /// take for other headers (`X_Forwarded_For`): `drop` takes them out, as nginx does, `refuse` answers 400, `pass`
+        /// lets them through. Trailers likewise. Not for `tunnel` and `split`
+        underscores: OddNames = one_of("drop"),
+        /// The name in `Via` (RFC 9110 section 7.6.3); `""`: no `Via`, and what servers of upstreams and parents get has
+        /// a mark in `CDN-Loop` instead. Not for `tunnel` and `split`
+        via: Spanned<String> = text("a name", "carrick"),
+        /// Where requests go. Only for `switch`, `tunnel` and `split`
+        routes as "route": Vec<Written<Route>> = tables("", "required, but not with `transparent`"),
+        /// Ports that `CONNECT` may name. Only for `forward`
+        connect_ports: ConnectPorts =
+            other("a list of ports, `\"all\"` or `\"none\"`", "[443]", connect_ports),
+        /// Destinations that are refused; addresses are checked after name resolution. Only for `forward`, for `link`,
+        /// and with `transparent`: there for what goes to its original destination
+        deny_to: Setting<Texts> = texts(
+            "networks, addresses, name patterns or `\"inner\"`",
+            "forward on loopback: none; else `\"inner\"`, the list of inner networks",
+        ),
+        /// An htpasswd file: basic authentication against it. Only for `forward`
+        users: Setting<String> = text_or("a path", "no authentication"),
+        /// Another proxy that requests go through. Only for `forward`
+        parent: Setting<Written<Parent>> = table_or(NONE),
+        /// The `[link.NAME]` that what goes to its original destination goes through, but for what has `split = "never"`.
+        /// Only for `tunnel` and `split`
+        link: Setting<String> = text_or("a name", NONE),
+        /// Which `[leg.NAME]` the connections of clients, and those to servers, have: that of the first rule whose
+        /// conditions hold
+        legs: Setting<Vec<Written<LegRule>>> = table_list("a list of rules, or one of them"),
+        /// The `[pace.classes.NAME]` of what is relayed for this listener's clients
+        pace: Setting<String> = text_or("a class's name, or `\"\"` for none", "the `default` of `[pace]`");
+        ..cache: CacheUse
+    }
+}
+
+impl Listener {
+    /// The word for its job, if it has one.
+    #[must_use]
+    pub fn job(&self) -> Option<Job> {
+        self.mode.given().map(|job| *job.get_ref())
+    }
+
+    /// Whether its clients do not know of the proxy.
+    #[must_use]
+    pub fn is_transparent(&self) -> bool {
+        given(&self.transparent).unwrap_or(self.job() == Some(Job::Split))
+    }
+
+    /// Whether servers see the client's address.
+    #[must_use]
+    pub fn keeps_client_address(&self) -> bool {
+        let is_split = self.job() == Some(Job::Split);
+        given(&self.keep_client_address).unwrap_or(is_split && self.is_transparent())
+    }
+}
+
+fn given(switch: &Setting<bool>) -> Option<bool> {
+    switch.given().map(|is_on| *is_on.get_ref())
+}
+
+/// `mode`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the configuration's")]
+pub enum Job {
+    Forward,
+    Switch,
+    Tunnel,
+    Split,
+    Link,
+}
+
+words!(Job {
+    "forward" => Forward,
+    "switch" => Switch,
+    "tunnel" => Tunnel,
+    "split" => Split,
+    "link" => Link,
+});
+
+/// `handshake`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answering {
+    /// When the server has accepted.
+    ServerFirst,
+    /// When it comes.
+    AtOnce,
+}
+
+words!(Answering { "server-first" => ServerFirst, "at-once" => AtOnce });
+
+/// Whether a connection is split: acknowledged, stored and sent again here, each half by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Splitting {
+    /// If that is likely to be quicker.
+    #[default]
+    Adaptive,
+    /// It is.
+    Always,
+    /// It is not: both halves are joined, and their packets forwarded.
+    Never,
+}
+
+words!(Splitting { "adaptive" => Adaptive, "always" => Always, "never" => Never });
+
+words!(Forwarded {
+    "x-forwarded" => XForwarded,
+    "forwarded" => Standard,
+    "off" => Remove,
+    "unchanged" => Unchanged,
+});
+
+words!(StatedIn { "x-forwarded-for" => XForwardedFor, "forwarded" => Forwarded });
+
+words!(OddNames { "drop" => Drop, "refuse" => Refuse, "pass" => Pass });
+
+/// `connect_ports`
+#[derive(Debug, Clone)]
+pub enum ConnectPorts {
+    /// `"all"`
+    All,
+    /// `"none"`, or an empty list.
+    None,
+    /// These.
+    These(Vec<u16>),
+}
+
+section! {
+    /// `parent = { … }`
+    #[derive(Debug)]
+    pub struct Parent = "parent = { }" {
+        /// The other proxy
+        proxy: Setting<String> = required_text("`host:port`; port 3128 if left out"),
+        /// Destinations that go through it; the others are connected to directly
+        destinations as "for": Setting<Texts> = texts("name patterns", "all"),
+    }
+}
+
+fn connect_ports(
+    table: &Section<'_>,
+    key: &'static str,
+    _: Form,
+    problems: &mut Problems,
+) -> ConnectPorts {
+    const WHAT: &str = "a list of ports, \"all\" or \"none\"";
+    let default = || ConnectPorts::These(vec![443]);
+    let Some(value) = table.raw(key) else {
+        return default();
+    };
+    match value.get_ref() {
+        DeValue::String(text) if text == "all" => ConnectPorts::All,
+        DeValue::String(text) if text == "none" => ConnectPorts::None,
+        DeValue::Array(items) if items.is_empty() => ConnectPorts::None,
+        DeValue::Array(items) => {
+            ports(items.iter(), problems).map_or_else(default, ConnectPorts::These)
+        }
+        _ => wrong_kind(value, key, WHAT, problems).or(default()),
+    }
+}
+
+/// A list of ports; `None` if one of them is none.
+fn ports<'v>(
+    items: impl ExactSizeIterator<Item = &'v Spanned<DeValue<'v>>>,
+    problems: &mut Problems,
+) -> Option<Vec<u16>> {
+    let count = items.len();
+    let mut ports = Vec::with_capacity(count);
+    for item in items {
+        match integer(item.get_ref()).and_then(|port| u16::try_from(port).ok()) {
+            Some(port) if port > 0 => ports.push(port),
+            _ => {
+                problems.error(
+                    item.span(),
+                    "this is not a port",
+                    "a number from 1 to 65535",
+                );
+            }
+        }
+    }
+    (ports.len() == count).then_some(ports)
+}

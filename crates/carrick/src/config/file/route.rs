@@ -1,0 +1,102 @@
+//! `[[listener.route]]`: where requests go.
+use super::{CacheUse, Splitting};
+use crate::config::kinds::{
+    Texts, one_of_or, one_text, required_text, switch_or, table_or, text_or, texts,
+};
+use crate::config::section::{Written, section};
+use crate::config::setting::Setting;
+use crate::config::word::words;
+use carrick_splice::Choice;
+
+section! {
+    /// `[[listener.route]]`
+    #[derive(Debug)]
+    pub struct Route = "[[listener.route]]" {
+        /// The `[upstream.NAME]` that requests go to
+        upstream: Setting<String> = text_or("a name", "required without `to`"),
+        /// `original`: where the client wanted to go. In place of `upstream`, only with `transparent`
+        to: Setting<To> = one_of_or("the `upstream`"),
+        /// Host name, without port; `*.example.org` is any depth below `example.org`, and `.example.org` also the name
+        /// itself
+        host: Setting<String> = one_text("a name pattern"),
+        /// Prefix of the path, compared exactly
+        path: Setting<String> = one_text("a path"),
+        /// What follows the last dot of the last path segment: any of these, in small or capital letters
+        extension: Setting<Texts> = texts("words", "any"),
+        /// A cookie that must be there; with `!` before its name: that must not be there
+        cookie: Setting<String> = one_text("a name"),
+        /// A header line with this name (in small or capital letters) and exactly this value
+        header: Setting<Written<Header>> = table_or("any"),
+        /// Any of these methods, in capital letters
+        method: Setting<Texts> = texts("methods", "any"),
+        /// `true`: a path with `/cgi-bin/`, or a query string; `false`: neither
+        cgi: Setting<bool> = switch_or("either"),
+        /// The server name in the TLS ClientHello, which is read and not terminated. Only for `tunnel` and `split`, which
+        /// have no other condition
+        sni: Setting<String> = one_text("a name pattern"),
+        /// Overrides the listener's `engine` for this route
+        engine: Setting<Choice> = one_of_or("that of the listener"),
+        /// Who judges requests after the first one of a connection. `kernel`: plain ones that go where the last one went
+        /// are forwarded without the process, as the client has sent them. Only for `switch`, with `engine = "packet"`,
+        /// and with `forwarded` and `via` so that nothing is to be added
+        requests: Setting<Requests> = one_of_or("process"),
+        /// Whether the process reads responses' heads where the packet engine moves their bodies. `unread`: nothing is
+        /// done to them, as little as for a router. `read`: as with other engines; the kernel gets the rest of long
+        /// bodies. Only for `switch`, with `engine = "packet"`
+        responses: Setting<Responses> = one_of_or("unread"),
+        /// The `[link.NAME]` that the route's connections go through: the carrick at its other end connects to the server;
+        /// `""`: none. Only for `tunnel` and `split`
+        link: Setting<String> =
+            text_or("a name", "that of the listener, if the route leads to the original destination"),
+        /// Overrides the listener's `split` for this route
+        split: Setting<Splitting> = one_of_or("that of the listener"),
+        /// Overrides the listener's `pace` for this route
+        pace: Setting<String> = text_or("a class's name, or `\"\"` for none", "that of the listener");
+        ..cache: CacheUse
+    }
+}
+
+/// Where a route leads, if not to an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// Where the client wanted to go.
+    Original,
+}
+
+words!(To { "original" => Original });
+
+/// Who judges requests after the first one of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Requests {
+    /// The process.
+    #[default]
+    Process,
+    /// The kernel, if they are plain, lead to where the last one went, and this is the first route that takes them. They are
+    /// forwarded as they were sent.
+    Kernel,
+}
+
+words!(Requests { "process" => Process, "kernel" => Kernel });
+
+/// Whether the process reads the heads of responses whose bodies the packet engine moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Responses {
+    /// It does not: they go from the server to the client as they are.
+    #[default]
+    Unread,
+    /// It does, as with other engines; the kernel gets the rest of long bodies.
+    Read,
+}
+
+words!(Responses { "unread" => Unread, "read" => Read });
+
+section! {
+    /// `header = { … }`
+    #[derive(Debug)]
+    pub struct Header = "header = { }" {
+        /// Compared without case
+        field as "name": Setting<String> = required_text("a header's name"),
+        /// Compared exactly
+        text as "value": Setting<String> = required_text("any text"),
+    }
+}
