@@ -9,7 +9,6 @@ pub mod observer;
 pub mod report;
 pub mod results;
 pub mod runner;
-pub mod statistics;
 pub mod talk;
 pub mod targets;
 pub mod works;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::memory::{MemoryKind, MemoryRun};
-use crate::bench::statistics::Summary;
 use crate::bench::works;
 use crate::bench::wrk::Measured;
+use crate::statistics::Summary;
 use crate::testbed::busy::Busy;
 use crate::testbed::calibration::Calibration;
 use crate::testbed::cores::CorePair;

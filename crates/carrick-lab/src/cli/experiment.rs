@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
 use crate::experiment::catalogue;
+use crate::experiment::file;
 use crate::experiment::members::{Filter, State, Tools};
 use crate::experiment::progress::Progress;
 use crate::experiment::results::{ExperimentResults, Scale};
@@ -275,7 +276,7 @@ pub fn report(arguments: &Report) -> Result<ExitCode> {
 impl Source {
     fn experiments(&self, name: Option<&str>) -> Result<Vec<Experiment>> {
         match (&self.experiment, name) {
-            (Some(file), _) => Ok(vec![Experiment::load(file)?]),
+            (Some(file), _) => Ok(vec![file::load(file)?]),
             (None, Some(name)) => catalogue::named(name),
             (None, None) => bail!("which experiment? See `carrick-lab list`"),
         }

@@ -170,7 +170,7 @@ pub fn with_subnets(table: &toml::Table, addresses: &Addresses) -> Result<WanSpe
         ("server", addresses.server_subnet),
     ]
     .map(|(name, subnet)| {
-        let subnet = super::results::Value::Word(String::from(subnet));
+        let subnet = super::value::Value::Word(String::from(subnet));
         (name.to_owned(), subnet)
     })
     .into();

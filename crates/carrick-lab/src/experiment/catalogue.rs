@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use super::file;
 use super::spec::Experiment;
 
 /// File names and texts, in the order in which they are run.
@@ -37,7 +38,7 @@ const FILES: [(&str, &str); 7] = [
 pub fn all() -> Result<Vec<Experiment>> {
     FILES
         .iter()
-        .map(|(file, text)| Experiment::parse(text, file))
+        .map(|(file, text)| file::parse(text, file))
         .collect()
 }
 

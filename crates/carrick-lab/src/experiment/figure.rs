@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::results::Value;
+use super::value::Value;
 
 /// A figure or table of a paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::figure::Figure;
+use super::value::Value;
 use crate::testbed::machine::Machine;
 
 /// Results of one experiment.
@@ -82,13 +83,3 @@ pub struct Cell {
 /// One sample: metrics by name. A name ends in its unit: `requests_per_second`, `latency_mean_ms`, `cpu_us_per_request`,
 /// `utilization_percent`, `data_per_ack`, `timeouts_per_1000_packets`, `throughput_bytes_per_second`, …
 pub type Sample = BTreeMap<String, f64>;
-
-/// A parameter's value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Value {
-    /// A number.
-    Number(f64),
-    /// A word.
-    Word(String),
-}

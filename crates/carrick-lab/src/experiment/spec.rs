@@ -1,16 +1,13 @@
 //! An experiment's TOML file: what is varied, what is run, what is drawn. The files of the papers are in
 //! `crates/carrick-lab/experiments`; `carrick-lab run --experiment FILE` reads any other.
 
-pub mod check;
-
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use super::figure::Figure;
-use super::results::{Scale, Value};
+use super::results::Scale;
+use super::value::Value;
 use crate::peers::Job;
 
 /// A whole experiment.
@@ -242,38 +239,6 @@ pub enum Thoroughness {
 }
 
 impl Experiment {
-    /// Reads an experiment and checks that it fits together.
-    ///
-    /// # Errors
-    /// With file, line, and what would be right.
-    pub fn parse(text: &str, file: &str) -> Result<Self> {
-        let experiment: Self = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..start].matches('\n').count() + 1;
-            let written = text.lines().nth(line - 1).unwrap_or_default().trim();
-            anyhow::anyhow!("{file}:{line}: {} in `{written}`", error.message())
-        })?;
-        let problems = check::check(&experiment, text);
-        if !problems.is_empty() {
-            let lines: Vec<String> = problems
-                .iter()
-                .map(|problem| format!("{file}:{}: {}", problem.line, problem.text))
-                .collect();
-            bail!("{}", lines.join("\n"));
-        }
-        Ok(experiment)
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is wrong.
-    pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the experiment {}", path.display()))?;
-        Self::parse(&text, &path.display().to_string())
-    }
-
     /// A workload by its id.
     #[must_use]
     pub fn workload(&self, id: &str) -> Option<&Workload> {
@@ -332,6 +297,3 @@ fn smoke_seconds() -> f64 {
 fn download() -> String {
     String::from("download_bytes_per_second")
 }
-
-#[cfg(test)]
-mod tests;

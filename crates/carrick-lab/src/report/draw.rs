@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::figure::{Axis, Figure, FigureKind, PublishedPoint};
-use crate::experiment::results::{ExperimentResults, Value};
+use crate::experiment::results::ExperimentResults;
+use crate::experiment::value::Value;
 use crate::report::plot::{
     Bar, Bars, Chart, Dot, Group, Heading, Horizontal, Length, Line, Look, Panel, Vertical, empty,
 };

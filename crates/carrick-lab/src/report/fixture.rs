@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::experiment::figure::{
     Against, Axis, Check, Comparison, Figure, FigureKind, Published, PublishedPoint, Test,
 };
-use crate::experiment::results::{Cell, ExperimentResults, Scale, Value};
+use crate::experiment::results::{Cell, ExperimentResults, Scale};
+use crate::experiment::value::Value;
 
 pub(crate) fn axis(name: &str, label: &str, unit: &str, divide_by: f64) -> Axis {
     Axis {

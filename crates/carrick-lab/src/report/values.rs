@@ -5,7 +5,8 @@ mod name;
 use std::collections::BTreeMap;
 
 use crate::experiment::figure::{Against, Axis, Comparison, Figure};
-use crate::experiment::results::{Cell, ExperimentResults, Value};
+use crate::experiment::results::{Cell, ExperimentResults};
+use crate::experiment::value::Value;
 use crate::statistics::mean_with_confidence;
 
 pub use name::{parameter_value, spoken, value_text};

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::bench::memory::MemoryKind;
 use crate::bench::results::{Cell, Crowd, Figure, Results};
-use crate::bench::statistics::Summary;
 use crate::bench::targets::{self, SPLIT_BYTES_MAX, Verdict, What, judge, memory_bytes_max};
 use crate::bench::works::{self, WORKS, Work};
 use crate::peers::{JUDGED, PEERS};
+use crate::statistics::Summary;
 
 /// What carrick's other engines are compared with.
 const COPY: &str = "carrick-copy";

@@ -1,7 +1,8 @@
 //! Tests of results on disk.
 
 use super::*;
-use crate::experiment::results::{Cell, Scale, Value};
+use crate::experiment::results::{Cell, Scale};
+use crate::experiment::value::Value;
 use crate::report::load;
 
 fn begun(out: &Path, name: &str) -> Store {

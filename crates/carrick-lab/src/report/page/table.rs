@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::experiment::figure::{Axis, Figure};
-use crate::experiment::results::{ExperimentResults, Value};
+use crate::experiment::results::ExperimentResults;
+use crate::experiment::value::Value;
 use crate::report::draw::{published_for, shown, with_unit};
 use crate::report::svg::{escape, number};
 use crate::report::values::{Outcome, Values, all_places, value_text};

@@ -52,21 +52,10 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         &["body", "send", "settle", "wait"],
     ),
     ("carrick", "http::prefetch", &["fetch", "page"]),
-    ("carrick-lab", "", &["peers", "testbed"]),
     (
         "carrick-lab",
         "bench",
         &["cached", "fetch", "talk", "works", "wrk"],
-    ),
-    ("carrick-lab", "experiment", &["figure", "results"]),
-    ("carrick-lab", "experiment", &["schedule", "spec"]),
-    ("carrick-lab", "load", &["drain", "engine"]),
-    ("carrick-lab", "origin", &["answer", "resource"]),
-    ("carrick-lab", "report::plot", &["legend", "lines", "panel"]),
-    (
-        "carrick-lab",
-        "torture::http",
-        &["client", "origin", "play"],
     ),
 ];
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Experiment, Thoroughness, Workload};
 use crate::experiment::expression;
 use crate::experiment::figure::{Figure, Test};
 use crate::experiment::metrics;
 use crate::experiment::results::Scale;
 use crate::experiment::schedule;
+use crate::experiment::spec::{Cores, Experiment, Thoroughness, Workload};
 use crate::load::plan::LoadPlan;
 use crate::testbed::plan::TestbedPlan;
 
@@ -277,7 +277,7 @@ fn metrics_of(experiment: &Experiment, workload: &Workload, id: &str) -> BTreeSe
         return metrics::OF_CLASS.map(String::from).into();
     }
     let mut names: BTreeSet<String> = metrics::ALWAYS.map(String::from).into();
-    if workload.cores == super::Cores::Separate {
+    if workload.cores == Cores::Separate {
         names.extend(metrics::OF_METER.map(String::from));
     }
     if workload.capture {
