@@ -8,6 +8,7 @@ pub mod cli;
 pub mod command;
 pub mod content;
 pub mod experiment;
+pub mod files;
 pub mod load;
 pub mod origin;
 pub mod peers;

@@ -57,7 +57,7 @@ impl Selection {
             let left = &experiment.workloads;
             experiment.figures.retain(|figure| {
                 left.iter()
-                    .any(|workload| workload.ids().contains(&figure.workload.as_str()))
+                    .any(|workload| workload.ids().into_iter().any(|id| figure.shows(id)))
             });
         }
         experiments.retain(|experiment| !experiment.workloads.is_empty());

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::figure::Figure;
-use super::results::Scale;
+use super::results::{CORES, Scale};
+use super::target::Target;
 use super::value::Value;
+use crate::bench::plan::Work;
 use crate::peers::Job;
 
 /// A whole experiment.
@@ -94,13 +96,23 @@ pub struct Workload {
     /// What is varied: each combination is a point.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
-    /// A [`crate::load::plan::LoadPlan`] without route, times and seed. A string `$parameter`, which may be followed by
+    /// With a key `does`, a [`Work`] of those that are run side by side, which comes from other tools, to an origin of files. Else
+    /// a [`crate::load::plan::LoadPlan`] without route, times and seed. A string `$parameter`, which may be followed by
     /// operators and numbers (`$cached + 40`), stands for the parameter's value.
     pub load: toml::Table,
     /// How thorough a look is.
     pub quick: Effort,
     /// How thorough the paper was, or more.
     pub full: Effort,
+    /// More samples than so many are never taken.
+    #[serde(default = "any_number")]
+    pub samples_max: u32,
+    /// Not run unless it is named.
+    #[serde(default)]
+    pub on_request: bool,
+    /// What has to be reached.
+    #[serde(default)]
+    pub targets: Vec<Target>,
     /// Measured in the shortest of runs, that of the tests.
     #[serde(default = "smoke_seconds")]
     pub smoke_seconds: f64,
@@ -179,6 +191,8 @@ pub enum Cores {
     Separate,
     /// Everything everywhere: the highest rates.
     Shared,
+    /// One or the other, as the parameter `cores` says.
+    Varied,
 }
 
 /// A metric of one series that compares it with another, sample by sample.
@@ -259,7 +273,7 @@ impl Workload {
     /// How thorough a run at this scale is.
     #[must_use]
     pub fn effort(&self, thoroughness: Thoroughness) -> Effort {
-        match thoroughness {
+        let mut effort = match thoroughness {
             Thoroughness::Scale(Scale::Full) => self.full.clone(),
             Thoroughness::Scale(Scale::Quick) => self.quick.clone(),
             Thoroughness::Smoke => Effort {
@@ -268,6 +282,24 @@ impl Workload {
                 measured_seconds: Amount::Number(self.smoke_seconds),
                 shutdown_seconds: 0.0,
             },
+        };
+        effort.samples = effort.samples.min(self.samples_max);
+        effort
+    }
+
+    /// The load, if it is one of those that are run side by side.
+    #[must_use]
+    pub fn work(&self) -> Option<Work> {
+        Work::of(&self.load).ok().flatten()
+    }
+
+    /// Where work is done at a point.
+    #[must_use]
+    pub fn cores_at(&self, point: &BTreeMap<String, Value>) -> Cores {
+        match (self.cores, point.get(CORES)) {
+            (Cores::Varied, Some(Value::Word(word))) if word == "shared" => Cores::Shared,
+            (Cores::Varied, _) => Cores::Separate,
+            (cores, _) => cores,
         }
     }
 
@@ -288,6 +320,10 @@ impl Workload {
         ids.extend(self.by_class.as_ref().map(|more| more.id.as_str()));
         ids
     }
+}
+
+fn any_number() -> u32 {
+    u32::MAX
 }
 
 fn smoke_seconds() -> f64 {

@@ -121,6 +121,7 @@ pub(crate) fn results(cells: Vec<Cell>, figures: Vec<Figure>) -> ExperimentResul
         meter: "busy time of the proxy's core; a spinner of 20 % was metered as 20.1 %".into(),
         ended_early: None,
         notes: Vec::new(),
+        workloads: Vec::new(),
         cells,
         figures,
         series_labels: BTreeMap::from([
