@@ -15,6 +15,7 @@ pub mod peers;
 pub mod program;
 pub mod report;
 pub mod statistics;
+pub mod tables;
 pub mod testbed;
 pub mod torture;
 pub mod wan;

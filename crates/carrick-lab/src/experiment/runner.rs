@@ -260,13 +260,12 @@ impl Session {
                         continue;
                     }
                     let time = schedule::sample_time(&effort, point);
-                    let what = format!(
-                        "{} {}, {}: {}",
-                        self.experiment.name,
-                        workload.id,
-                        show_point(point),
-                        member.name
-                    );
+                    let mut what = format!("{} {}", self.experiment.name, workload.id);
+                    for part in [show_point(point), member.name.clone()] {
+                        if !part.is_empty() {
+                            what += &format!(", {part}");
+                        }
+                    }
                     progress.at_work(&what);
                     let said = if self.results.cells[index].waiting_for.is_some() {
                         String::from("waits")

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Cell as Field, CellAlignment, Table, presets};
-
 use crate::bench::plan::{Does, Work};
 use crate::experiment::results::{Cell, Described, ExperimentResults};
 use crate::experiment::target::What;
 use crate::peers::JUDGED;
 use crate::report::verdicts::{Verdict, judge, metric, summary};
 use crate::statistics::Summary;
+use crate::tables::plain;
 
 /// What carrick's other engines are compared with.
 const COPY: &str = "carrick-copy";
@@ -132,7 +131,7 @@ fn speed(results: &ExperimentResults, workload: &Described, work: &Work, rows: &
     let decimals = if work.is_stream() { 2 } else { 0 };
     // Streams are counted in bytes, and told in bits.
     let divide_by = if work.is_stream() { 125e6 } else { 1.0 };
-    let mut table = plain(&[
+    let head = [
         "",
         work.rate_unit(),
         "+-",
@@ -145,7 +144,8 @@ fn speed(results: &ExperimentResults, workload: &Described, work: &Work, rows: &
         "process",
         "p50 us",
         "p99 us",
-    ]);
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
         let mut fields = vec![(*row).to_owned()];
         for (what, decimals, divide_by) in [(What::Rate, decimals, divide_by), (What::Cpu, 1, 1.0)]
@@ -163,9 +163,9 @@ fn speed(results: &ExperimentResults, workload: &Described, work: &Work, rows: &
             let median = values.and_then(|values| Summary::of(&values));
             fields.push(median.map_or_else(String::new, |ms| format!("{:.0}", ms.median * 1e3)));
         }
-        table.add_row(fields.into_iter().enumerate().map(aligned));
+        lines.push(fields);
     }
-    table.to_string()
+    plain(&lines, 1)
 }
 
 fn memory(results: &ExperimentResults, workload: &Described, rows: &[&str]) -> String {
@@ -182,36 +182,16 @@ fn memory(results: &ExperimentResults, workload: &Described, rows: &[&str]) -> S
     let shown: Vec<_> = shown.iter().filter(|(name, _)| has(name)).collect();
     let mut head = vec![""];
     head.extend(shown.iter().flat_map(|(_, title)| [*title, "+-"]));
-    let mut table = plain(&head);
+    let mut lines: Vec<Vec<String>> = vec![head.into_iter().map(str::to_owned).collect()];
     for row in rows {
         let mut fields = vec![(*row).to_owned()];
         for (name, _) in &shown {
             let cells = results.cells_of(&workload.id, row, "shared");
             fields.extend(figure(median(row, name), cells, 0, 1.0));
         }
-        table.add_row(fields.into_iter().enumerate().map(aligned));
+        lines.push(fields);
     }
-    table.to_string()
-}
-
-fn plain(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(
-        head.iter()
-            .map(|field| (*field).to_owned())
-            .enumerate()
-            .map(aligned),
-    );
-    table
-}
-
-/// Names to the left, numbers to the right.
-fn aligned((column, field): (usize, String)) -> Field {
-    Field::new(field).set_alignment(match column {
-        0 => CellAlignment::Left,
-        _ => CellAlignment::Right,
-    })
+    plain(&lines, 1)
 }
 
 /// The median, and how far the farthest sample is from it.

@@ -52,11 +52,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         &["body", "send", "settle", "wait"],
     ),
     ("carrick", "http::prefetch", &["fetch", "page"]),
-    (
-        "carrick-lab",
-        "bench",
-        &["cached", "fetch", "talk", "works", "wrk"],
-    ),
 ];
 
 /// Modules of a crate by their paths, and whom each of them names.
