@@ -1,4 +1,4 @@
-//! Statistics of repeated samples: means with confidence intervals by Student's t.
+//! Statistics of repeated samples: means with confidence intervals by Student's t, medians with their spread.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
@@ -15,6 +15,55 @@ pub struct Mean {
     /// The true mean lies within `mean ± half_width` with the probability that was asked for, if the samples are independent
     /// and about normally distributed. `None` for one sample, which says nothing of its error.
     pub half_width: Option<f64>,
+}
+
+/// The median of some samples, and how far they are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The middle sample, or the mean of the two in the middle.
+    pub median: f64,
+    /// The lowest sample.
+    pub min: f64,
+    /// The highest sample.
+    pub max: f64,
+    /// How many there were.
+    pub samples: usize,
+}
+
+impl Summary {
+    /// `None` without values; values that are not numbers are left out.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let mut sorted: Vec<f64> = values
+            .iter()
+            .copied()
+            .filter(|value| value.is_finite())
+            .collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some(Self {
+            median,
+            min,
+            max,
+            samples: sorted.len(),
+        })
+    }
+
+    /// The wider of the two distances from the median, as a share of it.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        if self.median == 0.0 {
+            0.0
+        } else {
+            (self.max - self.median).max(self.median - self.min) / self.median
+        }
+    }
 }
 
 /// The mean of `values` and its confidence interval at `level`, such as 0.95. Values that are not finite are left out; `None`

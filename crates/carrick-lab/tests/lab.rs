@@ -6,6 +6,7 @@ mod load;
 mod origin;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -168,9 +169,26 @@ fn a_short_benchmark_gives_a_table_json_and_plots() {
     ] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
-    let results = carrick_lab::bench::report::load_json(out.path()).unwrap();
-    assert!(results.complete && !results.has_faults());
-    assert_eq!((results.runs.len(), results.memory.len()), (4, 1));
+    let results = carrick_lab::report::load_one(out.path()).unwrap();
+    assert_eq!(results.ended_early, None);
+    let cells: Vec<(&str, &str)> = results
+        .cells
+        .iter()
+        .map(|cell| (cell.workload.as_str(), cell.series.as_str()))
+        .collect();
+    assert_eq!(
+        cells,
+        [
+            ("switch-1k", "routed"),
+            ("switch-1k", "nginx"),
+            ("switch-close-1k", "routed"),
+            ("switch-close-1k", "nginx"),
+            ("memory-switch", "nginx"),
+        ]
+    );
+    for cell in &results.cells {
+        assert_eq!((cell.samples.len(), &cell.failure), (1, &None));
+    }
     for file in ["table.txt", "switch.svg", "memory.svg"] {
         assert!(out.path().join(file).is_file(), "{file}");
     }
@@ -216,22 +234,44 @@ fn a_short_look_at_tunnels_has_round_trips_bytes_and_the_process_alone() {
     for part in ["trips/s", "Gbit/s", "CPU ms/GB", "process", "x copy"] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
-    let results = carrick_lab::bench::report::load_json(out.path()).unwrap();
-    assert_eq!(results.runs.len(), works.len() * peers.len() * 2);
-    for run in &results.runs {
-        let (work, peer) = (&run.work, &run.peer);
-        assert!(
-            run.value().is_some_and(|value| value > 0.0),
-            "{work} {peer}"
-        );
-        if let Some(process) = run.process_value() {
+    let results = carrick_lab::report::load_one(out.path()).unwrap();
+    assert_eq!(results.cells.len(), works.len() * peers.len() * 2);
+    for work in works {
+        let (rate, cpu, process) = match work {
+            "bulk-16" => (
+                "throughput_bytes_per_second",
+                "cpu_ms_per_gigabyte",
+                "process_ms_per_gigabyte",
+            ),
+            _ => (
+                "requests_per_second",
+                "cpu_us_per_request",
+                "process_us_per_request",
+            ),
+        };
+        for peer in peers {
+            let value = |cores, metric| {
+                let values = results.values(work, peer, cores, metric);
+                values.unwrap_or_default().first().copied()
+            };
+            for (cores, metric) in [("shared", rate), ("separate", cpu)] {
+                let value = value(cores, metric);
+                assert!(
+                    value.is_some_and(|value| value > 0.0),
+                    "{work} {peer}: {metric}"
+                );
+            }
             // Routing has no process; a proxy that reads and writes has some time of its own.
+            let process = value("separate", process).unwrap();
             assert_eq!(process > 0.0, peer != "routed", "{work} {peer}: {process}");
+            assert_eq!(value("shared", cpu), None);
+            let latency = |metric| value("shared", metric);
+            match work {
+                "bulk-16" => assert_eq!(latency("latency_p50_ms"), None),
+                _ => assert!(latency("latency_p50_ms") <= latency("latency_p99_ms")),
+            }
         }
     }
-    let latency = results.latency_us("ping-64", "routed").unwrap();
-    assert!(latency.0 > 0.0 && latency.0 <= latency.1);
-    assert_eq!(results.latency_us("bulk-16", "routed"), None);
 }
 
 #[test]
@@ -241,6 +281,10 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
         return;
     }
     let out = tempfile::tempdir().unwrap();
+    // It takes its configuration, and that is all.
+    let carrick = out.path().join("carrick");
+    fs::write(&carrick, "#!/bin/sh\n[ \"$1\" = check ]\n").unwrap();
+    fs::set_permissions(&carrick, fs::Permissions::from_mode(0o755)).unwrap();
     let output = Command::new(LAB)
         .arg("bench")
         .args([
@@ -252,7 +296,9 @@ fn a_proxy_that_dies_fails_its_cell_visibly() {
             "--figures",
             "rate",
         ])
-        .args(["--carrick", "/bin/false", "--out"])
+        .arg("--carrick")
+        .arg(&carrick)
+        .arg("--out")
         .arg(out.path())
         .output_in_time()
         .unwrap();

@@ -7,11 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::bench::fetch::{self, Fetched, Wish};
-use crate::bench::works::{Target, Work};
+use crate::bench::plan::{Asks, Target, Work};
 use crate::testbed::Testbed;
 
-/// What is asked for on disk: eight times the memory that a cache on disk is given beside it.
-const DISK_BYTES: usize = 512 << 20;
 /// Connections on which objects are stored before they are measured.
 const PRIME_CONNECTIONS: usize = 16;
 /// A cache that has stored nothing more in so many rounds will not.
@@ -24,79 +22,6 @@ const STORED_CHECKED: u64 = 8;
 const STORED_SKIPPED: u64 = 64;
 /// For one question to the origin.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// What the clients of a cache ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    /// One object, which is there.
-    One,
-    /// Any of many objects that are there, but do not fit into memory.
-    Many,
-    /// Each time for another object, which nobody has asked for before.
-    New,
-    /// All at once for one object that nobody has asked for before.
-    Crowd,
-}
-
-impl Asks {
-    /// Whether the origin must not be asked.
-    #[must_use]
-    pub fn is_hit(self) -> bool {
-        matches!(self, Self::One | Self::Many)
-    }
-
-    /// The objects to be stored before anything is measured.
-    #[must_use]
-    pub fn objects(self, body_bytes: usize) -> u64 {
-        match self {
-            Self::Many => (DISK_BYTES / body_bytes.max(1)) as u64,
-            Self::One | Self::New | Self::Crowd => 1,
-        }
-    }
-
-    /// The part of the target before an object's number. `run` is a number that no other run has.
-    #[must_use]
-    pub fn target(self, target: &Target, run: u32) -> Target {
-        let before = match self {
-            Self::One | Self::Many => String::from("?"),
-            Self::New | Self::Crowd => format!("?{run}-"),
-        };
-        Target {
-            request_target: format!("{}{before}", target.request_target),
-            ..target.clone()
-        }
-    }
-
-    /// What wrk needs besides to number its requests: in order where each is to be new, else any of those that are there,
-    /// drawn in the same order in each run.
-    #[must_use]
-    pub fn wrk_script(self, body_bytes: usize) -> String {
-        match self {
-            // The only one.
-            Self::One => String::from("wrk.path = wrk.path .. 0"),
-            // It is not wrk's work.
-            Self::Crowd => String::new(),
-            Self::Many => format!(
-                "local asked = {{}}\n\
-                 function init()\n  \
-                   for number = 0, {} do asked[number + 1] = wrk.format(nil, wrk.path .. number) end\n\
-                 end\n\
-                 function request() return asked[math.random(#asked)] end",
-                self.objects(body_bytes) - 1
-            ),
-            Self::New => String::from(
-                "local before, behind, number = nil, nil, -1\n\
-                 function init()\n  \
-                   before, behind = wrk.format(nil, wrk.path .. \"@\"):match(\"^(.-)@(.*)$\")\n\
-                 end\n\
-                 function request()\n  \
-                   number = number + 1\n  \
-                   return before .. number .. behind\n\
-                 end",
-            ),
-        }
-    }
-}
 
 /// Has the objects stored; `target` is that of [`Asks::target`].
 ///

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
-use crate::bench::works::Target;
+use crate::bench::plan::Target;
 use crate::testbed::cores;
 use crate::testbed::namespace::Namespace;
 

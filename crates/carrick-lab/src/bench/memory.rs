@@ -3,20 +3,19 @@
 
 mod kernel;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde::{Deserialize, Serialize};
 
-use crate::bench::cached::Asks;
 use crate::bench::congestion::start_echo;
 use crate::bench::fetch::{self, Fetched, Wish};
 use crate::bench::holder::{Holder, Request};
 pub use crate::bench::memory::kernel::{KernelGrowth, KernelMemory};
-use crate::bench::talk::{self, Talk};
-use crate::bench::works::{KIB, Target, target};
-use crate::peers::{Family, Job, Peer, Programs};
+use crate::bench::plan::{Asks, KIB, MemoryKind, Talk, Target, target};
+use crate::bench::talk;
+use crate::peers::{Job, Peer, Programs};
 use crate::testbed::Testbed;
 use crate::testbed::namespace::Namespace;
 
@@ -24,13 +23,10 @@ use crate::testbed::namespace::Namespace;
 const BODY_BYTES: usize = KIB;
 /// Connections opened before the first reading, so that one-time costs are not divided among the clients.
 const WARM_UP_CONNECTIONS: usize = 16;
-/// Objects that are stored between the two readings, and before the first one.
-const STORED_OBJECTS: usize = 100_000;
+/// Objects that are stored before the first reading.
 const WARM_UP_OBJECTS: usize = 10_000;
 /// For a proxy to come up.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
-/// With clients that do not read: each has some megabytes.
-const STALLED_CONNECTIONS_MAX: usize = 100;
 /// The variant of the splitter's template for them: both legs as for a link of 16 Mbit/s and 600 ms.
 const STALLED_VARIANT: &str = "stalled";
 /// Until buffers are full that nobody empties.
@@ -38,119 +34,8 @@ const FILLED: Duration = Duration::from_secs(5);
 /// Until allocators and closing connections have come to rest.
 const SETTLE: Duration = Duration::from_millis(1000);
 
-/// What the connections are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemoryKind {
-    /// Keep-alive clients of a switch.
-    SwitchKeepAlive,
-    /// Keep-alive clients of a forward proxy.
-    ForwardKeepAlive,
-    /// Tunnels.
-    Tunnel,
-    /// Connections that a splitter intercepts.
-    Split,
-    /// The same whose client does not read what comes without end.
-    SplitStalled,
-    /// Objects of a cache in memory, besides body, key and head.
-    StoredObject,
-}
-
-impl MemoryKind {
-    /// All, in the order of reports.
-    pub const ALL: [Self; 6] = [
-        Self::SwitchKeepAlive,
-        Self::ForwardKeepAlive,
-        Self::Tunnel,
-        Self::Split,
-        Self::SplitStalled,
-        Self::StoredObject,
-    ];
-
-    /// What the proxy is used as.
-    #[must_use]
-    pub fn job(self) -> Job {
-        match self {
-            Self::SwitchKeepAlive => Job::Switch,
-            Self::ForwardKeepAlive => Job::Forward,
-            Self::Tunnel => Job::Tunnel,
-            Self::Split | Self::SplitStalled => Job::Gateway,
-            Self::StoredObject => Job::Cache,
-        }
-    }
-
-    /// Whether a peer is measured. PEPsal takes no more than 4,096 connections. Of what a cache keeps in files, little is in the memory of its processes.
-    #[must_use]
-    pub fn is_for(self, peer: &Peer) -> bool {
-        let has_it_elsewhere = match self {
-            Self::StoredObject => {
-                peer.is_uncached() || matches!(peer.family, Family::Nginx | Family::TrafficServer)
-            }
-            Self::Split | Self::SplitStalled => peer.family != Family::Carrick,
-            _ => false,
-        };
-        peer.family != Family::Routed && peer.jobs.contains(&self.job()) && !has_it_elsewhere
-    }
-
-    /// How many are measured, if so many connections are to be held.
-    #[must_use]
-    pub fn count(self, connections: usize) -> usize {
-        match self {
-            Self::StoredObject => STORED_OBJECTS,
-            Self::SplitStalled => connections.min(STALLED_CONNECTIONS_MAX),
-            _ => connections,
-        }
-    }
-
-    /// How long to wait until a reading with all connections held.
-    fn settle(self) -> Duration {
-        match self {
-            Self::SplitStalled => FILLED,
-            _ => SETTLE,
-        }
-    }
-
-    /// What the figure leaves out, for people.
-    #[must_use]
-    pub fn besides(self) -> &'static str {
-        match self {
-            Self::StoredObject => ", less their bodies, keys and heads",
-            Self::Split | Self::SplitStalled => {
-                "; of the kernel: growth of its slabs, less that of as many connections without a proxy, and what the proxy's sockets hold"
-            }
-            _ => "",
-        }
-    }
-
-    /// For people.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::SwitchKeepAlive => "idle keep-alive client of a switch",
-            Self::ForwardKeepAlive => "idle keep-alive client of a forward proxy",
-            Self::Tunnel => "idle tunnel",
-            Self::Split => "idle split connection",
-            Self::SplitStalled => "split connection whose client does not read",
-            Self::StoredObject => "stored object of 1 KB",
-        }
-    }
-
-    /// The name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SwitchKeepAlive => "memory-switch",
-            Self::ForwardKeepAlive => "memory-forward",
-            Self::Tunnel => "memory-tunnel",
-            Self::Split => "memory-split",
-            Self::SplitStalled => "memory-split-stalled",
-            Self::StoredObject => "memory-object",
-        }
-    }
-}
-
 /// Memory of all processes of a proxy, in bytes (proc(5), `smaps_rollup`).
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     /// Proportional set size: private pages, and of shared pages the process's part. What is reported.
     pub pss: u64,
@@ -160,13 +45,17 @@ pub struct Memory {
     pub private: u64,
 }
 
+/// How long to wait until a reading with all connections held.
+fn settle(kind: MemoryKind) -> Duration {
+    match kind {
+        MemoryKind::SplitStalled => FILLED,
+        _ => SETTLE,
+    }
+}
+
 /// One measurement.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct MemoryRun {
-    /// What the connections are.
-    pub kind: MemoryKind,
-    /// The peer's name.
-    pub peer: String,
     /// How many were opened, or stored, between the two readings.
     pub connections: usize,
     /// With the first few connections held.
@@ -174,56 +63,56 @@ pub struct MemoryRun {
     /// With all of them held.
     pub after: Memory,
     /// Of the growth, what anybody has to keep: bodies, keys and heads of stored objects.
-    #[serde(default)]
     pub content_bytes: u64,
     /// Of the kernel, for split connections.
-    #[serde(default)]
     pub kernel: Option<KernelGrowth>,
-    /// Why the run must not be used.
-    pub fault: Option<String>,
 }
 
 impl MemoryRun {
     /// Growth of PSS for each connection, or for each object beyond what it consists of.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "bytes of memory")]
-    pub fn bytes_each(&self) -> Option<f64> {
-        (self.fault.is_none() && self.connections > 0).then(|| {
-            let growth = self.after.pss as f64 - self.before.pss as f64;
-            (growth - self.content_bytes as f64) / self.connections as f64
-        })
+    pub fn bytes_each(&self) -> f64 {
+        let growth = self.after.pss as f64 - self.before.pss as f64;
+        (growth - self.content_bytes as f64) / self.connections as f64
+    }
+
+    /// The metrics of a sample.
+    #[must_use]
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut sample = BTreeMap::from([(String::from("process_bytes_each"), self.bytes_each())]);
+        if let Some(kernel) = &self.kernel {
+            let (slabs, queued) = kernel.bytes_each(self.connections);
+            sample.insert(String::from("kernel_slab_bytes_each"), slabs);
+            sample.insert(String::from("kernel_socket_bytes_each"), queued);
+        }
+        sample
     }
 }
 
-/// Measures one peer; a failure of the peer is in the result.
+/// Measures one peer.
+///
+/// # Errors
+/// When the peer fails, or something cannot be read.
 pub async fn measure(
     testbed: &Testbed,
     programs: &Programs,
     peer: &Peer,
     kind: MemoryKind,
     connections: usize,
-) -> MemoryRun {
+) -> Result<MemoryRun> {
     let mut run = MemoryRun {
-        kind,
-        peer: peer.name.to_owned(),
-        connections,
-        before: Memory::default(),
-        after: Memory::default(),
-        content_bytes: 0,
-        kernel: None,
-        fault: None,
+        connections: kind.count(connections).max(1),
+        ..MemoryRun::default()
     };
-    let measured = if kind == MemoryKind::StoredObject {
-        try_measure_objects(testbed, programs, peer, &mut run).await
+    if kind == MemoryKind::StoredObject {
+        try_measure_objects(testbed, programs, peer, &mut run).await?;
     } else if kind.job() == Job::Gateway {
-        try_measure_split(programs, peer, kind, &mut run).await
+        try_measure_split(programs, peer, kind, &mut run).await?;
     } else {
-        try_measure(testbed, programs, peer, kind, &mut run).await
-    };
-    if let Err(error) = measured {
-        run.fault = Some(format!("{error:#}"));
+        try_measure(testbed, programs, peer, kind, &mut run).await?;
     }
-    run
+    Ok(run)
 }
 
 async fn try_measure(
@@ -260,7 +149,7 @@ async fn try_measure(
             let before = KernelMemory::read(testbed)?;
             let holder = Holder::open(&testbed.client, &client_cores, &request, run.connections);
             let holder = holder.await?;
-            tokio::time::sleep(kind.settle()).await;
+            tokio::time::sleep(settle(kind)).await;
             let without = KernelMemory::read(testbed)?.since(&before);
             holder.close().await?;
             Some(KernelGrowth {
@@ -299,7 +188,7 @@ async fn try_measure(
         let kernel_before = KernelMemory::read(testbed)?;
         let holder =
             Holder::open(&testbed.client, &client_cores, &request, run.connections).await?;
-        tokio::time::sleep(kind.settle()).await;
+        tokio::time::sleep(settle(kind)).await;
         run.after = memory_of(&testbed.proxy)?;
         if let Some(growth) = &mut kernel {
             growth.with = KernelMemory::read(testbed)?.since(&kernel_before);

@@ -1,16 +1,13 @@
-//! The side-by-side benchmark: every work on every peer, by two figures, in interleaved runs; then memory.
+//! The loads of the side-by-side benchmark, and what is read beside them. `experiments/bench.toml` has its workloads, and
+//! [`crate::experiment`] runs them.
 
 pub mod cached;
 pub mod congestion;
 pub mod fetch;
 pub mod holder;
+pub mod measured;
 pub mod memory;
-pub mod observer;
-pub mod report;
-pub mod results;
-pub mod runner;
-pub mod statistics;
+pub mod plan;
+pub mod run;
 pub mod talk;
-pub mod targets;
-pub mod works;
 pub mod wrk;

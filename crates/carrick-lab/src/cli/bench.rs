@@ -1,19 +1,23 @@
 //! `carrick-lab bench`: carrick and its peers, side by side, in network namespaces of its own.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use crate::bench::memory::MemoryKind;
-use crate::bench::report;
-use crate::bench::results::{Figure, Results};
-use crate::bench::runner::{self, Plan, default_carrick};
-use crate::bench::works::{WORKS, Work};
-use crate::peers::{PEERS, Peer};
-use crate::testbed::cores::CorePair;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
+
+use crate::bench::plan::{Does, MemoryKind};
+use crate::experiment::catalogue;
+use crate::experiment::members::{Filter, Tools};
+use crate::experiment::results::{CORES, ExperimentResults, Scale};
+use crate::experiment::runner::Options as Runs;
+use crate::experiment::selection::Selection;
+use crate::experiment::spec::{Experiment, Thoroughness, Workload};
+use crate::experiment::value::Value;
+use crate::peers::{Family, Peer, by_name};
+use crate::report;
+use crate::testbed::cores::CorePair;
 
 /// `carrick-lab bench`
 #[derive(Debug, Args)]
@@ -37,7 +41,7 @@ enum Tool {
 #[derive(Debug, Args)]
 struct Options {
     /// carrick's program
-    #[arg(long, default_value = default_carrick().as_os_str())]
+    #[arg(long, default_value = "target/release/carrick")]
     carrick: PathBuf,
     /// A folder of configurations that replace the built-in ones of the same name (crates/carrick-lab/peers has these)
     #[arg(long, value_name = "FOLDER")]
@@ -81,30 +85,61 @@ struct Options {
 /// # Errors
 /// When the test bed or a tool fails.
 pub fn run(arguments: Bench) -> Result<ExitCode> {
-    let runtime = crate::program::runtime()?;
     match arguments.tool {
-        Some(Tool::Report { directory }) => show(&report::load_json(&directory)?, &directory),
+        Some(Tool::Report { directory }) => show(&report::load_one(&directory)?, &directory),
         None if arguments.options.list => list(),
-        None => {
-            let plan = plan(arguments.options)?;
-            let results = runtime.block_on(async {
-                // Dropping the run removes the namespaces and everything inside.
-                tokio::select! {
-                    // The signals are listened for before anything is made.
-                    biased;
-                    name = super::interruption() => bail!("ended by {}; what was measured until then is in {}", name?, plan.out.display()),
-                    results = runner::run(&plan) => results,
-                }
-            })?;
-            show(&results, &plan.out)
-        }
+        None => measure(&arguments.options),
     }
 }
 
-fn show(results: &Results, out: &std::path::Path) -> Result<ExitCode> {
-    let table = report::write_all(results, out)?;
+fn measure(options: &Options) -> Result<ExitCode> {
+    let mut experiment = catalogue::bench()?;
+    choose(&mut experiment, &options.only)?;
+    place(&mut experiment, &options.figures)?;
+    hold(&mut experiment, options.idle_connections);
+    let peers = chosen_peers(&experiment, &options.peers)?;
+    let selection = Selection {
+        seconds: options.seconds.map(|seconds| seconds as f64),
+        samples: options.repetitions,
+        ..Selection::default()
+    };
+    let mut experiments = vec![experiment];
+    selection.apply(&mut experiments)?;
+    let scale = match options.quick {
+        true => Scale::Quick,
+        false => Scale::Full,
+    };
+    let runs = Runs {
+        thoroughness: Thoroughness::Scale(scale),
+        seed: 1,
+        out: options.out.clone(),
+        is_flat: true,
+        cores: Some(CorePair::parse(&options.cores).context("--cores")?),
+        filter: Filter {
+            names: options.peers.clone(),
+            ..Filter::default()
+        },
+        selection: selection.words(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+    };
+    let needs_carrick = peers.iter().any(|peer| peer.family == Family::Carrick);
+    let carrick = needs_carrick.then_some(options.carrick.as_path());
+    let folder = super::experiment::scratch()?;
+    let mut tools = Tools::find(carrick, options.configurations.as_deref(), folder.path())
+        .context("leave it out with --peers, or mend this")?;
+    let mut sessions = super::experiment::prepare(experiments, &runs, &mut tools)?;
+    if let Some(why) = sessions.iter().find_map(|session| session.impossible()) {
+        bail!("{why}; or leave it out with --peers");
+    }
+    super::experiment::carry_out(&mut sessions, &runs)?;
+    let session = sessions.first().context("nothing was run")?;
+    show(&session.results, &options.out)
+}
+
+fn show(results: &ExperimentResults, out: &Path) -> Result<ExitCode> {
+    let table = report::write_side_by_side(out, results)?;
     writeln!(super::output(), "{table}").context("cannot print the table")?;
-    Ok(if results.has_faults() {
+    Ok(if results.cells.iter().any(|cell| cell.failure.is_some()) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -112,94 +147,118 @@ fn show(results: &Results, out: &std::path::Path) -> Result<ExitCode> {
 }
 
 fn list() -> Result<ExitCode> {
+    let experiment = catalogue::bench()?;
     let mut output = super::output();
     writeln!(output, "works (those in brackets only when named):").context("cannot print")?;
-    for work in WORKS {
-        let name = if work.by_default {
-            work.name.to_owned()
+    for workload in &experiment.workloads {
+        let name = if workload.on_request {
+            format!("[{}]", workload.id)
         } else {
-            format!("[{}]", work.name)
+            workload.id.clone()
         };
-        writeln!(output, "  {name:<20} {}", work.title).context("cannot print")?;
-    }
-    for kind in MemoryKind::ALL {
-        writeln!(output, "  {:<20} memory per {}", kind.name(), kind.title())
-            .context("cannot print")?;
+        writeln!(output, "  {name:<20} {}", workload.about).context("cannot print")?;
     }
     writeln!(output, "peers:").context("cannot print")?;
-    for peer in PEERS {
+    for peer in peers(&experiment) {
         let jobs: Vec<&str> = peer.jobs.iter().map(|job| job.name()).collect();
         writeln!(output, "  {:<20} {}", peer.name, jobs.join(", ")).context("cannot print")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn plan(options: Options) -> Result<Plan> {
-    let (works, memory) = choose_works(&options.only)?;
-    let figures = options
-        .figures
+/// Leaves the workloads that the words mean; without words, those that run without being named.
+fn choose(experiment: &mut Experiment, only: &[String]) -> Result<()> {
+    let ids: Vec<String> = (experiment.workloads.iter())
+        .map(|workload| workload.id.clone())
+        .collect();
+    for word in only {
+        if !experiment
+            .workloads
+            .iter()
+            .any(|workload| is_meant_by(workload, word, &ids))
+        {
+            bail!("there is no work `{word}`: see --list");
+        }
+    }
+    experiment.workloads.retain(|workload| match only {
+        [] => !workload.on_request,
+        words => words.iter().any(|word| is_meant_by(workload, word, &ids)),
+    });
+    let left = &experiment.workloads;
+    let is_shown = |figure: &crate::experiment::figure::Figure| {
+        left.iter().any(|workload| figure.shows(&workload.id))
+    };
+    experiment.figures.retain(is_shown);
+    Ok(())
+}
+
+/// Whether a word of the command line means a workload: by its name, or by the beginning of its name up to a hyphen, unless that is another's
+/// name; what runs only when it is named is not meant by that.
+fn is_meant_by(workload: &Workload, word: &str, ids: &[String]) -> bool {
+    let rest = workload.id.strip_prefix(word);
+    let is_group = !workload.on_request && !ids.iter().any(|id| id == word);
+    rest.is_some_and(|rest| rest.is_empty() || (is_group && rest.starts_with('-')))
+}
+
+/// Leaves the placements of cores that the figures need: all share them for rates, the proxy has one of its own for CPU.
+fn place(experiment: &mut Experiment, figures: &[String]) -> Result<()> {
+    let wanted = figures
         .iter()
         .map(|name| match name.as_str() {
-            "rate" => Ok(Figure::Rate),
-            "cpu" => Ok(Figure::Cpu),
+            "rate" => Ok(Value::Word(String::from("shared"))),
+            "cpu" => Ok(Value::Word(String::from("separate"))),
             other => bail!("there is no figure `{other}`: rate, cpu"),
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(Plan {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        works,
-        peers: choose_peers(&options.peers)?,
-        figures,
-        memory,
-        memory_connections: options.idle_connections,
-        repetitions: options
-            .repetitions
-            .unwrap_or(if options.quick { 1 } else { 5 }),
-        seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 2 }),
-        warm_up: !options.quick,
-        calibration: Duration::from_secs(if options.quick { 1 } else { 2 }),
-        cores: CorePair::parse(&options.cores).context("--cores")?,
-        carrick: options.carrick,
-        configurations: options.configurations,
-        out: options.out,
-    })
-}
-
-fn choose_works(only: &[String]) -> Result<(Vec<Work>, Vec<MemoryKind>)> {
-    if only.is_empty() {
-        return Ok((
-            WORKS.into_iter().filter(|work| work.by_default).collect(),
-            MemoryKind::ALL.to_vec(),
-        ));
-    }
-    let picks_memory = |name: &str, kind: MemoryKind| kind.name() == name || name == "memory";
-    for name in only {
-        if !WORKS.iter().any(|work| work.is_meant_by(name))
-            && !MemoryKind::ALL.iter().any(|kind| picks_memory(name, *kind))
-        {
-            bail!("there is no work `{name}`: see --list");
+    for workload in &mut experiment.workloads {
+        if let Some(cores) = workload.parameters.get_mut(CORES) {
+            cores.values.retain(|value| wanted.contains(value));
         }
     }
-    let works = WORKS
-        .into_iter()
-        .filter(|work| only.iter().any(|name| work.is_meant_by(name)))
-        .collect();
-    let memory = MemoryKind::ALL
-        .into_iter()
-        .filter(|kind| only.iter().any(|name| picks_memory(name, *kind)))
-        .collect();
-    Ok((works, memory))
+    Ok(())
 }
 
-fn choose_peers(names: &[String]) -> Result<Vec<Peer>> {
+/// Holds so many connections where memory is measured.
+fn hold(experiment: &mut Experiment, connections: usize) {
+    for workload in &mut experiment.workloads {
+        if let Some(Does::Memory(kind)) = workload.work().map(|work| work.does)
+            && kind != MemoryKind::StoredObject
+        {
+            let connections = i64::try_from(connections).unwrap_or(i64::MAX);
+            let connections = toml::Value::Integer(connections);
+            workload
+                .load
+                .insert(String::from("connections"), connections);
+        }
+    }
+}
+
+/// The peers of the workloads, each once.
+fn peers(experiment: &Experiment) -> Vec<Peer> {
+    let mut peers: Vec<Peer> = Vec::new();
+    for name in experiment
+        .workloads
+        .iter()
+        .flat_map(|workload| &workload.series)
+    {
+        if let Some(peer) = by_name(name).filter(|peer| !peers.contains(peer)) {
+            peers.push(peer);
+        }
+    }
+    peers
+}
+
+fn chosen_peers(experiment: &Experiment, names: &[String]) -> Result<Vec<Peer>> {
     let picks = |name: &str, peer: &Peer| peer.name == name || peer.family.name() == name;
     for name in names {
-        if !PEERS.iter().any(|peer| picks(name, peer)) {
+        if !crate::peers::PEERS.iter().any(|peer| picks(name, peer)) {
             bail!("there is no peer `{name}`: see --list");
         }
     }
-    Ok(PEERS
-        .into_iter()
-        .filter(|peer| names.is_empty() || names.iter().any(|name| picks(name, peer)))
-        .collect())
+    let mut peers = peers(experiment);
+    peers.retain(|peer| names.is_empty() || names.iter().any(|name| picks(name, peer)));
+    Ok(peers)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 
 use crate::experiment::catalogue;
+use crate::experiment::file;
 use crate::experiment::members::{Filter, State, Tools};
 use crate::experiment::progress::Progress;
 use crate::experiment::results::{ExperimentResults, Scale};
 use crate::experiment::runner::{Options, Session};
 use crate::experiment::schedule::{show_time, workload_time};
 use crate::experiment::selection::Selection;
-use crate::experiment::spec::{Experiment, Thoroughness};
+use crate::experiment::spec::{Experiment, Thoroughness, Workload};
 use crate::peers::Family;
 use crate::report;
 use crate::testbed::cores::{self, CorePair};
@@ -148,7 +149,7 @@ fn describe(experiment: &Experiment, tools: &mut Tools) -> Result<String> {
         let figures: Vec<&str> = experiment
             .figures
             .iter()
-            .filter(|figure| workload.ids().contains(&figure.workload.as_str()))
+            .filter(|figure| workload.ids().into_iter().any(|id| figure.shows(id)))
             .map(|figure| figure.number.as_str())
             .collect();
         let time = |scale| show_time(workload_time(workload, ready, Thoroughness::Scale(scale)));
@@ -191,21 +192,48 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
     let options = arguments.options(&selection)?;
     let folder = scratch()?;
     let mut tools = arguments.source.tools(folder.path())?;
-    let mut sessions = experiments
+    let mut sessions = prepare(experiments, &options, &mut tools)?;
+    let failed = carry_out(&mut sessions, &options)?;
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Prepares experiments to be run.
+///
+/// # Errors
+/// When a program that they need is missing, or carrick cannot be asked.
+pub(super) fn prepare(
+    experiments: Vec<Experiment>,
+    options: &Options,
+    tools: &mut Tools,
+) -> Result<Vec<Session>> {
+    experiments
         .into_iter()
-        .map(|experiment| Session::prepare(experiment, &options, &mut tools))
-        .collect::<Result<Vec<_>>>()?;
+        .map(|experiment| Session::prepare(experiment, options, tools))
+        .collect()
+}
+
+/// Runs experiments, and says what comes. Whether anything failed.
+///
+/// # Errors
+/// When the test bed, a server or the disk fails; when interrupted. What was measured until then is kept.
+pub(super) fn carry_out(sessions: &mut [Session], options: &Options) -> Result<bool> {
     let mut progress = Progress::begin(sessions.iter().map(Session::estimate).sum());
-    announce(&sessions, &options, &progress);
+    announce(sessions, options, &progress);
 
     let runtime = crate::program::runtime()?;
     let mut failed = false;
-    for session in &mut sessions {
+    for session in sessions {
         let ended = runtime.block_on(async {
             // Dropping the measurement removes the namespaces and everything inside.
             tokio::select! {
-                ended = session.measure(&mut progress) => ended,
+                // The signals are listened for before anything is made.
+                biased;
                 name = super::interruption() => bail!("ended by {}", name?),
+                ended = session.measure(&mut progress) => ended,
             }
         });
         let early = ended.as_ref().err().map(|error| format!("{error:#}"));
@@ -233,11 +261,7 @@ pub fn run(arguments: &Run) -> Result<ExitCode> {
         progress.say(&format!("{}: results in {folder}", session.results.name));
     }
     progress.end();
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(failed)
 }
 
 /// Says what will be done, how long that takes, and what is left out because it waits.
@@ -275,7 +299,7 @@ pub fn report(arguments: &Report) -> Result<ExitCode> {
 impl Source {
     fn experiments(&self, name: Option<&str>) -> Result<Vec<Experiment>> {
         match (&self.experiment, name) {
-            (Some(file), _) => Ok(vec![Experiment::load(file)?]),
+            (Some(file), _) => Ok(vec![file::load(file)?]),
             (None, Some(name)) => catalogue::named(name),
             (None, None) => bail!("which experiment? See `carrick-lab list`"),
         }
@@ -286,7 +310,7 @@ impl Source {
         // The laboratory as a program of its own stands beside carrick.
         let beside = own.with_file_name("carrick");
         let carrick = self.carrick.as_ref().unwrap_or(&beside);
-        Tools::find(carrick, self.configurations.as_deref(), scratch)
+        Tools::find(Some(carrick), self.configurations.as_deref(), scratch)
     }
 }
 
@@ -316,6 +340,7 @@ impl Run {
             },
             seed: self.seed,
             out: self.out.clone(),
+            is_flat: false,
             cores,
             filter: Filter {
                 families: self
@@ -324,6 +349,7 @@ impl Run {
                     .map(|program| program.family())
                     .collect(),
                 engines: self.engines.clone(),
+                names: Vec::new(),
             },
             selection: selection.words(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -334,6 +360,9 @@ impl Run {
 /// Leaves only the workloads and figures of these names.
 fn choose(experiments: &mut Vec<Experiment>, only: &[String]) -> Result<()> {
     if only.is_empty() {
+        for experiment in experiments.iter_mut() {
+            (experiment.workloads).retain(|workload| !workload.on_request);
+        }
         return Ok(());
     }
     for name in only {
@@ -363,23 +392,21 @@ fn choose(experiments: &mut Vec<Experiment>, only: &[String]) -> Result<()> {
     }
     for experiment in experiments.iter_mut() {
         let workloads = experiment.workloads.clone();
-        let of = |id: &str| {
-            workloads
-                .iter()
-                .find(|workload| workload.ids().contains(&id))
-        };
         let is_named = |id: &str| only.iter().any(|name| name == id);
         experiment.figures.retain(|figure| {
-            is_named(&figure.id)
-                || of(&figure.workload).is_some_and(|workload| is_named(&workload.id))
+            let shown = |workload: &Workload| {
+                is_named(&workload.id) && workload.ids().into_iter().any(|id| figure.shows(id))
+            };
+            is_named(&figure.id) || workloads.iter().any(shown)
         });
-        let drawn: Vec<&str> = experiment
+        let drawn = experiment
             .figures
             .iter()
-            .map(|figure| figure.workload.as_str())
-            .collect();
+            .filter(|figure| is_named(&figure.id));
+        let drawn: Vec<_> = drawn.collect();
         experiment.workloads.retain(|workload| {
-            is_named(&workload.id) || workload.ids().iter().any(|id| drawn.contains(id))
+            let is_drawn = |id| drawn.iter().any(|figure| figure.shows(id));
+            is_named(&workload.id) || workload.ids().into_iter().any(is_drawn)
         });
     }
     experiments.retain(|experiment| !experiment.workloads.is_empty());
@@ -387,7 +414,7 @@ fn choose(experiments: &mut Vec<Experiment>, only: &[String]) -> Result<()> {
 }
 
 /// A folder for what carrick is asked about, removed on drop.
-fn scratch() -> Result<Scratch> {
+pub(super) fn scratch() -> Result<Scratch> {
     let name = crate::testbed::name::RunName::of_this_process()?;
     let path = std::env::temp_dir().join(format!("{name}.asked"));
     std::fs::create_dir_all(&path)
@@ -395,10 +422,10 @@ fn scratch() -> Result<Scratch> {
     Ok(Scratch(path))
 }
 
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.0
     }
 }

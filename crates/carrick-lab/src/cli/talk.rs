@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use crate::bench::talk::{self, Talk};
+use crate::bench::plan::Talk;
+use crate::bench::talk;
 
 /// `carrick-lab talk-server`
 #[derive(Debug, Args)]

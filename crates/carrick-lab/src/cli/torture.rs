@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::bench::runner::default_carrick;
 use crate::peers::{Family, Peer, by_name};
 use crate::torture::cases::{Case, Scale};
 use crate::torture::http::{self, Way};
@@ -55,7 +54,7 @@ pub struct Torture {
     #[arg(long, value_name = "FOLDER", requires = "http")]
     logs: Option<PathBuf>,
     /// carrick's program
-    #[arg(long, default_value = default_carrick().as_os_str(), value_name = "FILE")]
+    #[arg(long, default_value = "target/release/carrick", value_name = "FILE")]
     carrick: PathBuf,
     /// A folder of configurations that replace the built-in ones of the same name (crates/carrick-lab/peers has these)
     #[arg(long, value_name = "FOLDER")]

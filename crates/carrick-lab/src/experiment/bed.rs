@@ -6,6 +6,9 @@ use anyhow::{Context as _, Result};
 
 use super::expression::{self, Point};
 use super::spec::{Experiment, Workload};
+use crate::bench::plan::{Does, KIB, Talk};
+use crate::bench::{congestion, talk};
+use crate::peers::{Programs, start_origin};
 use crate::testbed::calibration::Calibration;
 use crate::testbed::cores::Placement;
 use crate::testbed::service::Service;
@@ -17,14 +20,29 @@ const FURTHER_ORIGINS_PORT: u16 = 8001;
 
 /// The meter is checked again if the proxy's core, with nothing to do, was busy for more than this share.
 pub const QUIET_SHARE: f64 = 0.05;
+/// For a server to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often at most.
 const CALIBRATIONS_MAX: usize = 3;
+
+/// A server of a test bed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Server {
+    /// `carrick-lab origin` with these arguments.
+    Origin(Vec<String>),
+    /// nginx with files of these lengths.
+    Files(Vec<usize>),
+    /// What sends back what comes.
+    Echo,
+    /// The far end of a talk.
+    Talk(Talk),
+}
 
 /// A test bed and what runs in it. The fields are dropped in this order: programs before namespaces.
 #[derive(Debug)]
 pub struct Bed {
     network: Option<(WanSpec, WanService)>,
-    servers: Option<(Vec<Vec<String>>, Vec<Service>)>,
+    servers: Option<(Vec<Server>, Vec<Service>)>,
     /// How far its meter can be trusted, if that was asked.
     pub calibration: Option<Calibration>,
     /// The namespaces.
@@ -57,9 +75,9 @@ impl Bed {
         if self.testbed.placement() != placement {
             self.testbed.place(placement)?;
         }
-        if let (Placement::Separate(_), Some(each), None) =
-            (placement, calibration, &self.calibration)
-        {
+        if let (Placement::Separate(_), Some(known)) = (placement, &self.calibration) {
+            self.testbed.take_off(known);
+        } else if let (Placement::Separate(_), Some(each)) = (placement, calibration) {
             // What others do on the core for a moment must not be taken off all measurements.
             for _ in 0..CALIBRATIONS_MAX {
                 let calibration = self.testbed.calibrate(each).await?;
@@ -77,9 +95,13 @@ impl Bed {
     ///
     /// # Errors
     /// When one does not start: with what it said.
-    pub async fn serve(&mut self, workload: &Workload) -> Result<()> {
-        let addresses = self.testbed.addresses();
-        let wanted = server_arguments(workload, &addresses);
+    pub async fn serve(
+        &mut self,
+        experiment: &Experiment,
+        workload: &Workload,
+        programs: &Programs,
+    ) -> Result<()> {
+        let wanted = servers(experiment, workload, &self.testbed.addresses());
         if self
             .servers
             .as_ref()
@@ -93,11 +115,49 @@ impl Bed {
             }
         }
         let mut services = Vec::new();
-        for arguments in &wanted {
-            services.push(self.testbed.start_origin(arguments).await?);
+        for server in &wanted {
+            services.push(self.start(server, programs).await?);
+        }
+        if workload.work().is_some() {
+            congestion::verify(&self.testbed).await?;
         }
         self.servers = Some((wanted, services));
         Ok(())
+    }
+
+    async fn start(&self, server: &Server, programs: &Programs) -> Result<Service> {
+        let (testbed, addresses) = (&self.testbed, self.testbed.addresses());
+        match server {
+            Server::Origin(arguments) => testbed.start_origin(arguments).await,
+            Server::Files(sizes) => {
+                let mut origin = start_origin(sizes, testbed, programs)?;
+                let port = addresses.origin_http().port();
+                origin.wait_until_listening(port, START_TIMEOUT).await?;
+                Ok(origin)
+            }
+            Server::Echo => {
+                let listen = addresses.origin_echo().to_string();
+                congestion::start_echo(testbed, &testbed.server, &listen)
+            }
+            Server::Talk(talk) => {
+                let listen = match talk {
+                    Talk::PingPong => addresses.origin_ping_pong(),
+                    Talk::Stream => addresses.origin_stream(),
+                };
+                talk::start_server(testbed, *talk, listen).await
+            }
+        }
+    }
+
+    /// The first of its servers.
+    ///
+    /// # Errors
+    /// When [`Self::serve`] was not called.
+    pub fn origin(&self) -> Result<&Service> {
+        let running = self.servers.as_ref();
+        running
+            .and_then(|(_, services)| services.first())
+            .context("the test bed has no server")
     }
 
     /// Starts the emulated network, unless it is the one that runs. What the one before counted.
@@ -170,7 +230,7 @@ pub fn with_subnets(table: &toml::Table, addresses: &Addresses) -> Result<WanSpe
         ("server", addresses.server_subnet),
     ]
     .map(|(name, subnet)| {
-        let subnet = super::results::Value::Word(String::from(subnet));
+        let subnet = super::value::Value::Word(String::from(subnet));
         (name.to_owned(), subnet)
     })
     .into();
@@ -195,15 +255,32 @@ pub fn further_origins(workload: &Workload, addresses: &Addresses) -> Vec<(Strin
         .collect()
 }
 
-/// The arguments of each server: the one that is always there, and a further one for each extension.
-fn server_arguments(workload: &Workload, addresses: &Addresses) -> Vec<Vec<String>> {
+/// What a workload needs: the server that is always there, and a further one for each extension; or those of the loads that are run side by
+/// side, with the files of all of them.
+fn servers(experiment: &Experiment, workload: &Workload, addresses: &Addresses) -> Vec<Server> {
+    if workload.work().is_some() {
+        let works = experiment.workloads.iter().filter_map(Workload::work);
+        let with_files = works.filter(|work| !matches!(work.does, Does::Talk(_)));
+        let mut sizes: Vec<usize> = with_files
+            .map(|work| work.body_bytes)
+            .chain([KIB])
+            .collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        return vec![
+            Server::Files(sizes),
+            Server::Echo,
+            Server::Talk(Talk::PingPong),
+            Server::Talk(Talk::Stream),
+        ];
+    }
     let first = (String::from("origin"), addresses.origin_http().to_string());
     std::iter::once(first)
         .chain(further_origins(workload, addresses))
         .map(|(_, listen)| {
             let mut arguments = vec![String::from("--listen"), listen];
             arguments.extend(workload.origin.iter().cloned());
-            arguments
+            Server::Origin(arguments)
         })
         .collect()
 }

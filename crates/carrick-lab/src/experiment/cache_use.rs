@@ -5,10 +5,10 @@
 
 use anyhow::{Result, ensure};
 
-use super::engine_use;
 use super::members::Member;
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::{Kind, LoadPlan};
+use crate::peers::engine_use;
 use crate::testbed::namespace::Namespace;
 
 /// What carrick calls its answers from the cache.

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use super::file;
 use super::spec::Experiment;
 
 /// File names and texts, in the order in which they are run.
@@ -30,14 +31,25 @@ const FILES: [(&str, &str); 7] = [
     ("peers.toml", include_str!("../../experiments/peers.toml")),
 ];
 
-/// All of them.
+/// The workloads of `carrick-lab bench`: not one of those that `all` means, as it takes hours and is no experiment of a paper.
+const BENCH: (&str, &str) = ("bench.toml", include_str!("../../experiments/bench.toml"));
+
+/// The side-by-side benchmark.
+///
+/// # Errors
+/// When its file is wrong, which the tests rule out.
+pub fn bench() -> Result<Experiment> {
+    file::parse(BENCH.1, BENCH.0)
+}
+
+/// All but the side-by-side benchmark.
 ///
 /// # Errors
 /// When one is wrong, which the tests rule out.
 pub fn all() -> Result<Vec<Experiment>> {
     FILES
         .iter()
-        .map(|(file, text)| Experiment::parse(text, file))
+        .map(|(file, text)| file::parse(text, file))
         .collect()
 }
 
@@ -50,6 +62,9 @@ pub fn named(name: &str) -> Result<Vec<Experiment>> {
     if name == "all" {
         return Ok(known);
     }
+    if name == "bench" {
+        return Ok(vec![bench()?]);
+    }
     let names: Vec<String> = known
         .iter()
         .map(|experiment| experiment.name.clone())
@@ -60,7 +75,7 @@ pub fn named(name: &str) -> Result<Vec<Experiment>> {
         .collect();
     if found.is_empty() {
         bail!(
-            "there is no experiment `{name}`: all, {} (or a file: --experiment FILE)",
+            "there is no experiment `{name}`: all, {}, bench (or a file: --experiment FILE)",
             names.join(", ")
         );
     }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::experiment::results::{Cell, Value};
+use crate::experiment::results::Cell;
+use crate::experiment::value::Value;
 
 /// All samples of these cells, in order, with all of their metrics.
 #[must_use]

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::expression::Point;
 use super::metrics::{Merged, completed_bytes, merged, of_one_class};
-use super::results::{Cell, Sample, Value};
+use super::results::{Cell, Sample};
 use super::spec::{Derived, How, Workload};
+use super::value::Value;
 use crate::load::outcome::LoadOutcome;
 
 /// The outcomes of the load, by series and point, in the order of the samples.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::results::Value;
+use super::value::Value;
 
 /// Values of parameters at one point.
 pub type Point = BTreeMap<String, Value>;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::results::Value;
+use super::value::Value;
 
 /// A figure or table of a paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Figure {
     /// How it is drawn.
     #[serde(default)]
     pub kind: FigureKind,
-    /// The workload whose cells it shows.
+    /// The workload whose cells it shows; with the horizontal axis `workload`, all whose ids begin so, up to a hyphen.
     pub workload: String,
     /// Only cells with these parameters.
     #[serde(default, rename = "where")]
@@ -47,6 +47,20 @@ pub struct Figure {
     /// What is compared with the paper, by computation.
     #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
+}
+
+/// As the horizontal axis of a figure: the workloads themselves.
+pub const WORKLOAD: &str = "workload";
+
+impl Figure {
+    /// Whether it shows cells of this workload.
+    #[must_use]
+    pub fn shows(&self, workload: &str) -> bool {
+        let rest = workload.strip_prefix(&self.workload);
+        rest.is_some_and(|rest| {
+            rest.is_empty() || (self.x.name == WORKLOAD && rest.starts_with('-'))
+        })
+    }
 }
 
 /// How a figure is drawn.

@@ -12,10 +12,12 @@ use crate::peers::{Family, Job, Peer, Programs, by_name};
 use crate::testbed::TestbedPlan;
 
 /// The programs that experiments know besides carrick.
-const OTHERS: [Family; 4] = [
+const OTHERS: [Family; 6] = [
     Family::Haproxy,
     Family::Nginx,
     Family::Squid,
+    Family::Varnish,
+    Family::TrafficServer,
     Family::Pepsal,
 ];
 
@@ -29,16 +31,18 @@ pub struct Tools {
     answers: Vec<(Question, Answer)>,
 }
 
-/// What carrick is asked: whose configuration, whether as a gateway, variant of the template, and what is appended.
-type Question = (&'static str, bool, Option<String>, String);
+/// What carrick is asked: whose configuration, for which listener, variant of the template, and what is appended.
+type Question = (&'static str, Job, Option<String>, String);
 
-/// What is left out, by `--proxy` and `--engine`.
+/// What is left out, by `--proxy`, `--engine` and `--peers`.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Programs; none: all.
     pub families: Vec<Family>,
     /// Engines of carrick; none: all.
     pub engines: Vec<String>,
+    /// Peers, or the programs behind them; none: all.
+    pub names: Vec<String>,
 }
 
 /// A series in a workload.
@@ -72,11 +76,15 @@ pub enum State {
 }
 
 impl Tools {
-    /// Finds the programs. `directory` is for what carrick is asked about.
+    /// Finds the programs. `directory` is for what carrick is asked about; no `carrick`: no series is one of its.
     ///
     /// # Errors
-    /// When there is no carrick.
-    pub fn find(carrick: &Path, configurations: Option<&Path>, directory: &Path) -> Result<Self> {
+    /// When there is no such carrick.
+    pub fn find(
+        carrick: Option<&Path>,
+        configurations: Option<&Path>,
+        directory: &Path,
+    ) -> Result<Self> {
         let (programs, missing) = Programs::find(&OTHERS, carrick, configurations)?;
         Ok(Self {
             programs,
@@ -148,7 +156,8 @@ impl Tools {
             return Ok(State::Impossible(why.clone()));
         }
         if let Some(why) = programs.why_not(peer, job) {
-            return Ok(State::Impossible(why));
+            // Not every machine has what it needs besides.
+            return Ok(State::WaitingFor(why));
         }
         let Some(engine) = peer.engine() else {
             return Ok(State::Ready);
@@ -158,12 +167,12 @@ impl Tools {
         }
         // All others are in one file.
         let asked_as = match job {
-            Job::Gateway => Job::Gateway,
+            Job::Gateway | Job::Cache | Job::CacheDisk => job,
             _ => Job::Switch,
         };
         let question = (
             peer.name,
-            asked_as == Job::Gateway,
+            asked_as,
             variant.map(str::to_owned),
             series.configuration.clone(),
         );
@@ -206,7 +215,10 @@ impl Filter {
         let has_engine = |engine: &str| {
             self.engines.is_empty() || self.engines.iter().any(|wanted| wanted == engine)
         };
-        is_wanted && peer.engine().is_none_or(has_engine)
+        let is_named = |name: &String| name == peer.name || name == peer.family.name();
+        is_wanted
+            && peer.engine().is_none_or(has_engine)
+            && (self.names.is_empty() || self.names.iter().any(is_named))
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Metered {
     pub server: TcpCounters,
     /// At the proxy's devices, if wanted.
     pub packets: Vec<Packet>,
-    /// Whether the engine that was asked for has moved the bytes (see [`engine_use`](super::engine_use)).
+    /// Whether the engine that was asked for has moved the bytes (see [`engine_use`](crate::peers::engine_use)).
     pub is_its_work: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The experiments of the papers: what is varied, what is run, what is drawn.
+//! The experiments, of the papers and side by side: what is varied, what is run, what is drawn.
 
 pub mod bed;
 pub mod cache_use;
@@ -6,9 +6,9 @@ pub mod capture;
 pub mod catalogue;
 pub mod csv;
 pub mod derived;
-pub mod engine_use;
 pub mod expression;
 pub mod figure;
+pub mod file;
 pub mod forwarding;
 pub mod members;
 pub mod metered;
@@ -21,3 +21,5 @@ pub mod schedule;
 pub mod selection;
 pub mod spec;
 pub mod store;
+pub mod target;
+pub mod value;

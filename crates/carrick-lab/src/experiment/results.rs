@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::figure::Figure;
+use super::target::Target;
+use super::value::Value;
+use crate::bench::plan::Work;
 use crate::testbed::machine::Machine;
 
 /// Results of one experiment.
@@ -43,6 +46,9 @@ pub struct ExperimentResults {
     pub ended_early: Option<String>,
     /// What a reader must know: noise, things left out.
     pub notes: Vec<String>,
+    /// What was run, in its order; empty in results of earlier versions.
+    #[serde(default)]
+    pub workloads: Vec<Described>,
     /// What was measured.
     pub cells: Vec<Cell>,
     /// What is drawn from it.
@@ -50,6 +56,70 @@ pub struct ExperimentResults {
     /// What the series are called in legends, by name.
     pub series_labels: BTreeMap<String, String>,
 }
+
+/// A workload, as a reader of the results must know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Described {
+    /// The workload's id.
+    pub id: String,
+    /// What it is.
+    pub about: String,
+    /// Samples of each cell.
+    pub samples: u32,
+    /// The load, if it is one of those that are run side by side.
+    #[serde(default)]
+    pub work: Option<Work>,
+    /// What has to be reached.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+impl ExperimentResults {
+    /// A workload by its id.
+    #[must_use]
+    pub fn workload(&self, id: &str) -> Option<&Described> {
+        self.workloads.iter().find(|workload| workload.id == id)
+    }
+
+    /// The samples' values of a metric, of one series in one workload, with cores placed so if it was varied. `None` if anything of it failed.
+    #[must_use]
+    pub fn values(
+        &self,
+        workload: &str,
+        series: &str,
+        cores: &str,
+        metric: &str,
+    ) -> Option<Vec<f64>> {
+        let cells = || self.cells_of(workload, series, cores);
+        if cells().any(|cell| cell.failure.is_some()) {
+            return None;
+        }
+        let samples = cells().flat_map(|cell| &cell.samples);
+        Some(
+            samples
+                .filter_map(|sample| sample.get(metric).copied())
+                .collect(),
+        )
+    }
+
+    /// The cells of one series in one workload, with cores placed so if it was varied.
+    pub fn cells_of<'a>(
+        &'a self,
+        workload: &'a str,
+        series: &'a str,
+        cores: &'a str,
+    ) -> impl Iterator<Item = &'a Cell> {
+        self.cells.iter().filter(move |cell| {
+            let placed = cell.parameters.get(CORES);
+            cell.workload == workload
+                && cell.series == series
+                && placed.is_none_or(|placed| matches!(placed, Value::Word(word) if word == cores))
+        })
+    }
+}
+
+/// The parameter that varies where work is done: `shared` or `separate`.
+pub const CORES: &str = "cores";
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,13 +152,3 @@ pub struct Cell {
 /// One sample: metrics by name. A name ends in its unit: `requests_per_second`, `latency_mean_ms`, `cpu_us_per_request`,
 /// `utilization_percent`, `data_per_ack`, `timeouts_per_1000_packets`, `throughput_bytes_per_second`, …
 pub type Sample = BTreeMap<String, f64>;
-
-/// A parameter's value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Value {
-    /// A number.
-    Number(f64),
-    /// A word.
-    Word(String),
-}

@@ -14,12 +14,16 @@ use super::forwarding::Ends;
 use super::members::{Filter, Member, State, Tools};
 use super::metered::Metered;
 use super::progress::Progress;
-use super::results::{Cell, ExperimentResults, Scale};
+use super::results::{Cell, Described, ExperimentResults, Sample, Scale};
 use super::sample;
 use super::schedule;
 use super::spec::{Amount, Cores, Effort, Experiment, Thoroughness, Workload};
 use super::store::Store;
+use crate::bench::plan::Work;
+use crate::bench::run::Run;
+use crate::command::require;
 use crate::content::mix;
+use crate::peers::Programs;
 use crate::testbed::TestbedPlan;
 use crate::testbed::cores::{CorePair, Placement};
 use crate::testbed::machine::Machine;
@@ -30,6 +34,8 @@ const REFUSED_SHARE_INVERSE: u64 = 1000;
 const SMOKE_SECONDS_MAX: f64 = 10.0;
 /// Cores kept busy by programs outside the test bed, from which on a reader is told.
 const FOREIGN_CORES_NOISY: f64 = 0.1;
+/// What the reader is told.
+const NOISY: &str = "noisy: at times, programs outside the test bed kept more than a tenth of a core busy (see `foreign_cores` in the samples)";
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -38,8 +44,10 @@ pub struct Options {
     pub thoroughness: Thoroughness,
     /// For all random choices.
     pub seed: u64,
-    /// Where results go.
+    /// Where results go: a folder for each experiment.
     pub out: PathBuf,
+    /// No folder for each: into `out` itself.
+    pub is_flat: bool,
     /// The cores to use; none: this machine has only one, so the proxy's CPU cannot be metered.
     pub cores: Option<CorePair>,
     /// What is left out.
@@ -56,6 +64,9 @@ pub struct Session {
     experiment: Experiment,
     options: Options,
     members: Vec<Vec<Member>>,
+    programs: Programs,
+    /// If a workload needs it.
+    wrk: PathBuf,
     store: Store,
     started: Instant,
     outcomes: Outcomes,
@@ -81,7 +92,21 @@ impl Session {
             .clone()
             .try_into()
             .context("the test bed")?;
-        let store = Store::new(&options.out, &experiment.name);
+        let folder = match options.is_flat {
+            true => options.out.clone(),
+            false => options.out.join(&experiment.name),
+        };
+        let wrk = match experiment.workloads.iter().any(|one| one.work().is_some()) {
+            true => require("wrk")?,
+            false => PathBuf::new(),
+        };
+        let described = experiment.workloads.iter().map(|workload| Described {
+            id: workload.id.clone(),
+            about: workload.about.clone(),
+            samples: workload.effort(options.thoroughness).samples,
+            work: workload.work(),
+            targets: workload.targets.clone(),
+        });
         let results = ExperimentResults {
             name: experiment.name.clone(),
             title: experiment.title.clone(),
@@ -100,8 +125,10 @@ impl Session {
             machine: Machine::read(),
             versions: tools.programs.versions(),
             meter: String::new(),
-            ended_early: None,
+            // Until it has.
+            ended_early: Some(String::from("it did not come to its end")),
             notes: Vec::new(),
+            workloads: described.collect(),
             cells: Vec::new(),
             figures: experiment.figures.clone(),
             series_labels: experiment.labels(),
@@ -110,7 +137,9 @@ impl Session {
             experiment,
             options: options.clone(),
             members,
-            store,
+            programs: tools.programs.clone(),
+            wrk,
+            store: Store::new(folder),
             started: Instant::now(),
             outcomes: Outcomes::default(),
             current: None,
@@ -133,6 +162,16 @@ impl Session {
                 schedule::workload_time(workload, ready, self.options.thoroughness)
             })
             .sum()
+    }
+
+    /// Why a series cannot be measured on this machine, if one cannot.
+    #[must_use]
+    pub fn impossible(&self) -> Option<String> {
+        let mut members = self.members.iter().flatten();
+        members.find_map(|member| match &member.state {
+            State::Impossible(why) => Some(format!("{}: {why}", member.name)),
+            State::Ready | State::WaitingFor(_) => None,
+        })
     }
 
     /// What it waits for: each once, with the series that do.
@@ -221,13 +260,12 @@ impl Session {
                         continue;
                     }
                     let time = schedule::sample_time(&effort, point);
-                    let what = format!(
-                        "{} {}, {}: {}",
-                        self.experiment.name,
-                        workload.id,
-                        show_point(point),
-                        member.name
-                    );
+                    let mut what = format!("{} {}", self.experiment.name, workload.id);
+                    for part in [show_point(point), member.name.clone()] {
+                        if !part.is_empty() {
+                            what += &format!(", {part}");
+                        }
+                    }
                     progress.at_work(&what);
                     let said = if self.results.cells[index].waiting_for.is_some() {
                         String::from("waits")
@@ -235,7 +273,7 @@ impl Session {
                         // It has failed for good: another sample would not mend it.
                         String::from("failed before")
                     } else {
-                        let bed = self.bed(beds, member, &workload, progress).await?;
+                        let bed = self.bed(beds, member, &workload, point, progress).await?;
                         Box::pin(self.one(bed, &workload, member, point, &effort, round, index))
                             .await?
                     };
@@ -265,6 +303,7 @@ impl Session {
         beds: &'a mut Vec<Bed>,
         member: &Member,
         workload: &Workload,
+        point: &Point,
         progress: &Progress,
     ) -> Result<&'a mut Bed> {
         let known = beds
@@ -283,7 +322,7 @@ impl Session {
             }
         };
         let bed = &mut beds[index];
-        let placement = match (workload.cores, self.options.cores) {
+        let placement = match (workload.cores_at(point), self.options.cores) {
             (Cores::Separate, Some(pair)) => Placement::Separate(pair),
             _ => Placement::Shared,
         };
@@ -295,8 +334,12 @@ impl Session {
         let was_checked = bed.calibration.is_some();
         bed.place(placement, calibration).await?;
         if let (Some(checked), false) = (&bed.calibration, was_checked) {
+            let background = match workload.work() {
+                Some(_) => "not subtracted",
+                None => "taken off",
+            };
             let text = format!(
-                "{}; the proxy's core with nothing to do is busy for {:.1} % (taken off); off by {:.1} points at most with spinners of 5, 30 and 90 %",
+                "{}; the proxy's core with nothing to do is busy for {:.1} % ({background}); off by {:.1} points at most with spinners of 5, 30 and 90 %",
                 checked.source.describe(),
                 100.0 * checked.idle_busy_share,
                 checked.worst_error_percent()
@@ -318,10 +361,14 @@ impl Session {
                 self.note(text);
             }
             self.results.meter = text;
-        } else if self.results.meter.is_empty() && placement == Placement::Shared {
+        } else if self.results.meter.is_empty()
+            && workload.cores != Cores::Varied
+            && placement == Placement::Shared
+        {
             self.results.meter = String::from("not used: everything shared the cores");
         }
-        bed.serve(workload).await?;
+        bed.serve(&self.experiment, workload, &self.programs)
+            .await?;
         Ok(bed)
     }
 
@@ -338,6 +385,11 @@ impl Session {
         index: usize,
     ) -> Result<String> {
         let seed = mix(self.options.seed.wrapping_add(u64::from(round)));
+        if let Some(work) = workload.work() {
+            return self
+                .one_side_by_side(bed, &work, member, point, effort, index)
+                .await;
+        }
         let addresses = bed.testbed.addresses();
         let network = bed::network(&self.experiment, workload, point, &addresses, seed)?;
         let counts = bed.connect(network).await?;
@@ -355,14 +407,58 @@ impl Session {
         bed.check()?;
         let said = match measured {
             Ok(metered) => self.keep(metered, bed, workload, member, point, index),
-            Err(error) => {
-                let failure = format!("{error:#}");
-                self.results.cells[index].failure = Some(failure.clone());
-                format!("FAILED: {failure}")
-            }
+            Err(error) => self.fail(index, &error),
         };
         self.save()?;
         Ok(said)
+    }
+
+    /// The same of a load that is run side by side.
+    async fn one_side_by_side(
+        &mut self,
+        bed: &mut Bed,
+        work: &Work,
+        member: &Member,
+        point: &Point,
+        effort: &Effort,
+        index: usize,
+    ) -> Result<String> {
+        let run = Run {
+            testbed: &bed.testbed,
+            origin: bed.origin()?,
+            programs: &member.programs,
+            wrk: &self.wrk,
+            peer: &member.peer,
+            job: member.job,
+            work,
+            warm_up_seconds: effort.warm_up_seconds,
+            seconds: schedule::measured_seconds(effort, point)?,
+        };
+        let measured = Box::pin(run.measure()).await;
+        // A fault of the origin would be taken for one of the proxies.
+        bed.check()?;
+        let said = match measured {
+            Ok(sample) => {
+                if sample
+                    .get("foreign_cores")
+                    .is_some_and(|cores| *cores > FOREIGN_CORES_NOISY)
+                {
+                    self.note(NOISY);
+                }
+                let said = show_sample(&sample);
+                self.results.cells[index].samples.push(sample);
+                said
+            }
+            Err(error) => self.fail(index, &error),
+        };
+        self.save()?;
+        Ok(said)
+    }
+
+    fn fail(&mut self, index: usize, error: &anyhow::Error) -> String {
+        let failure = format!("{error:#}");
+        self.results.cells[index].failure = Some(failure.clone());
+        format!("FAILED: {failure}")
     }
 
     fn keep(
@@ -382,7 +478,7 @@ impl Session {
         let sample = sample::metrics_of(&metered, workload, ends);
         if let Some(cpu) = &metered.cpu {
             if cpu.foreign_cores > FOREIGN_CORES_NOISY {
-                self.note("noisy: at times, programs outside the test bed kept more than a tenth of a core busy (see `foreign_cores` in the samples)");
+                self.note(NOISY);
             }
             if cpu.backlog_dropped > 0 {
                 self.note("the kernel dropped packets because a core's queue was full (net.core.netdev_max_backlog)");
@@ -450,6 +546,25 @@ impl Session {
         self.results.took_seconds = self.started.elapsed().as_secs_f64();
         self.store.save(&self.results)
     }
+}
+
+/// The metrics of a sample that matter most, for the progress.
+fn show_sample(sample: &Sample) -> String {
+    let of = |(name, unit, divide_by): &(&str, &str, f64)| {
+        let value = sample.get(*name)?;
+        Some(format!("{:.1} {unit}", value / divide_by))
+    };
+    let parts: Vec<String> = [
+        ("requests_per_second", "requests/s", 1.0),
+        ("throughput_bytes_per_second", "Gbit/s", 125e6),
+        ("cpu_us_per_request", "us of CPU each", 1.0),
+        ("cpu_ms_per_gigabyte", "ms of CPU per GB", 1.0),
+        ("process_bytes_each", "bytes each", 1.0),
+    ]
+    .iter()
+    .filter_map(of)
+    .collect();
+    parts.join(", ")
 }
 
 fn now_unix_seconds() -> u64 {

@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 
 use super::bed::{self, Bed};
 use super::cache_use;
-use super::engine_use;
 use super::expression::Point;
 use super::forwarding::{self, Ends};
 use super::members::Member;
@@ -18,11 +17,8 @@ use super::schedule;
 use super::spec::{Effort, Workload};
 use crate::load::outcome::LoadOutcome;
 use crate::load::plan::Route;
-use crate::peers::{Family, Job};
-use crate::testbed::ProxyCpu;
+use crate::peers::{Family, Job, engine_use};
 
-/// With a larger background, what is left of the core's busy time is not the proxy's.
-const BACKGROUND_SHARE_MAX: f64 = 0.2;
 /// How long a proxy may take until it listens.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the sockets of a proxy that was killed may take to close.
@@ -137,7 +133,7 @@ pub async fn measure(
 #[must_use]
 pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample {
     let mut sample = metrics::of_load(&metered.outcome, &metered.class_bytes);
-    if let Some(cpu) = metered.cpu.as_ref().filter(|cpu| is_trusted(cpu)) {
+    if let Some(cpu) = metered.cpu.as_ref().filter(|cpu| cpu.is_trusted()) {
         metrics::add_busy(
             &mut sample,
             cpu.core_share(),
@@ -160,12 +156,6 @@ pub fn metrics_of(metered: &Metered, workload: &Workload, ends: Ends) -> Sample 
         forwarding::add(&mut sample, &forwarding::delays(&metered.packets, ends));
     }
     sample
-}
-
-/// Whether the figures of a core say anything: not if it was busy with something else when its background was measured.
-#[must_use]
-pub fn is_trusted(cpu: &ProxyCpu) -> bool {
-    cpu.background_share < BACKGROUND_SHARE_MAX
 }
 
 /// What was wrong with a load, in words; `None`: nothing.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::expression::{self, Point};
-use super::results::{Scale, Value};
+use super::results::Scale;
 use super::spec::{Amount, Effort, Series, Thoroughness, Workload};
+use super::value::Value;
 use crate::load::plan::{LoadPlan, Route};
 
 /// Besides the load itself: the programs' start, the meter's readings, the end.

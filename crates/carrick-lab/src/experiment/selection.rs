@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 
 use super::expression::show;
-use super::results::Value;
 use super::spec::{Amount, Effort, Experiment, Parameter, Workload};
+use super::value::Value;
 
 /// Least and most seconds of a sample.
 pub const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -57,7 +57,7 @@ impl Selection {
             let left = &experiment.workloads;
             experiment.figures.retain(|figure| {
                 left.iter()
-                    .any(|workload| workload.ids().contains(&figure.workload.as_str()))
+                    .any(|workload| workload.ids().into_iter().any(|id| figure.shows(id)))
             });
         }
         experiments.retain(|experiment| !experiment.workloads.is_empty());

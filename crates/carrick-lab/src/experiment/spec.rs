@@ -1,16 +1,15 @@
 //! An experiment's TOML file: what is varied, what is run, what is drawn. The files of the papers are in
 //! `crates/carrick-lab/experiments`; `carrick-lab run --experiment FILE` reads any other.
 
-pub mod check;
-
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use super::figure::Figure;
-use super::results::{Scale, Value};
+use super::results::{CORES, Scale};
+use super::target::Target;
+use super::value::Value;
+use crate::bench::plan::Work;
 use crate::peers::Job;
 
 /// A whole experiment.
@@ -97,13 +96,23 @@ pub struct Workload {
     /// What is varied: each combination is a point.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
-    /// A [`crate::load::plan::LoadPlan`] without route, times and seed. A string `$parameter`, which may be followed by
+    /// With a key `does`, a [`Work`] of those that are run side by side, which comes from other tools, to an origin of files. Else
+    /// a [`crate::load::plan::LoadPlan`] without route, times and seed. A string `$parameter`, which may be followed by
     /// operators and numbers (`$cached + 40`), stands for the parameter's value.
     pub load: toml::Table,
     /// How thorough a look is.
     pub quick: Effort,
     /// How thorough the paper was, or more.
     pub full: Effort,
+    /// More samples than so many are never taken.
+    #[serde(default = "any_number")]
+    pub samples_max: u32,
+    /// Not run unless it is named.
+    #[serde(default)]
+    pub on_request: bool,
+    /// What has to be reached.
+    #[serde(default)]
+    pub targets: Vec<Target>,
     /// Measured in the shortest of runs, that of the tests.
     #[serde(default = "smoke_seconds")]
     pub smoke_seconds: f64,
@@ -182,6 +191,8 @@ pub enum Cores {
     Separate,
     /// Everything everywhere: the highest rates.
     Shared,
+    /// One or the other, as the parameter `cores` says.
+    Varied,
 }
 
 /// A metric of one series that compares it with another, sample by sample.
@@ -242,38 +253,6 @@ pub enum Thoroughness {
 }
 
 impl Experiment {
-    /// Reads an experiment and checks that it fits together.
-    ///
-    /// # Errors
-    /// With file, line, and what would be right.
-    pub fn parse(text: &str, file: &str) -> Result<Self> {
-        let experiment: Self = toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..start].matches('\n').count() + 1;
-            let written = text.lines().nth(line - 1).unwrap_or_default().trim();
-            anyhow::anyhow!("{file}:{line}: {} in `{written}`", error.message())
-        })?;
-        let problems = check::check(&experiment, text);
-        if !problems.is_empty() {
-            let lines: Vec<String> = problems
-                .iter()
-                .map(|problem| format!("{file}:{}: {}", problem.line, problem.text))
-                .collect();
-            bail!("{}", lines.join("\n"));
-        }
-        Ok(experiment)
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is wrong.
-    pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the experiment {}", path.display()))?;
-        Self::parse(&text, &path.display().to_string())
-    }
-
     /// A workload by its id.
     #[must_use]
     pub fn workload(&self, id: &str) -> Option<&Workload> {
@@ -294,7 +273,7 @@ impl Workload {
     /// How thorough a run at this scale is.
     #[must_use]
     pub fn effort(&self, thoroughness: Thoroughness) -> Effort {
-        match thoroughness {
+        let mut effort = match thoroughness {
             Thoroughness::Scale(Scale::Full) => self.full.clone(),
             Thoroughness::Scale(Scale::Quick) => self.quick.clone(),
             Thoroughness::Smoke => Effort {
@@ -303,6 +282,24 @@ impl Workload {
                 measured_seconds: Amount::Number(self.smoke_seconds),
                 shutdown_seconds: 0.0,
             },
+        };
+        effort.samples = effort.samples.min(self.samples_max);
+        effort
+    }
+
+    /// The load, if it is one of those that are run side by side.
+    #[must_use]
+    pub fn work(&self) -> Option<Work> {
+        Work::of(&self.load).ok().flatten()
+    }
+
+    /// Where work is done at a point.
+    #[must_use]
+    pub fn cores_at(&self, point: &BTreeMap<String, Value>) -> Cores {
+        match (self.cores, point.get(CORES)) {
+            (Cores::Varied, Some(Value::Word(word))) if word == "shared" => Cores::Shared,
+            (Cores::Varied, _) => Cores::Separate,
+            (cores, _) => cores,
         }
     }
 
@@ -325,6 +322,10 @@ impl Workload {
     }
 }
 
+fn any_number() -> u32 {
+    u32::MAX
+}
+
 fn smoke_seconds() -> f64 {
     0.3
 }
@@ -332,6 +333,3 @@ fn smoke_seconds() -> f64 {
 fn download() -> String {
     String::from("download_bytes_per_second")
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,13 +1,13 @@
 //! The results of an experiment on disk: `results.json`, whole at any time, and the samples as CSV.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
 use super::results::{Cell, ExperimentResults};
 use crate::experiment::csv;
+use crate::files::{self, explain};
 
 /// The file of the results.
 const RESULTS: &str = "results.json";
@@ -25,10 +25,8 @@ pub struct Store {
 impl Store {
     /// Names the folder; makes nothing yet.
     #[must_use]
-    pub fn new(out: &Path, name: &str) -> Self {
-        Self {
-            folder: out.join(name),
-        }
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder }
     }
 
     /// Makes the folder; results of an earlier run are kept beside the new ones.
@@ -61,7 +59,7 @@ impl Store {
     /// When they cannot be written: with what to do if the disk is full.
     pub fn save(&self, results: &ExperimentResults) -> Result<()> {
         let text =
-            serde_json::to_vec_pretty(results).context("cannot write the results as JSON")?;
+            serde_json::to_string_pretty(results).context("cannot write the results as JSON")?;
         self.write(RESULTS, &text)
     }
 
@@ -71,32 +69,12 @@ impl Store {
     /// As [`Self::save`].
     pub fn save_samples(&self, results: &ExperimentResults) -> Result<()> {
         let cells: Vec<&Cell> = results.cells.iter().collect();
-        self.write(SAMPLES, csv::of(&cells).as_bytes())
+        self.write(SAMPLES, &csv::of(&cells))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.folder.join(name);
-        let beside = path.with_added_extension("new");
-        let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path));
-        if written.is_err() {
-            // What is there of it only takes room.
-            let _ = fs::remove_file(&beside);
-        }
-        explain(written, "write", &path)
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        files::replace(&self.folder.join(name), text)
     }
-}
-
-fn explain(done: io::Result<()>, what: &str, path: &Path) -> Result<()> {
-    done.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::StorageFull => {
-                ": the disk is full: make room, or name another folder with --out"
-            }
-            io::ErrorKind::PermissionDenied => ": name another folder with --out",
-            _ => "",
-        };
-        anyhow::Error::from(error).context(format!("cannot {what} {}{hint}", path.display()))
-    })
 }
 
 #[cfg(test)]

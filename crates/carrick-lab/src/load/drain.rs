@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use crate::load::engine::DRAIN_TOKEN;
 use crate::load::socket::{self, Interest, Poll};
 use crate::load::work::Request;
 
 /// Held at a time; beyond, the oldest is closed.
 pub const HELD_MAX: usize = 256;
+/// Marks tokens of connections that are only waited out.
+pub(super) const DRAIN_TOKEN: u64 = 1 << 63;
 /// Held for so long at most.
 const HELD_NS: u64 = 250_000_000;
 

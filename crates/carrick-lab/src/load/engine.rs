@@ -13,7 +13,7 @@ use anyhow::Result;
 use rustix::io::Errno;
 
 use crate::load::connection::{Conversation, Next, Phase};
-use crate::load::drain::Drains;
+use crate::load::drain::{DRAIN_TOKEN, Drains};
 use crate::load::driver::{Driver, Order, Orders};
 use crate::load::fault::Fault;
 use crate::load::socket::{self, Interest, Poll, Ports};
@@ -25,8 +25,6 @@ use crate::load::work::{Lengths, Request};
 const BUFFER_BYTES: usize = 256 * 1024;
 /// How often the loop looks whether it is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// Marks tokens of connections that are only waited out.
-pub(super) const DRAIN_TOKEN: u64 = 1 << 63;
 
 /// Beginnings and ends of a run, in nanoseconds from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

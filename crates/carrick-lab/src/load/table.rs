@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::load::outcome::{ClassOutcome, Latency, LoadOutcome};
 use crate::load::samples::Samples;
 use crate::statistics::Mean;
+use crate::tables::plain;
 
 /// One outcome.
 #[must_use]
@@ -26,34 +27,41 @@ pub fn outcome(outcome: &LoadOutcome) -> String {
             outcome.late
         );
     }
-    let widest = outcome.classes.iter().map(|class| class.name.len()).max();
-    let width = widest.unwrap_or(0).max(5);
-    let _ = writeln!(
-        text,
-        "\n{:width$}  {:>9} {:>10} {:>9} {:>8} {:>8}",
-        "class", "answers", "answers/s", "MB/s", "aborted", "failed"
-    );
+    let head = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut rates = vec![head(&[
+        "class",
+        "answers",
+        "answers/s",
+        "MB/s",
+        "aborted",
+        "failed",
+    ])];
+    let mut times = vec![head(&[
+        "class",
+        "ms",
+        "mean",
+        "deviation",
+        "min",
+        "50 %",
+        "90 %",
+        "99 %",
+        "99.9 %",
+        "max",
+    ])];
     for class in &outcome.classes {
-        let _ = writeln!(
-            text,
-            "{:width$}  {:>9} {:>10.1} {:>9.2} {:>8} {:>8}",
-            class.name,
-            class.completed,
-            class.completed as f64 / outcome.measured_seconds,
-            class.body_bytes as f64 / 1e6 / outcome.measured_seconds,
-            class.aborted,
-            class.failed.values().sum::<u64>()
-        );
+        let per_second = |count: f64| count / outcome.measured_seconds;
+        rates.push(vec![
+            class.name.clone(),
+            class.completed.to_string(),
+            format!("{:.1}", per_second(class.completed as f64)),
+            format!("{:.2}", per_second(class.body_bytes as f64 / 1e6)),
+            class.aborted.to_string(),
+            class.failed.values().sum::<u64>().to_string(),
+        ]);
+        times.push(row(&class.name, "latency", &class.latency));
+        times.push(row("", "first byte", &class.first_byte));
     }
-    let _ = writeln!(
-        text,
-        "\n{:width$}  {:10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "class", "ms", "mean", "deviation", "min", "50 %", "90 %", "99 %", "99.9 %", "max"
-    );
-    for class in &outcome.classes {
-        row(&mut text, width, &class.name, "latency", &class.latency);
-        row(&mut text, width, "", "first byte", &class.first_byte);
-    }
+    let _ = write!(text, "\n{}\n{}", plain(&rates, 1), plain(&times, 2));
     for class in &outcome.classes {
         failures(&mut text, class);
     }
@@ -126,13 +134,13 @@ fn line(text: &mut String, class: &str, what: &str, mean: Option<&Mean>) {
     };
 }
 
-fn row(text: &mut String, width: usize, class: &str, what: &str, latency: &Latency) {
-    let _ = write!(text, "{class:width$}  {what:10}");
+fn row(class: &str, what: &str, latency: &Latency) -> Vec<String> {
+    let mut fields = vec![class.to_owned(), what.to_owned()];
     if latency.count == 0 {
-        let _ = writeln!(text, " {:>9}", "-");
-        return;
+        fields.push(String::from("-"));
+        return fields;
     }
-    for value in [
+    let values = [
         latency.mean_ms,
         latency.deviation_ms,
         latency.min_ms,
@@ -141,10 +149,9 @@ fn row(text: &mut String, width: usize, class: &str, what: &str, latency: &Laten
         latency.p99_ms,
         latency.p999_ms,
         latency.max_ms,
-    ] {
-        let _ = write!(text, " {value:>9.3}");
-    }
-    text.push('\n');
+    ];
+    fields.extend(values.map(|value| format!("{value:.3}")));
+    fields
 }
 
 fn failures(text: &mut String, class: &ClassOutcome) {

@@ -6,7 +6,7 @@ use super::conditions::{Validators, Verdict, judge};
 use super::date::Date;
 use super::faults::{Fault, FaultKind};
 use super::request::{Head, Refusal, Upload};
-use super::resource::{Resource, find};
+use super::resource::{Resource, Source, find};
 use super::upload::Received;
 use super::wishes::{Framing, Wishes};
 use super::{body_seed, reasons};
@@ -15,30 +15,6 @@ const CHUNK_BYTES: u64 = 16 * 1024;
 const LONG_BYTES: u64 = 64;
 const STALL_MS: u64 = 1000;
 const GARBAGE_BYTES: usize = 256;
-
-/// Where the bytes of a body come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Pseudo-random, from a seed.
-    Seeded(Body),
-    /// A text or a page.
-    Stored(Vec<u8>),
-}
-
-impl Source {
-    /// Bytes from `offset` on, at least one; `offset` is below the body's length.
-    #[must_use]
-    pub fn piece(&self, offset: u64, bytes_max: usize) -> &[u8] {
-        match self {
-            Self::Seeded(body) => body.piece(offset, bytes_max),
-            Self::Stored(bytes) => {
-                let from =
-                    usize::try_from(offset).map_or(bytes.len(), |from| from.min(bytes.len()));
-                &bytes[from..bytes.len().min(from + bytes_max)]
-            }
-        }
-    }
-}
 
 /// What is to be sent behind the head, and what becomes of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

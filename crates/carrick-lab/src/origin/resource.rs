@@ -2,13 +2,36 @@
 
 use crate::content::{Body, mix};
 
-use super::answer::Source;
 use super::page::{self, Part};
 use super::request::{Head, Refusal};
 use super::wishes::{BODY_BYTES_MAX, Wishes, digits};
 use super::{body_seed, fnv1a};
 
 const HELP: &str = "carrick-lab origin. /b/BYTES: a body; /page/OBJECTS/BYTES: a page; /a1/NUMBER: a file of Table A1.\n";
+
+/// Where the bytes of a body come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Pseudo-random, from a seed.
+    Seeded(Body),
+    /// A text or a page.
+    Stored(Vec<u8>),
+}
+
+impl Source {
+    /// Bytes from `offset` on, at least one; `offset` is below the body's length.
+    #[must_use]
+    pub fn piece(&self, offset: u64, bytes_max: usize) -> &[u8] {
+        match self {
+            Self::Seeded(body) => body.piece(offset, bytes_max),
+            Self::Stored(bytes) => {
+                let from =
+                    usize::try_from(offset).map_or(bytes.len(), |from| from.min(bytes.len()));
+                &bytes[from..bytes.len().min(from + bytes_max)]
+            }
+        }
+    }
+}
 
 /// What a path is.
 pub struct Resource {

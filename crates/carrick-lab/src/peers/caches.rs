@@ -12,7 +12,7 @@ use crate::testbed::Testbed;
 
 /// Memory of a cache in memory.
 const MEMORY_MB: u64 = 1024;
-/// Memory of a cache on disk: an eighth of what is asked for ([`Load::Cache`](crate::bench::works::Load)).
+/// Memory of a cache on disk: an eighth of what is asked for ([`Asks::Many`](crate::bench::plan::Asks)).
 const MEMORY_BESIDE_DISK_MB: u64 = 64;
 /// Room for what is stored in files.
 const STORE_MB: u64 = 1024;

@@ -2,6 +2,7 @@
 
 mod built_in;
 mod caches;
+pub mod engine_use;
 mod gateway;
 pub mod probe;
 mod rows;
@@ -71,70 +72,32 @@ pub struct Programs {
     configurations: Option<PathBuf>,
     /// Which variant of a template to use where there is one.
     variant: Option<String>,
-    /// What is not here, or cannot do a job yet: why. No job: none.
-    lacking: Vec<(Family, Option<Job>, String)>,
 }
 
 impl Programs {
-    /// Finds what the chosen peers need, and nginx, which is the origin too. Files in the folder `configurations` replace
-    /// the built-in ones of the same name.
+    /// Finds carrick, and what is there of other programs; with what is missing, and what to do about it. No `carrick`: it is not needed.
+    /// Files in the folder `configurations` replace the built-in ones of the same name.
     ///
     /// # Errors
-    /// When one is missing: with what to install or build.
-    pub fn locate(peers: &[Peer], carrick: &Path, configurations: Option<&Path>) -> Result<Self> {
-        let mut paths = BTreeMap::from([(Family::Nginx, require("nginx")?)]);
-        let mut lacking = Vec::new();
-        for family in peers.iter().map(|peer| peer.family) {
-            let path = match family {
-                Family::Routed | Family::Nginx => continue,
-                Family::Haproxy => require("haproxy")?,
-                Family::Squid | Family::ThreeProxy | Family::Socat => require(family.name())?,
-                // Not every distribution has them: the rest is measured without.
-                Family::Varnish | Family::TrafficServer | Family::Pepsal => match require(caches::program(family)) {
-                    Ok(path) => path,
-                    Err(error) => {
-                        lacking.push((family, None, error.to_string()));
-                        continue;
-                    }
-                },
-                Family::Carrick => fs::canonicalize(carrick).with_context(|| {
-                    format!(
-                        "no carrick at {}: build it (make build), name it with --carrick, or leave it out with --peers",
-                        carrick.display()
-                    )
-                })?,
-            };
-            paths.insert(family, path);
-        }
-        let module = PathBuf::from(STREAM_MODULE);
-        Ok(Self {
-            paths,
-            stream_module: module.is_file().then_some(module),
-            configurations: configurations.map(Path::to_owned),
-            variant: None,
-            lacking,
-        })
-    }
-
-    /// Finds carrick, and what is there of other programs; with what is missing, and what to do about it.
-    ///
-    /// # Errors
-    /// When there is no carrick: it is asked what it can do.
+    /// When there is no such carrick: it is asked what it can do.
     pub fn find(
         others: &[Family],
-        carrick: &Path,
+        carrick: Option<&Path>,
         configurations: Option<&Path>,
     ) -> Result<(Self, BTreeMap<Family, String>)> {
-        let carrick = fs::canonicalize(carrick).with_context(|| {
-            format!(
-                "no carrick at {}: build it (make build), or name it with --carrick",
-                carrick.display()
-            )
-        })?;
-        let mut paths = BTreeMap::from([(Family::Carrick, carrick)]);
+        let mut paths = BTreeMap::new();
+        if let Some(carrick) = carrick {
+            let path = fs::canonicalize(carrick).with_context(|| {
+                format!(
+                    "no carrick at {}: build it (make build), or name it with --carrick",
+                    carrick.display()
+                )
+            })?;
+            paths.insert(Family::Carrick, path);
+        }
         let mut missing = BTreeMap::new();
         for family in others {
-            match require(family.name()) {
+            match require(caches::program(*family)) {
                 Ok(path) => drop(paths.insert(*family, path)),
                 Err(error) => drop(missing.insert(*family, error.to_string())),
             }
@@ -145,7 +108,6 @@ impl Programs {
             stream_module: module.is_file().then_some(module),
             configurations: configurations.map(Path::to_owned),
             variant: None,
-            lacking: Vec::new(),
         };
         Ok((programs, missing))
     }
@@ -165,31 +127,9 @@ impl Programs {
     pub fn why_not(&self, peer: &Peer, job: Job) -> Option<String> {
         let without_module =
             peer.family == Family::Nginx && job == Job::Tunnel && self.stream_module.is_none();
-        if without_module {
-            return Some(String::from(
-                "nginx has no stream module here: apt-get install libnginx-mod-stream",
-            ));
-        }
-        self.lacking
-            .iter()
-            .find(|(family, of, _)| *family == peer.family && of.is_none_or(|of| of == job))
-            .map(|(.., why)| why.clone())
-    }
-
-    /// Asks carrick whether it takes the configuration of a job, and leaves it out of that if not. `directory` is for
-    /// what it is asked about.
-    ///
-    /// # Errors
-    /// When carrick cannot be asked.
-    pub fn ask_carrick(&mut self, job: Job, directory: &Path) -> Result<()> {
-        if let (Some(peer), true) = (by_name(JUDGED), self.paths.contains_key(&Family::Carrick))
-            && let probe::Answer::Refuses(why) = probe::ask_for(&peer, job, self, "", directory)?
-        {
-            let why = why.lines().next().unwrap_or_default();
-            let why = format!("carrick is left out of {}: {why}", job.name());
-            self.lacking.push((Family::Carrick, Some(job), why));
-        }
-        Ok(())
+        without_module.then(|| {
+            String::from("nginx has no stream module here: apt-get install libnginx-mod-stream")
+        })
     }
 
     /// What each program calls its version.

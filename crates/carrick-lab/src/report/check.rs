@@ -1,7 +1,7 @@
 //! In which points ours and the paper's agree or differ: the tests of a figure, worked out on means.
 
 use crate::experiment::figure::{Check, Figure, Test};
-use crate::experiment::results::Value;
+use crate::experiment::value::Value;
 use crate::report::svg::number;
 use crate::report::values::{Line, Outcome, Values, value_text};
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::figure::{Axis, Figure, FigureKind, PublishedPoint};
-use crate::experiment::results::{ExperimentResults, Value};
+use crate::experiment::figure::{Axis, Figure, FigureKind, PublishedPoint, WORKLOAD};
+use crate::experiment::results::ExperimentResults;
+use crate::experiment::target::What;
+use crate::experiment::value::Value;
+use crate::peers::JUDGED;
 use crate::report::plot::{
     Bar, Bars, Chart, Dot, Group, Heading, Horizontal, Length, Line, Look, Panel, Vertical, empty,
 };
@@ -11,6 +14,7 @@ use crate::report::state::{self, State};
 use crate::report::svg::number;
 use crate::report::svg::style::COLOURS;
 use crate::report::values::{self, Measured, Outcome, Values, value_text};
+use crate::report::verdicts::{Verdict, judge, metric};
 
 /// More lines than that are drawn in several panels.
 const LINES_MAX: usize = 8;
@@ -94,7 +98,7 @@ fn heading(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) ->
         parts.push(String::from("noisy: measure again"));
     }
     // A picture that leaves the page must not hide what is missing in it.
-    if state::of(values) == State::Partly {
+    if state::of(values) == State::Partly && !is_side_by_side(figure) {
         let mut lines: Vec<String> = Vec::new();
         for sentence in state::missing(figure, values) {
             let short = sentence
@@ -408,9 +412,19 @@ fn bars(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Ba
     let is_single = lines.iter().all(|line| line.series == lines[0].series);
     let slots = slots(lines);
     let places = values::all_places(figure, values);
+    let verdicts = if is_side_by_side(figure) {
+        judge(results)
+    } else {
+        Vec::new()
+    };
     let groups = places.iter().map(|x| {
         let index = values.x.iter().position(|known| known == x);
-        let ours = lines.iter().map(|line| Bar {
+        // Not every peer is measured at every workload.
+        let is_there = |line: &&values::Line| {
+            let outcome = index.and_then(|index| line.points.get(index));
+            !(is_side_by_side(figure) && matches!(outcome, Some(Outcome::Absent) | None))
+        };
+        let ours = lines.iter().filter(is_there).map(|line| Bar {
             label: line.label(),
             colour: if is_single {
                 line.by_index
@@ -438,20 +452,59 @@ fn bars(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Ba
             });
         Group {
             title: group_title(results, figure, x),
-            bars: ours.chain(theirs).collect(),
+            bars: ours
+                .chain(theirs)
+                .chain(target(&verdicts, figure, x))
+                .collect(),
         }
     });
     Bars {
         heading: heading(results, figure, values),
         label: with_unit(&figure.y),
         is_log: figure.y.log,
+        has_own_scales: is_side_by_side(figure),
         groups: groups.collect(),
     }
 }
 
+/// Whether it has a group of bars for each workload.
+fn is_side_by_side(figure: &Figure) -> bool {
+    figure.x.name == WORKLOAD
+}
+
+/// The hardest of the bounds of carrick as users get it, for the figure's metric.
+fn target(verdicts: &[Verdict<'_>], figure: &Figure, workload: &Value) -> Option<Bar> {
+    let Value::Word(id) = workload else {
+        return None;
+    };
+    let own: Vec<&Verdict<'_>> = verdicts
+        .iter()
+        .filter(|verdict| verdict.workload == id && verdict.target.of == JUDGED)
+        .filter(|verdict| {
+            let metric = |is_stream| metric(verdict.target.what, is_stream);
+            let is_plain = verdict.target.what != What::MemoryAndKernel;
+            is_plain && [metric(false), metric(true)].contains(&figure.y.name.as_str())
+        })
+        .collect();
+    let values = own.iter().map(|verdict| verdict.value());
+    let hardest = match own.first()?.target.what {
+        What::Rate => values.max_by(f64::total_cmp),
+        _ => values.min_by(f64::total_cmp),
+    };
+    Some(Bar {
+        label: String::from("target for carrick"),
+        colour: 0,
+        is_published: true,
+        length: Length::Value(hardest? / figure.y.divide_by, None),
+    })
+}
+
 fn group_title(results: &ExperimentResults, figure: &Figure, x: &Value) -> String {
     match x {
-        Value::Word(word) => results.series_labels.get(word).unwrap_or(word).clone(),
+        Value::Word(word) => match results.workload(word) {
+            Some(workload) if is_side_by_side(figure) => workload.about.clone(),
+            _ => results.series_labels.get(word).unwrap_or(word).clone(),
+        },
         Value::Number(_) => {
             let text = value_text(x, figure.x.divide_by);
             format!("{}: {text} {}", figure.x.label, figure.x.unit)

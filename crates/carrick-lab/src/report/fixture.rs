@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::experiment::figure::{
     Against, Axis, Check, Comparison, Figure, FigureKind, Published, PublishedPoint, Test,
 };
-use crate::experiment::results::{Cell, ExperimentResults, Scale, Value};
+use crate::experiment::results::{Cell, ExperimentResults, Scale};
+use crate::experiment::value::Value;
 
 pub(crate) fn axis(name: &str, label: &str, unit: &str, divide_by: f64) -> Axis {
     Axis {
@@ -120,6 +121,7 @@ pub(crate) fn results(cells: Vec<Cell>, figures: Vec<Figure>) -> ExperimentResul
         meter: "busy time of the proxy's core; a spinner of 20 % was metered as 20.1 %".into(),
         ended_early: None,
         notes: Vec::new(),
+        workloads: Vec::new(),
         cells,
         figures,
         series_labels: BTreeMap::from([

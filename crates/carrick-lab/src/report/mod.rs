@@ -4,14 +4,15 @@
 
 pub mod check;
 pub mod draw;
-pub mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod page;
 pub mod plot;
 pub mod state;
 pub mod svg;
+pub mod table;
 pub mod values;
+pub mod verdicts;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::experiment::results::{Cell, ExperimentResults};
+use crate::files;
 
 /// The raw results of one experiment, as the run writes them.
 const RESULTS: &str = "results.json";
@@ -39,18 +41,16 @@ const FIGURES: &str = "figures";
 /// When there are none, when one cannot be read, and when one is of another version: which, and what to do.
 pub fn load(directory: &Path) -> Result<Vec<ExperimentResults>> {
     let mut results = Vec::new();
-    let own = directory.join(RESULTS);
-    if own.is_file() {
-        results.push(load_one(&own)?);
+    if directory.join(RESULTS).is_file() {
+        results.push(load_one(directory)?);
     }
     let entries = fs::read_dir(directory)
         .with_context(|| format!("cannot read the directory {}", directory.display()))?;
     let mut below = Vec::new();
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot list {}", directory.display()))?;
-        let path = entry.path().join(RESULTS);
-        if path.is_file() {
-            below.push(path);
+        if entry.path().join(RESULTS).is_file() {
+            below.push(entry.path());
         }
     }
     below.sort();
@@ -67,18 +67,19 @@ pub fn load(directory: &Path) -> Result<Vec<ExperimentResults>> {
     Ok(results)
 }
 
-fn load_one(path: &Path) -> Result<ExperimentResults> {
+/// Reads the results of one experiment, `results.json` in its directory.
+///
+/// # Errors
+/// When they cannot be read, or are of another version: with what to do.
+pub fn load_one(directory: &Path) -> Result<ExperimentResults> {
+    let path = &directory.join(RESULTS);
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let error = match serde_json::from_str(&text) {
         Ok(results) => return Ok(results),
         Err(error) => error,
     };
-    let is_benchmark = serde_json::from_str::<serde_json::Value>(&text)
-        .is_ok_and(|value| value.get("settings").is_some() && value.get("runs").is_some());
-    let what_to_do = if is_benchmark {
-        "it holds results of `carrick-lab bench`, which draws its own report: keep them in another directory"
-    } else if error.is_eof() {
+    let what_to_do = if error.is_eof() {
         "it is cut off, as by a full disk or a killed program: remove it, and run the experiment again"
     } else {
         "it does not hold results of this version: draw them with the version that measured them, or run the experiment again"
@@ -123,6 +124,23 @@ pub fn write(directory: &Path, results: &[ExperimentResults]) -> Result<PathBuf>
     let page = directory.join(PAGE);
     files::replace(&page, &page::render(results, &names))?;
     Ok(page)
+}
+
+/// Writes `table.txt`, and each figure of which anything was measured as `FIGURE.svg`: what `carrick-lab bench` leaves. Returns the table.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write_side_by_side(directory: &Path, results: &ExperimentResults) -> Result<String> {
+    let table = table::render(results);
+    files::replace(&directory.join("table.txt"), &table)?;
+    for figure in &results.figures {
+        let values = values::of(results, figure);
+        if let Some(picture) = draw::picture(results, figure, &values, plot::Look::ALONE) {
+            let path = directory.join(format!("{}.svg", file_name(&figure.id)));
+            files::replace(&path, &picture)?;
+        }
+    }
+    Ok(table)
 }
 
 /// A name for files and anchors for each experiment; different ones, if one experiment is there twice.

@@ -40,7 +40,7 @@ fn what_cannot_be_read_is_named_with_what_to_do() {
     for (text, part) in [
         ("{\"name\": \"a", "cut off"),
         ("{\"name\": \"a\"}", "another version"),
-        ("{\"settings\": {}, \"runs\": []}", "carrick-lab bench"),
+        ("{\"settings\": {}, \"runs\": []}", "another version"),
     ] {
         fs::write(&file, text).unwrap();
         let part = if part == "another version" {

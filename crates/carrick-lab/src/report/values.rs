@@ -4,8 +4,9 @@ mod name;
 
 use std::collections::BTreeMap;
 
-use crate::experiment::figure::{Against, Axis, Comparison, Figure};
-use crate::experiment::results::{Cell, ExperimentResults, Value};
+use crate::experiment::figure::{Against, Axis, Comparison, Figure, WORKLOAD};
+use crate::experiment::results::{Cell, ExperimentResults};
+use crate::experiment::value::Value;
 use crate::statistics::mean_with_confidence;
 
 pub use name::{parameter_value, spoken, value_text};
@@ -121,7 +122,7 @@ pub fn belongs(figure: &Figure, cell: &Cell) -> bool {
             .against
             .as_ref()
             .is_some_and(|against| against.series == cell.series);
-    cell.workload == figure.workload
+    figure.shows(&cell.workload)
         && is_shown
         && figure
             .only
@@ -186,7 +187,16 @@ impl<'a> Grid<'a> {
             }
         }
         let shown = || cells.iter().filter(|cell| series.contains(&cell.series));
-        let x = if is_by_series {
+        let x = if figure.x.name == WORKLOAD {
+            let mut ids: Vec<&str> = Vec::new();
+            for cell in shown() {
+                if !ids.contains(&cell.workload.as_str()) {
+                    ids.push(&cell.workload);
+                }
+            }
+            let words = ids.into_iter().map(|id| Value::Word(id.to_owned()));
+            words.collect()
+        } else if is_by_series {
             series
                 .iter()
                 .map(|name| Value::Word(name.clone()))
@@ -285,6 +295,7 @@ impl<'a> Grid<'a> {
 
     fn at(&self, series: &str, x: Option<&Value>, by: Option<&Value>) -> Vec<&'a Cell> {
         let is_at = |cell: &Cell, name: Option<&str>, value: Option<&Value>| match (name, value) {
+            (Some(WORKLOAD), Some(Value::Word(id))) => cell.workload == *id,
             (Some(name), Some(value)) => cell.parameters.get(name) == Some(value),
             _ => true,
         };

@@ -1,4 +1,4 @@
-//! Tests of means and intervals: against the printed table of Student's t, a worked example, and drawn samples.
+//! Tests of medians, and of means and intervals: against the printed table of Student's t, a worked example, and drawn samples.
 
 use super::*;
 use crate::content::mix;
@@ -91,4 +91,31 @@ fn intervals_hold_the_true_mean_as_often_as_they_say() {
     // Four standard deviations of the binomial distribution: 4 * sqrt(0.09 / 4000) = 0.019.
     let share = held as f64 / f64::from(rounds);
     assert!((share - 0.9).abs() < 0.019, "{share}");
+}
+
+#[test]
+fn odd_and_even_counts() {
+    assert_eq!(
+        Summary::of(&[3.0, 1.0, 2.0]),
+        Some(Summary {
+            median: 2.0,
+            min: 1.0,
+            max: 3.0,
+            samples: 3
+        })
+    );
+    assert_eq!(Summary::of(&[4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    assert_eq!(Summary::of(&[7.0]).unwrap().spread(), 0.0);
+}
+
+#[test]
+fn nothing_and_nonsense() {
+    assert_eq!(Summary::of(&[]), None);
+    assert_eq!(Summary::of(&[f64::NAN]), None);
+    assert_eq!(Summary::of(&[f64::NAN, 1.0]).unwrap().samples, 1);
+}
+
+#[test]
+fn the_spread_is_the_wider_side() {
+    assert!((Summary::of(&[8.0, 10.0, 11.0]).unwrap().spread() - 0.2).abs() < 1e-9);
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::peers::Job;
+use crate::testbed::kinds::Job;
 use crate::testbed::plan::Layout;
 use crate::wan::spec::Subnet;
 

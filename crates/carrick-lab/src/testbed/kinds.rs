@@ -90,9 +90,9 @@ impl Family {
         }
     }
 
-    /// Whether no distribution has it, so that a machine without it is nobody's fault.
+    /// Whether some distributions lack it, so that a machine without it is nobody's fault.
     #[must_use]
     pub fn is_rare(self) -> bool {
-        self == Self::Pepsal
+        matches!(self, Self::Varnish | Self::TrafficServer | Self::Pepsal)
     }
 }

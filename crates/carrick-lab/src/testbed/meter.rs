@@ -15,6 +15,9 @@ use crate::testbed::usage::{foreign_cpu_seconds, process_cpu_seconds};
 /// Packets that a core received and dropped because its queue was full (`net.core.netdev_max_backlog`).
 const SOFTNET: &str = "/proc/net/softnet_stat";
 
+/// With a larger background, what is left of the core's busy time is not the proxy's.
+const BACKGROUND_SHARE_MAX: f64 = 0.2;
+
 /// A measurement that has begun.
 #[derive(Debug)]
 pub struct Meter<'a> {
@@ -112,6 +115,12 @@ impl<'a> Meter<'a> {
 }
 
 impl ProxyCpu {
+    /// Whether the figures say anything: not if the core was busy with something else when its background was measured.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.background_share < BACKGROUND_SHARE_MAX
+    }
+
     /// Share of what the proxy had of its core, in percent: the papers' CPU utilisation.
     #[must_use]
     pub fn utilization_percent(&self) -> f64 {

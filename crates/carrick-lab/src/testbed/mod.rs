@@ -269,6 +269,11 @@ impl Testbed {
         Ok(calibration)
     }
 
+    /// Takes off the background of an earlier [`Self::calibrate`] again, after work was placed elsewhere meanwhile.
+    pub fn take_off(&mut self, calibration: &Calibration) {
+        self.background_share = calibration.background_share();
+    }
+
     /// Makes the proxy as slow as the plan has it, until what is returned is dropped. `None`: the plan leaves it the whole core.
     ///
     /// # Errors

@@ -158,7 +158,7 @@ pub async fn run(plan: &Plan, mut tell: impl FnMut(&Row)) -> Result<Results> {
     let mut others: Vec<Family> = plan.relays.iter().map(|relay| relay.family).collect();
     others.retain(|family| !matches!(family, Family::Routed | Family::Carrick));
     let (programs, missing) =
-        Programs::find(&others, &plan.carrick, plan.configurations.as_deref())?;
+        Programs::find(&others, Some(&plan.carrick), plan.configurations.as_deref())?;
     let mut rows = Vec::new();
     let (bad_network, good_network): (Vec<Case>, Vec<Case>) =
         plan.cases.iter().partition(|case| **case == Case::Loss);

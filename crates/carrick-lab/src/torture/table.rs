@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::tables::markdown as markdown_table;
 use crate::torture::cases::Case;
 use crate::torture::run::{Outcome, Played, Results, Row};
 use crate::torture::tally::{Share, Tally};
@@ -26,7 +27,7 @@ pub fn markdown(results: &Results) -> String {
         );
         let mut lines = vec![CASE_HEAD.map(str::to_owned).to_vec()];
         lines.extend(rows.map(case_line));
-        let _ = writeln!(text, "{}", table(&lines));
+        let _ = writeln!(text, "{}", markdown_table(&lines));
     }
     let complaints = complaints(results);
     if !complaints.is_empty() {
@@ -160,7 +161,7 @@ fn summary(results: &Results) -> String {
             },
         ]);
     }
-    table(&lines)
+    markdown_table(&lines)
 }
 
 fn left(played: &Played) -> Vec<String> {
@@ -242,30 +243,6 @@ fn capitalized(text: &str) -> String {
         .next()
         .map(|first| first.to_uppercase().chain(letters).collect())
         .unwrap_or_default()
-}
-
-/// A table in Markdown, its columns as wide as their cells; the first line is the head.
-fn table(lines: &[Vec<String>]) -> String {
-    let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for (index, line) in lines.iter().enumerate() {
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(text, "| {cell:width$} ");
-        }
-        text.push_str("|\n");
-        if index == 0 {
-            for width in &widths {
-                let _ = write!(text, "|{}", "-".repeat(width + 2));
-            }
-            text.push_str("|\n");
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{find, run};
-use crate::experiment::engine_use;
+use crate::peers::engine_use;
 use crate::testbed::namespace::Namespace;
 use crate::testbed::sockets::sockets_of;
 

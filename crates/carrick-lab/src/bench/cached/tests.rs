@@ -1,8 +1,6 @@
 //! Tests of what is asked of caches, and of the judgement over a run.
 
 use super::*;
-use crate::bench::works::{Load, WORKS, named};
-use crate::peers::by_name;
 
 #[test]
 fn hits_must_not_reach_the_origin_and_new_objects_must() {
@@ -25,16 +23,6 @@ fn the_origin_says_how_many_requests_it_has_had() {
 }
 
 #[test]
-fn what_is_on_disk_does_not_fit_into_memory() {
-    for work in WORKS {
-        if work.load == Load::Cache(Asks::Many) {
-            let bytes = Asks::Many.objects(work.body_bytes) * work.body_bytes as u64;
-            assert_eq!(bytes, 512 << 20, "{}", work.name);
-        }
-    }
-}
-
-#[test]
 fn targets_of_new_objects_are_of_one_run_only() {
     let plain = Target {
         connect: String::from("10.77.1.1:8080"),
@@ -48,16 +36,4 @@ fn targets_of_new_objects_are_of_one_run_only() {
     assert_ne!(of(Asks::Crowd, 3), of(Asks::Crowd, 4));
     // Another number behind it must not make it one of another run.
     assert_ne!(of(Asks::New, 1) + "11", of(Asks::New, 11) + "1");
-}
-
-#[test]
-fn carrick_without_cache_is_measured_where_nothing_is_stored_yet() {
-    let uncached = by_name(crate::peers::UNCACHED).unwrap();
-    for work in WORKS {
-        let is_new = work.load == Load::Cache(Asks::New);
-        assert_eq!(work.is_for(&uncached), is_new, "{}", work.name);
-    }
-    let crowd = named("cache-crowd-10m").unwrap();
-    assert!(crowd.is_for(&by_name("varnish").unwrap()));
-    assert!(!crowd.is_for(&by_name("haproxy").unwrap()));
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::bench::fetch::{Fetched, Wish};
-use crate::bench::wrk::{Errors, Latency, Measured};
+use crate::bench::measured::{Errors, Latency, Measured};
 
 /// Longest response head that is read.
 const HEAD_BYTES_MAX: usize = 16 << 10;

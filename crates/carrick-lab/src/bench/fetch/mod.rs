@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::works::Target;
-use crate::bench::wrk::Measured;
+use crate::bench::measured::Measured;
+use crate::bench::plan::Target;
 use crate::testbed::Testbed;
 
 /// A crowd that brings 10 GB through the slowest peer is done by then.

@@ -3,13 +3,12 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
-use serde::{Deserialize, Serialize};
 
 use crate::testbed::Testbed;
 use crate::testbed::sockets::sockets_of;
 
 /// At one moment, or the growth between two; in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelMemory {
     /// Slabs of the whole machine (`Slab` in proc(5), `/proc/meminfo`): client, server and everybody else included.
     pub slab_bytes: i64,
@@ -18,7 +17,7 @@ pub struct KernelMemory {
 }
 
 /// The growth by as many connections without a proxy, and with one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelGrowth {
     /// Of a client's and a server's socket each.
     pub without: KernelMemory,

@@ -16,28 +16,24 @@ fn a_rollup_is_read_in_bytes() {
 }
 
 #[test]
-fn growth_is_divided_and_faults_have_no_value() {
-    let mut run = MemoryRun {
-        kind: MemoryKind::Tunnel,
-        peer: "x".into(),
-        connections: 10,
-        before: Memory {
-            pss: 1000,
-            ..Memory::default()
-        },
-        after: Memory {
-            pss: 6000,
-            ..Memory::default()
-        },
-        content_bytes: 0,
-        kernel: None,
-        fault: None,
+fn growth_is_divided_and_what_anybody_has_to_keep_is_taken_off() {
+    let pss = |pss| Memory {
+        pss,
+        ..Memory::default()
     };
-    assert_eq!(run.bytes_each(), Some(500.0));
+    let mut run = MemoryRun {
+        connections: 10,
+        before: pss(1000),
+        after: pss(6000),
+        ..MemoryRun::default()
+    };
+    assert_eq!(run.bytes_each(), 500.0);
     run.content_bytes = 2000;
-    assert_eq!(run.bytes_each(), Some(300.0));
-    run.fault = Some("gone".into());
-    assert_eq!(run.bytes_each(), None);
+    assert_eq!(run.bytes_each(), 300.0);
+    assert_eq!(
+        run.metrics(),
+        [(String::from("process_bytes_each"), 300.0)].into()
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
 use rustix::net::{RecvFlags, recv};
 
-use crate::bench::talk::Talk;
-use crate::bench::wrk::{Errors, Latency, Measured};
+use crate::bench::measured::{Errors, Latency, Measured};
+use crate::bench::plan::Talk;
 
 /// A proxy has to come up within this time.
 const PATIENCE: Duration = Duration::from_secs(15);

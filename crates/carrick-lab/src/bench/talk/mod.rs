@@ -8,9 +8,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum;
 
-use crate::bench::wrk::Measured;
+use crate::bench::measured::Measured;
+use crate::bench::plan::Talk;
 use crate::testbed::Testbed;
 use crate::testbed::service::Service;
 
@@ -20,26 +20,6 @@ pub const READY: &str = "ready";
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How much longer than asked the client may take, patience with a proxy that comes up included.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// What is said on each connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Talk {
-    /// A message there and back, and then the next one.
-    PingPong,
-    /// The server sends, without end.
-    Stream,
-}
-
-impl Talk {
-    /// As an argument of the hidden subcommands.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PingPong => "ping-pong",
-            Self::Stream => "stream",
-        }
-    }
-}
 
 /// Starts the far end in the server's namespace, and waits until it serves.
 ///

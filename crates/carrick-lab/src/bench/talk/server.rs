@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 
-use crate::bench::talk::{READY, Talk};
+use crate::bench::plan::Talk;
+use crate::bench::talk::READY;
 
 /// Longer than any message.
 const BUFFER_BYTES: usize = 64 << 10;

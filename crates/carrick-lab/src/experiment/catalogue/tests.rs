@@ -1,10 +1,11 @@
 //! Tests of the experiments that the program brings along.
 
 use super::*;
+use crate::bench::plan::{Asks, Does};
 use crate::experiment::results::Scale;
 use crate::experiment::schedule;
 use crate::experiment::spec::{Experiment, Thoroughness, Workload};
-use crate::peers::{PEERS, Peer};
+use crate::peers::{Job, PEERS, Peer};
 
 /// The tables and figures of measurements of each paper.
 const OF_PAPERS: [(&str, &[&str]); 4] = [
@@ -157,4 +158,95 @@ fn an_unknown_name_is_answered_with_those_that_exist() {
         said.contains("no experiment `rosu-2003`") && said.contains("kthread-2003"),
         "{said}"
     );
+}
+
+/// Workloads of the side-by-side benchmark for a job that a peer is measured at.
+fn works_of(peer: &str, job: Job) -> Vec<String> {
+    let workloads = bench().unwrap().workloads.into_iter();
+    let is_its = |workload: &Workload| {
+        let is_memory = workload.id.starts_with("memory");
+        workload.job == job && !is_memory && workload.series.iter().any(|series| series == peer)
+    };
+    workloads
+        .filter(is_its)
+        .map(|workload| workload.id)
+        .collect()
+}
+
+#[test]
+fn side_by_side_the_packet_engine_is_measured_where_it_works() {
+    let kept = [
+        "switch-1k",
+        "switch-10k",
+        "switch-64k",
+        "switch-256k",
+        "switch-1m",
+        "switch-10m",
+    ];
+    assert_eq!(works_of("carrick-packet", Job::Switch), kept);
+    assert_eq!(works_of("carrick-judged", Job::Switch), kept);
+    assert_eq!(works_of("carrick-packet-body", Job::Switch), kept[3..]);
+    assert_eq!(works_of("carrick-packet", Job::Forward), ["forward-1m"]);
+    assert_eq!(works_of("carrick-packet", Job::Tunnel).len(), 12);
+    for (peer, job) in [
+        ("carrick-judged", Job::Tunnel),
+        ("carrick-packet-body", Job::Tunnel),
+    ] {
+        assert_eq!(works_of(peer, job), Vec::<String>::new(), "{peer}");
+    }
+}
+
+#[test]
+fn side_by_side_sockets_are_for_tunnels_and_a_carrick_without_a_cache_for_misses() {
+    for workload in bench().unwrap().workloads {
+        let has = |peer: &str| workload.series.iter().any(|series| series == peer);
+        let does = workload.work().unwrap().does;
+        if !matches!(does, Does::Memory(_)) {
+            assert_eq!(
+                has("carrick-socket"),
+                workload.job == Job::Tunnel,
+                "{}",
+                workload.id
+            );
+        }
+        let is_new = does == Does::Cache(Asks::New);
+        assert_eq!(has("carrick-uncached"), is_new, "{}", workload.id);
+        if workload.job == Job::Cache && matches!(does, Does::Cache(_)) {
+            assert!(has("varnish") && !has("haproxy"), "{}", workload.id);
+        }
+    }
+}
+
+#[test]
+fn side_by_side_there_are_all_works_and_each_is_drawn() {
+    let bench = bench().unwrap();
+    let count = |has: fn(&Workload) -> bool| bench.workloads.iter().filter(|one| has(one)).count();
+    assert_eq!(bench.workloads.len(), 42);
+    assert_eq!(count(|one| one.on_request), 6);
+    assert_eq!(count(|one| one.id.starts_with("memory")), 6);
+    let targets: usize = bench.workloads.iter().map(|one| one.targets.len()).sum();
+    assert_eq!(targets, 105);
+    for workload in &bench.workloads {
+        let is_drawn = bench
+            .figures
+            .iter()
+            .any(|figure| figure.shows(&workload.id));
+        assert!(is_drawn, "{}", workload.id);
+        // The others are named by whoever wants to know.
+        for target in &workload.targets {
+            let own = crate::peers::by_name(&target.of).unwrap();
+            let is_of_packet = own.engine() == Some("packet");
+            assert!(!workload.on_request || is_of_packet, "{}", workload.id);
+        }
+        if let Does::Cache(Asks::Many) = workload.work().unwrap().does {
+            let each = workload.work().unwrap().body_bytes;
+            let bytes = Asks::Many.objects(each) * each as u64;
+            assert_eq!(
+                bytes,
+                512 << 20,
+                "{}: it must not fit into memory",
+                workload.id
+            );
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Tests of cells that follow from others.
 
 use super::*;
-use crate::experiment::spec::Experiment;
+use crate::experiment::file;
 use crate::load::outcome::{ClassOutcome, Latency};
 
 const TEXT: &str = r#"
@@ -76,7 +76,7 @@ fn cell(series: &str, outcome: &LoadOutcome) -> Cell {
 
 #[test]
 fn series_are_compared_sample_by_sample() {
-    let experiment = Experiment::parse(TEXT, "x.toml").unwrap();
+    let experiment = file::parse(TEXT, "x.toml").unwrap();
     let (routed, split) = (
         outcome(&[(40_000, 2)]),
         outcome(&[(10_000, 1), (50_000, 1)]),
@@ -94,7 +94,7 @@ fn series_are_compared_sample_by_sample() {
 
 #[test]
 fn percentiles_and_classes_become_cells() {
-    let experiment = Experiment::parse(TEXT, "x.toml").unwrap();
+    let experiment = file::parse(TEXT, "x.toml").unwrap();
     let split = outcome(&[(10_000, 1), (50_000, 1)]);
     let waiting = Cell {
         workload: String::from("w"),

@@ -20,7 +20,7 @@ fn carrick(folder: &Path, refused: &str) -> PathBuf {
 /// The states of the series of a workload, by name.
 fn states(refused: &str, experiment: &str, workload: &str) -> Result<BTreeMap<String, State>> {
     let folder = tempfile::tempdir().unwrap();
-    let mut tools = Tools::find(&carrick(folder.path(), refused), None, folder.path())?;
+    let mut tools = Tools::find(Some(&carrick(folder.path(), refused)), None, folder.path())?;
     // Whatever else is installed on this machine.
     tools.missing.clear();
     let experiment = catalogue::named(experiment)?.remove(0);
@@ -91,7 +91,7 @@ fn what_should_be_there_and_is_refused_is_a_failure_with_carricks_words() {
 
 #[test]
 fn a_missing_carrick_is_told_with_what_to_do() {
-    let error = Tools::find(Path::new("no/such/carrick"), None, Path::new("/")).unwrap_err();
+    let error = Tools::find(Some(Path::new("no/such/carrick")), None, Path::new("/")).unwrap_err();
     let said = format!("{error:#}");
     assert!(
         said.contains("no carrick at no/such/carrick") && said.contains("make build"),
@@ -105,6 +105,7 @@ fn programs_and_engines_can_be_chosen() {
         let filter = Filter {
             families: families.to_vec(),
             engines: engines.iter().map(|engine| (*engine).to_owned()).collect(),
+            names: Vec::new(),
         };
         let all = crate::peers::PEERS.into_iter();
         all.filter(|peer| filter.lets_through(peer))
@@ -121,4 +122,18 @@ fn programs_and_engines_can_be_chosen() {
         names(&[Family::Carrick, Family::Squid], &["copy"]),
         ["carrick-copy", "squid"]
     );
+}
+
+#[test]
+fn peers_can_be_chosen_by_their_names_and_by_their_programs() {
+    let filter = Filter {
+        names: ["carrick-pipe", "haproxy"].map(String::from).into(),
+        ..Filter::default()
+    };
+    let all = crate::peers::PEERS.into_iter();
+    let names: Vec<&str> = all
+        .filter(|peer| filter.lets_through(peer))
+        .map(|peer| peer.name)
+        .collect();
+    assert_eq!(names, ["carrick-pipe", "haproxy", "haproxy-splice"]);
 }

@@ -1,6 +1,7 @@
 //! Tests of grids, loads and estimates.
 
 use super::*;
+use crate::experiment::file;
 use crate::experiment::spec::Experiment;
 use crate::load::plan::{Arrival, Kind};
 
@@ -36,7 +37,7 @@ arrival = { closed = { clients = "$clients + 5" } }
 "#;
 
 fn experiment() -> Experiment {
-    Experiment::parse(TEXT, "x.toml").unwrap()
+    file::parse(TEXT, "x.toml").unwrap()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of shorter runs and of runs of a part.
 
 use super::*;
+use crate::experiment::file;
 use crate::experiment::results::Scale;
 use crate::experiment::schedule::{points, workload_time};
 use crate::experiment::spec::Thoroughness;
@@ -61,7 +62,7 @@ fn of(wheres: &[&str]) -> Selection {
 }
 
 fn applied(selection: &Selection) -> Result<Vec<Experiment>> {
-    let mut experiments = vec![Experiment::parse(TEXT, "x.toml").unwrap()];
+    let mut experiments = vec![file::parse(TEXT, "x.toml").unwrap()];
     selection.apply(&mut experiments)?;
     Ok(experiments)
 }

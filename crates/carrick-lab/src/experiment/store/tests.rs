@@ -1,11 +1,12 @@
 //! Tests of results on disk.
 
 use super::*;
-use crate::experiment::results::{Cell, Scale, Value};
+use crate::experiment::results::{Cell, Scale};
+use crate::experiment::value::Value;
 use crate::report::load;
 
 fn begun(out: &Path, name: &str) -> Store {
-    let store = Store::new(out, name);
+    let store = Store::new(out.join(name));
     store.begin().unwrap();
     store
 }
@@ -28,6 +29,7 @@ fn results(name: &str, started_unix_seconds: u64) -> ExperimentResults {
         meter: String::new(),
         ended_early: None,
         notes: Vec::new(),
+        workloads: Vec::new(),
         cells: vec![Cell {
             workload: String::from("gets"),
             series: String::from("routed"),
@@ -76,7 +78,7 @@ fn what_cannot_be_written_is_explained_and_leaves_nothing() {
 
 #[test]
 fn a_full_disk_is_named() {
-    let full = io::Error::from(io::ErrorKind::StorageFull);
+    let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
     let said = format!(
         "{:#}",
         explain(Err(full), "write", Path::new("x/results.json")).unwrap_err()

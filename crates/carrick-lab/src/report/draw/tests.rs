@@ -132,3 +132,44 @@ fn two_series_of_a_figure_never_look_alike() {
     assert_eq!(found.len(), 4);
     assert!(found.iter().all(|slot| *slot < COLOURS));
 }
+
+#[test]
+fn side_by_side_the_target_is_drawn_at_the_factor_of_the_best_peer() {
+    use crate::report::verdicts::tests::{cpu, rate, results};
+    let results = results(vec![
+        rate("switch-1k", "carrick-auto", 100.0),
+        rate("switch-1k", "haproxy", 80.0),
+        rate("switch-1k", "nginx", 60.0),
+        cpu("switch-1k", "haproxy", 20.0),
+        // What is asked of another row is not drawn at ours.
+        rate("switch-10k", "carrick-auto", 100.0),
+        rate("switch-10k", "carrick-packet", 100.0),
+        rate("switch-10k", "haproxy", 80.0),
+    ]);
+    let figure = results.figures.iter().find(|figure| figure.id == "switch");
+    let figure = figure.unwrap();
+    let bars = bars(&results, figure, &values::of(&results, figure));
+    let titles: Vec<&str> = bars
+        .groups
+        .iter()
+        .map(|group| group.title.as_str())
+        .collect();
+    assert_eq!(
+        titles,
+        ["switch, keep-alive, 1 KB", "switch, keep-alive, 10 KB"]
+    );
+    let labels = |group: usize| -> Vec<&str> {
+        let bars = bars.groups[group].bars.iter();
+        bars.map(|bar| bar.label.as_str()).collect()
+    };
+    assert_eq!(
+        labels(0),
+        ["carrick", "HAProxy", "nginx", "target for carrick"]
+    );
+    assert_eq!(labels(1), ["carrick", "HAProxy", "carrick, packet"]);
+    let Length::Value(target, _) = bars.groups[0].bars[3].length else {
+        panic!("{:?}", bars.groups[0].bars[3]);
+    };
+    assert!((target - 84.0).abs() < 1e-9);
+    assert!(picture(&results, figure, &values::of(&results, figure), Look::ALONE).is_some());
+}

@@ -1,10 +1,9 @@
 //! What a reader must know to judge and to repeat: machine, programs, seed, time.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use crate::experiment::results::ExperimentResults;
 use crate::report::state;
-use crate::report::svg::escape;
 
 /// A label and what is to be said.
 pub(super) type Fact = (String, String);
@@ -52,21 +51,16 @@ pub(super) fn common(results: &[ExperimentResults]) -> Vec<Fact> {
 }
 
 /// As a list of labels and texts.
-pub(super) fn list(facts: &[Fact]) -> String {
-    if facts.is_empty() {
-        return String::new();
+pub(super) fn list(facts: &[Fact]) -> Markup {
+    html! {
+        @if !facts.is_empty() {
+            dl.facts {
+                @for (label, text) in facts {
+                    div { dt { (label) } dd { (text) } }
+                }
+            }
+        }
     }
-    let mut html = String::from("<dl class=\"facts\">\n");
-    for (label, text) in facts {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            html,
-            "<div><dt>{}</dt><dd>{}</dd></div>",
-            escape(label),
-            escape(text)
-        );
-    }
-    html + "</dl>\n"
 }
 
 fn fact(label: &str, text: &str) -> Fact {

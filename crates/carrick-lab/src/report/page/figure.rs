@@ -1,6 +1,6 @@
 //! One figure in the page: picture or table, the paper's word, the comparison, the numbers.
 
-use std::fmt::Write as _;
+use maud::{Markup, PreEscaped, html};
 
 use super::{badge, link, prose, table};
 use crate::experiment::csv;
@@ -10,41 +10,29 @@ use crate::report::check::{self, Verdict};
 use crate::report::draw;
 use crate::report::plot::Look;
 use crate::report::state::{self, State};
-use crate::report::svg::escape;
 use crate::report::values::{self, Values};
 
-pub(super) fn section(results: &ExperimentResults, figure: &Figure, anchor: &str) -> String {
+pub(super) fn section(results: &ExperimentResults, figure: &Figure, anchor: &str) -> Markup {
     let values = values::of(results, figure);
     let state = state::of(&values);
-    let mut html = format!(
-        "<section class=\"figure\" id=\"{anchor}\">\n<h3>{}: {} {}</h3>\n",
-        escape(&figure.number),
-        escape(&figure.title),
-        badge(&state)
-    );
-    if let Some(against) = &figure.against {
-        let series = results
-            .series_labels
-            .get(&against.series)
-            .unwrap_or(&against.series);
-        let _ = writeln!(
-            html,
-            "<p class=\"soft\">Shown is {}.</p>",
-            escape(&what_is_shown(against.how, series))
-        );
+    let label = |series: &String| results.series_labels.get(series).unwrap_or(series).clone();
+    let missing = missing(figure, &values, &state);
+    html! {
+        section.figure id=(anchor) {
+            h3 { (figure.number) ": " (figure.title) " " (badge(&state)) }
+            @if let Some(against) = &figure.against {
+                p.soft { "Shown is " (what_is_shown(against.how, &label(&against.series))) "." }
+            }
+            (drawing(results, figure, &values, &state))
+            (list("missing", "Not drawn, or less than wanted", &missing))
+            (list("missing", "To be known", &values.remarks))
+            (list("claims", "The paper says", &figure.published.claims))
+            (table::published(figure))
+            (comparison(figure, &values))
+            (table::numbers(results, figure, &values))
+            (downloads(results, figure, anchor))
+        }
     }
-    html += &drawing(results, figure, &values, &state);
-    html += &list(
-        "missing",
-        "Not drawn, or less than wanted",
-        &missing(figure, &values, &state),
-    );
-    html += &list("missing", "To be known", &values.remarks);
-    html += &paper(figure);
-    html += &comparison(figure, &values);
-    html += &table::numbers(results, figure, &values);
-    html += &downloads(results, figure, anchor);
-    html + "</section>\n"
 }
 
 fn what_is_shown(how: Comparison, series: &str) -> String {
@@ -65,20 +53,22 @@ fn drawing(
     figure: &Figure,
     values: &Values<'_>,
     state: &State,
-) -> String {
+) -> Markup {
     if !state.has_values() {
-        return format!("<p class=\"empty\">{}</p>\n", escape(&draw::reason(state)));
+        return html! { p.empty { (draw::reason(state)) } };
     }
     if figure.kind == FigureKind::Table {
         return table::whole(results, figure, values);
     }
-    let mut html = String::from("<figure>\n");
-    for (class, look) in [("wide", Look::WIDE), ("slim", Look::SLIM)] {
-        if let Some(picture) = draw::picture(results, figure, values, look) {
-            let _ = writeln!(html, "<div class=\"{class}\">{picture}</div>");
+    html! {
+        figure {
+            @for (class, look) in [("wide", Look::WIDE), ("slim", Look::SLIM)] {
+                @if let Some(picture) = draw::picture(results, figure, values, look) {
+                    div class=(class) { (PreEscaped(picture)) }
+                }
+            }
         }
     }
-    html + "</figure>\n"
 }
 
 /// Where nothing was even tried, the box says all.
@@ -97,87 +87,62 @@ fn missing(figure: &Figure, values: &Values<'_>, state: &State) -> Vec<String> {
     }
 }
 
-fn list(class: &str, heading: &str, items: &[String]) -> String {
-    if items.is_empty() {
-        return String::new();
+fn list(class: &str, heading: &str, items: &[String]) -> Markup {
+    html! {
+        @if !items.is_empty() {
+            div class=(class) {
+                h4 { (heading) }
+                ul { @for item in items { li { (prose(item)) } } }
+            }
+        }
     }
-    let mut html = format!(
-        "<div class=\"{class}\"><h4>{}</h4>\n<ul>\n",
-        escape(heading)
-    );
-    for item in items {
-        let _ = writeln!(html, "<li>{}</li>", prose(item));
-    }
-    html + "</ul></div>\n"
 }
 
-fn paper(figure: &Figure) -> String {
-    let mut html = list("claims", "The paper says", &figure.published.claims);
-    html += &table::published(figure);
-    html
-}
-
-fn comparison(figure: &Figure, values: &Values<'_>) -> String {
+fn comparison(figure: &Figure, values: &Values<'_>) -> Markup {
     let judged = check::judge(figure, values);
     let has_paper = !figure.published.claims.is_empty() || !figure.published.points.is_empty();
-    if judged.is_empty() {
-        return if has_paper {
-            String::from(
-                "<p class=\"soft\">No point of this figure is compared by computation.</p>\n",
-            )
-        } else {
-            String::new()
-        };
-    }
-    let heading = if has_paper {
-        "Ours and the paper’s"
-    } else {
-        "What is expected"
+    let class = |verdict: &Verdict| match verdict {
+        Verdict::Agree => "agree",
+        Verdict::Differ => "differ",
+        Verdict::Waits | Verdict::Unknown => "open",
     };
-    let mut html = format!("<div class=\"comparison\"><h4>{heading}</h4>\n<ul>\n");
-    for judged in judged {
-        let class = match judged.verdict {
-            Verdict::Agree => "agree",
-            Verdict::Differ => "differ",
-            Verdict::Waits | Verdict::Unknown => "open",
-        };
-        let _ = write!(
-            html,
-            "<li class=\"{class}\"><strong>{}.</strong> {}",
-            judged.verdict.word(),
-            prose(&judged.sentence)
-        );
-        if !judged.evidence.is_empty() {
-            let _ = write!(
-                html,
-                " <span class=\"evidence\">({})</span>",
-                escape(&judged.evidence)
-            );
+    html! {
+        @if !judged.is_empty() {
+            div.comparison {
+                h4 { @if has_paper { "Ours and the paper’s" } @else { "What is expected" } }
+                ul {
+                    @for judged in judged {
+                        li class=(class(&judged.verdict)) {
+                            strong { (judged.verdict.word()) "." }
+                            " " (prose(&judged.sentence))
+                            @if !judged.evidence.is_empty() {
+                                " " span.evidence { "(" (judged.evidence) ")" }
+                            }
+                        }
+                    }
+                }
+            }
+        } @else if has_paper {
+            p.soft { "No point of this figure is compared by computation." }
         }
-        html += "</li>\n";
     }
-    html + "</ul></div>\n"
 }
 
-fn downloads(results: &ExperimentResults, figure: &Figure, anchor: &str) -> String {
-    let cells: Vec<&Cell> = results
-        .cells
-        .iter()
-        .filter(|cell| values::belongs(figure, cell))
-        .collect();
-    if cells.is_empty() {
-        return String::new();
+fn downloads(results: &ExperimentResults, figure: &Figure, anchor: &str) -> Markup {
+    let all = results.cells.iter();
+    let cells: Vec<&Cell> = all.filter(|cell| values::belongs(figure, cell)).collect();
+    let csv = csv::of(&cells);
+    html! {
+        @if !cells.is_empty() {
+            p.downloads {
+                "All samples of this figure, out of this page: "
+                (link::save("CSV", &format!("{anchor}.csv"), "text/csv", &csv))
+                // Results that were read from JSON can be written as JSON.
+                @if let Ok(json) = serde_json::to_string(&cells) {
+                    ", "
+                    (link::save("JSON", &format!("{anchor}.json"), "application/json", &json))
+                }
+            }
+        }
     }
-    let mut links = link::save(
-        "CSV",
-        &format!("{anchor}.csv"),
-        "text/csv",
-        &csv::of(&cells),
-    );
-    // Results that were read from JSON can be written as JSON.
-    if let Ok(json) = serde_json::to_string(&cells) {
-        links += ", ";
-        links += &link::save("JSON", &format!("{anchor}.json"), "application/json", &json);
-    }
-    format!("<p class=\"downloads\">All samples of this figure, out of this page: {links}</p>\n")
 }

@@ -2,16 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::report::svg::escape;
+use maud::{Markup, html};
 
 /// A link that saves `text` as a file.
-pub(super) fn save(label: &str, file: &str, media_type: &str, text: &str) -> String {
-    format!(
-        "<a download=\"{}\" href=\"data:{media_type};charset=utf-8,{}\">{}</a>",
-        escape(file),
-        percent_encoded(text),
-        escape(label)
-    )
+pub(super) fn save(label: &str, file: &str, media_type: &str, text: &str) -> Markup {
+    let data = format!("data:{media_type};charset=utf-8,{}", percent_encoded(text));
+    html! {
+        a download=(file) href=(data) { (label) }
+    }
 }
 
 /// As in RFC 3986; letters that are harmless in an attribute and in a URI stay, so that it stays small.

@@ -5,11 +5,11 @@ mod figure;
 mod link;
 mod table;
 
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::experiment::results::{ExperimentResults, Scale};
 use crate::report::state;
-use crate::report::svg::{escape, style};
+use crate::report::svg::style;
 use crate::report::values;
 
 /// Of the page; the figures have theirs in `svg/style.rs`.
@@ -22,26 +22,43 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 #[must_use]
 pub fn render(results: &[ExperimentResults], names: &[String]) -> String {
     let common = facts::common(results);
-    let mut html = head();
-    html += "<body>\n<header class=\"top\">\n<h1>The laboratory’s report</h1>\n<p>Figures and tables of papers on web proxies and TCP \
-             splicing, measured again on this machine, with what the papers published beside them. Filled marks and solid bars were \
-             measured here; hollow grey ones are the papers’. Nothing is drawn that was not measured.</p>\n";
-    html += &warnings(results);
-    html += &facts::list(&common);
-    html += "</header>\n";
-    html += &contents(results, names);
-    html += "<main>\n";
     let is_mixed = results.iter().any(|one| one.scale == Scale::Full);
-    for (one, name) in results.iter().zip(names) {
-        html += &experiment(one, name, &common, is_mixed);
-    }
-    html += "</main>\n</body>\n</html>\n";
-    html
+    let page = html! {
+        (DOCTYPE)
+        html xmlns="http://www.w3.org/1999/xhtml" lang="en" {
+            (head())
+            body {
+                header.top {
+                    h1 { "The laboratory’s report" }
+                    p {
+                        "Figures and tables of papers on web proxies and TCP splicing, measured again on this machine, with what the \
+                         papers published beside them. Filled marks and solid bars were measured here; hollow grey ones are the \
+                         papers’. Nothing is drawn that was not measured."
+                    }
+                    (warnings(results))
+                    (facts::list(&common))
+                }
+                (contents(results, names))
+                main {
+                    @for (one, name) in results.iter().zip(names) {
+                        (experiment(one, name, &common, is_mixed))
+                    }
+                }
+            }
+        }
+    };
+    // XML allows no others.
+    let is_allowed = |letter: &char| {
+        matches!(letter, '\n' | '\t')
+            || !(letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}'))
+    };
+    page.into_string().chars().filter(is_allowed).collect()
 }
 
-fn head() -> String {
-    format!(
-        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+/// In XML, elements without content are closed, too.
+fn head() -> Markup {
+    PreEscaped(format!(
+        "<head>\n<meta charset=\"utf-8\"/>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>The laboratory’s report</title>\n\
@@ -49,89 +66,74 @@ fn head() -> String {
         style::LIGHT,
         style::DARK,
         style::CLASSES
-    )
+    ))
 }
 
 /// What is true of the whole report and must not be overlooked.
-fn warnings(results: &[ExperimentResults]) -> String {
-    let quick = results
-        .iter()
-        .filter(|results| results.scale == Scale::Quick)
-        .count();
+fn warnings(results: &[ExperimentResults]) -> Markup {
+    let is_quick = |results: &&ExperimentResults| results.scale == Scale::Quick;
+    let quick = results.iter().filter(is_quick).count();
     let which = if quick == results.len() {
         "This is"
     } else {
         "Some of the experiments below are"
     };
-    if quick == 0 {
-        return String::new();
+    let text = format!(
+        "{which} a look, not a result: few points, few and short samples. With --full, as much is measured as in the papers."
+    );
+    html! {
+        @if quick > 0 { (warning("Quick", &text)) }
     }
-    warning(
-        "Quick",
-        &format!(
-            "{which} a look, not a result: few points, few and short samples. With --full, as much is measured as in the papers."
-        ),
-    )
 }
 
-fn warning(word: &str, text: &str) -> String {
-    format!(
-        "<p class=\"warning\"><strong>{}.</strong> {}</p>\n",
-        escape(word),
-        escape(text)
-    )
+fn warning(word: &str, text: &str) -> Markup {
+    html! {
+        p.warning { strong { (word) "." } " " (text) }
+    }
 }
 
 /// Text for a reader: what stands between backticks is code.
-fn prose(text: &str) -> String {
-    let mut parts = text.split('`');
-    let mut html = escape(parts.next().unwrap_or_default());
-    while let Some(code) = parts.next() {
-        match parts.next() {
-            Some(rest) => {
-                let _ = write!(html, "<code>{}</code>{}", escape(code), escape(rest));
-            }
-            // A backtick alone.
-            None => {
-                let _ = write!(html, "`{}", escape(code));
+fn prose(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    html! {
+        @for (index, part) in parts.iter().enumerate() {
+            @if index % 2 == 0 {
+                (part)
+            } @else if index + 1 == parts.len() {
+                // A backtick alone.
+                "`" (part)
+            } @else {
+                code { (part) }
             }
         }
     }
-    html
 }
 
-fn contents(results: &[ExperimentResults], names: &[String]) -> String {
-    let mut html = String::from("<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n");
-    for (results, name) in results.iter().zip(names) {
-        let _ = writeln!(
-            html,
-            "<h3><a href=\"#{name}\">{}</a></h3>\n<ul class=\"contents\">",
-            escape(&results.title)
-        );
-        for (figure, anchor) in results.figures.iter().zip(anchors(results, name)) {
-            let state = state::of(&values::of(results, figure));
-            let _ = writeln!(
-                html,
-                "<li><a href=\"#{anchor}\">{}: {}</a> {}</li>",
-                escape(&figure.number),
-                escape(&figure.title),
-                badge(&state)
-            );
+fn contents(results: &[ExperimentResults], names: &[String]) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            h2 { "Contents" }
+            @for (results, name) in results.iter().zip(names) {
+                h3 { a href=(format!("#{name}")) { (results.title) } }
+                ul.contents {
+                    @for (figure, anchor) in results.figures.iter().zip(anchors(results, name)) {
+                        li {
+                            a href=(format!("#{anchor}")) { (figure.number) ": " (figure.title) }
+                            " "
+                            (badge(&state::of(&values::of(results, figure))))
+                        }
+                    }
+                    @if results.figures.is_empty() { li { "no figures" } }
+                }
+            }
         }
-        if results.figures.is_empty() {
-            html += "<li>no figures</li>\n";
-        }
-        html += "</ul>\n";
     }
-    html + "</nav>\n"
 }
 
-fn badge(state: &state::State) -> String {
-    format!(
-        "<span class=\"badge {}\">{}</span>",
-        state.class(),
-        escape(&state.words())
-    )
+fn badge(state: &state::State) -> Markup {
+    html! {
+        span class=(format!("badge {}", state.class())) { (state.words()) }
+    }
 }
 
 /// One for each figure, each different.
@@ -152,59 +154,38 @@ fn experiment(
     name: &str,
     common: &[facts::Fact],
     is_mixed: bool,
-) -> String {
-    let mut html = format!(
-        "<section class=\"experiment\" id=\"{name}\">\n<h2>{}</h2>\n",
-        escape(&results.title)
-    );
-    if !results.paper.is_empty() {
-        let _ = writeln!(
-            html,
-            "<p class=\"paper-name\">{}</p>",
-            escape(&results.paper)
-        );
+) -> Markup {
+    let mut own = facts::of(results);
+    own.retain(|fact| !common.contains(fact));
+    let paragraphs = results.about.split("\n\n").map(str::trim);
+    html! {
+        section.experiment id=(name) {
+            h2 { (results.title) }
+            @if !results.paper.is_empty() { p.paper-name { (results.paper) } }
+            @for paragraph in paragraphs.filter(|text| !text.is_empty()) {
+                p { (prose(paragraph)) }
+            }
+            @if let Some(why) = &results.ended_early {
+                (warning("Ended early", &format!("{why}. What is missing was not measured.")))
+            }
+            @if let Some(why) = state::noise(results) { (warning("Noisy", &format!("{why}."))) }
+            @if is_mixed && results.scale == Scale::Quick {
+                (warning("Quick", "A look, not a result."))
+            }
+            @for note in &results.notes { p.note { "Note: " (prose(note)) } }
+            p.command { "Repeat it: " code { (results.command) } }
+            (facts::list(&own))
+            p.downloads {
+                "All of it, in files beside this page: "
+                a href=(format!("data/{name}.csv")) { "samples (CSV)" }
+                ", "
+                a href=(format!("data/{name}.json")) { "results (JSON)" }
+            }
+            @for (figure, anchor) in results.figures.iter().zip(anchors(results, name)) {
+                (figure::section(results, figure, &anchor))
+            }
+        }
     }
-    for paragraph in results
-        .about
-        .split("\n\n")
-        .filter(|text| !text.trim().is_empty())
-    {
-        let _ = writeln!(html, "<p>{}</p>", prose(paragraph.trim()));
-    }
-    if let Some(why) = &results.ended_early {
-        html += &warning(
-            "Ended early",
-            &format!("{why}. What is missing was not measured."),
-        );
-    }
-    if let Some(why) = state::noise(results) {
-        html += &warning("Noisy", &format!("{why}."));
-    }
-    if is_mixed && results.scale == Scale::Quick {
-        html += &warning("Quick", "A look, not a result.");
-    }
-    for note in &results.notes {
-        let _ = writeln!(html, "<p class=\"note\">Note: {}</p>", prose(note));
-    }
-    let _ = writeln!(
-        html,
-        "<p class=\"command\">Repeat it: <code>{}</code></p>",
-        escape(&results.command)
-    );
-    let own: Vec<facts::Fact> = facts::of(results)
-        .into_iter()
-        .filter(|fact| !common.contains(fact))
-        .collect();
-    html += &facts::list(&own);
-    let _ = writeln!(
-        html,
-        "<p class=\"downloads\">All of it, in files beside this page: <a href=\"data/{name}.csv\">samples (CSV)</a>, \
-         <a href=\"data/{name}.json\">results (JSON)</a></p>"
-    );
-    for (figure, anchor) in results.figures.iter().zip(anchors(results, name)) {
-        html += &figure::section(results, figure, &anchor);
-    }
-    html + "</section>\n"
 }
 
 #[cfg(test)]

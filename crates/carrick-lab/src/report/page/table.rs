@@ -1,18 +1,19 @@
 //! Tables: figures that are tables, the numbers behind those that are not, and the paper's.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use crate::experiment::figure::{Axis, Figure};
-use crate::experiment::results::{ExperimentResults, Value};
+use crate::experiment::results::ExperimentResults;
+use crate::experiment::value::Value;
 use crate::report::draw::{published_for, shown, with_unit};
-use crate::report::svg::{escape, number};
-use crate::report::values::{Outcome, Values, all_places, value_text};
+use crate::report::svg::number;
+use crate::report::values::{Line, Outcome, Values, all_places, value_text};
 
 /// More columns would not be seen at once: then each line has a row, and each metric a column.
 const COLUMNS_MAX: usize = 6;
 
 /// A figure that is a table; the paper's numbers beside ours.
-pub(super) fn whole(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
+pub(super) fn whole(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Markup {
     let columns = values
         .metrics
         .iter()
@@ -25,43 +26,32 @@ pub(super) fn whole(results: &ExperimentResults, figure: &Figure, values: &Value
 }
 
 /// A row for each place, a column for each metric and line.
-fn wide(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table>\n<thead>\n");
-    html += &wide_heads(figure, values);
-    html += "</thead>\n<tbody>\n";
-    for x in &all_places(figure, values) {
-        let place = values.x.iter().position(|known| known == x);
-        let _ = write!(
-            html,
-            "<tr><th scope=\"row\">{}</th>",
-            escape(&row_name(results, figure, x))
-        );
-        for metric in &values.metrics {
-            for line in &metric.lines {
-                let outcome = place.and_then(|place| line.points.get(place));
-                html += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
-            }
-            for line in published_names(figure, metric.axis) {
-                html += &published_cell(figure, metric.axis, &line, x);
+fn wide(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Markup {
+    let place = |x: &Value| values.x.iter().position(|known| known == x);
+    html! {
+        div.scroll {
+            table {
+                thead { (wide_heads(figure, values)) }
+                tbody {
+                    @for x in &all_places(figure, values) {
+                        tr {
+                            th scope="row" { (row_name(results, figure, x)) }
+                            @for metric in &values.metrics {
+                                @for line in &metric.lines { (at(metric.axis, line, place(x))) }
+                                @for line in published_names(figure, metric.axis) {
+                                    (published_cell(figure, metric.axis, &line, x))
+                                }
+                            }
+                        }
+                    }
+                }
             }
         }
-        html += "</tr>\n";
     }
-    html + "</tbody>\n</table></div>\n"
 }
 
 /// For each place a group of rows: one for each line, a column for each metric.
-fn tall(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
-    let mut html =
-        String::from("<div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\"></th>");
-    for metric in &values.metrics {
-        let _ = write!(
-            html,
-            "<th scope=\"col\">{}</th>",
-            escape(&with_unit(metric.axis))
-        );
-    }
-    html += "</tr></thead>\n";
+fn tall(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Markup {
     let first = values
         .metrics
         .first()
@@ -72,90 +62,90 @@ fn tall(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> St
             published.push(&point.line);
         }
     }
-    let count = values.metrics.len() + 1;
-    for x in &all_places(figure, values) {
-        let place = values.x.iter().position(|known| known == x);
-        let group = format!(
-            "{}: {} {}",
-            figure.x.label,
-            row_name(results, figure, x),
-            figure.x.unit
-        );
-        let _ = writeln!(
-            html,
-            "<tbody>\n<tr><th scope=\"rowgroup\" colspan=\"{count}\">{}</th></tr>",
-            escape(group.trim_end())
-        );
-        // Where only the paper has numbers, rows of dashes say nothing.
-        for (index, line) in first.iter().enumerate().filter(|_| place.is_some()) {
-            let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escape(&line.label()));
-            for metric in &values.metrics {
-                let line = metric.lines.get(index);
-                let outcome = line.and_then(|line| line.points.get(place?));
-                html += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
+    let place = |x: &Value| values.x.iter().position(|known| known == x);
+    let is_there = |line: &str, x: &Value| {
+        let mut points = figure.published.points.iter();
+        points.any(|point| point.line == line && point.x == *x)
+    };
+    let group = |x: &Value| {
+        let name = row_name(results, figure, x);
+        format!("{}: {name} {}", figure.x.label, figure.x.unit)
+    };
+    html! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th scope="col" {}
+                        @for metric in &values.metrics { th scope="col" { (with_unit(metric.axis)) } }
+                    }
+                }
+                @for x in &all_places(figure, values) {
+                    tbody {
+                        tr {
+                            th scope="rowgroup" colspan=(values.metrics.len() + 1) { (group(x).trim_end()) }
+                        }
+                        // Where only the paper has numbers, rows of dashes say nothing.
+                        @for (index, line) in first.iter().enumerate().filter(|_| place(x).is_some()) {
+                            tr {
+                                th scope="row" { (line.label()) }
+                                @for metric in &values.metrics {
+                                    @match metric.lines.get(index) {
+                                        Some(line) => (at(metric.axis, line, place(x))),
+                                        None => (cell(metric.axis, &Outcome::Absent)),
+                                    }
+                                }
+                            }
+                        }
+                        @for line in published.iter().filter(|line| is_there(line, x)) {
+                            tr {
+                                th.paper scope="row" { "paper: " (line) }
+                                @for metric in &values.metrics {
+                                    (published_cell(figure, metric.axis, line, x))
+                                }
+                            }
+                        }
+                    }
+                }
             }
-            html += "</tr>\n";
         }
-        for line in published.iter().filter(|line| {
-            let mut points = figure.published.points.iter();
-            points.any(|point| point.line == **line && point.x == *x)
-        }) {
-            let _ = write!(
-                html,
-                "<tr><th scope=\"row\" class=\"paper\">paper: {}</th>",
-                escape(line)
-            );
-            for metric in &values.metrics {
-                html += &published_cell(figure, metric.axis, line, x);
-            }
-            html += "</tr>\n";
-        }
-        html += "</tbody>\n";
     }
-    html + "</table></div>\n"
 }
 
-fn published_cell(figure: &Figure, axis: &Axis, line: &str, x: &Value) -> String {
+fn published_cell(figure: &Figure, axis: &Axis, line: &str, x: &Value) -> Markup {
     let mut points = published_for(figure, axis);
     let point = points.find(|point| point.line == line && point.x == *x);
-    let text = point.map(|point| number::exact(point.y / axis.divide_by));
-    format!("<td class=\"paper\">{}</td>", text.unwrap_or_default())
+    html! {
+        td.paper { @if let Some(point) = point { (number::exact(point.y / axis.divide_by)) } }
+    }
 }
 
-fn wide_heads(figure: &Figure, values: &Values<'_>) -> String {
-    let mut metrics = String::new();
-    let mut lines = String::new();
+fn wide_heads(figure: &Figure, values: &Values<'_>) -> Markup {
+    let columns = |axis, lines: &[Line]| lines.len() + published_names(figure, axis).len();
     let has_one_line = values
         .metrics
         .iter()
-        .all(|metric| metric.lines.len() == 1 && published_names(figure, metric.axis).is_empty());
-    for metric in &values.metrics {
-        let published = published_names(figure, metric.axis);
-        let count = metric.lines.len() + published.len();
-        if count == 0 {
-            continue;
+        .all(|metric| metric.lines.len() == 1 && columns(metric.axis, &metric.lines) == 1);
+    let rows = (!has_one_line).then_some("2");
+    html! {
+        tr {
+            th scope="col" rowspan=[rows] { (with_unit(&figure.x)) }
+            @for metric in &values.metrics {
+                @let count = columns(metric.axis, &metric.lines);
+                @if count > 0 { th scope="colgroup" colspan=(count) { (with_unit(metric.axis)) } }
+            }
         }
-        let _ = write!(
-            metrics,
-            "<th scope=\"colgroup\" colspan=\"{count}\">{}</th>",
-            escape(&with_unit(metric.axis))
-        );
-        for line in &metric.lines {
-            let _ = write!(lines, "<th scope=\"col\">{}</th>", escape(&line.label()));
-        }
-        for line in published {
-            let _ = write!(
-                lines,
-                "<th scope=\"col\" class=\"paper\">paper: {}</th>",
-                escape(&line)
-            );
+        @if !has_one_line {
+            tr {
+                @for metric in &values.metrics {
+                    @for line in &metric.lines { th scope="col" { (line.label()) } }
+                    @for line in published_names(figure, metric.axis) {
+                        th.paper scope="col" { "paper: " (line) }
+                    }
+                }
+            }
         }
     }
-    let x = escape(&with_unit(&figure.x));
-    if has_one_line {
-        return format!("<tr><th scope=\"col\">{x}</th>{metrics}</tr>\n");
-    }
-    format!("<tr><th scope=\"col\" rowspan=\"2\">{x}</th>{metrics}</tr>\n<tr>{lines}</tr>\n")
 }
 
 fn row_name(results: &ExperimentResults, figure: &Figure, x: &Value) -> String {
@@ -163,103 +153,115 @@ fn row_name(results: &ExperimentResults, figure: &Figure, x: &Value) -> String {
     results.series_labels.get(&text).cloned().unwrap_or(text)
 }
 
-fn cell(axis: &Axis, outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Measured(measured) => format!("<td>{}</td>", shown(axis, measured)),
-        Outcome::Waiting(_) => String::from("<td class=\"none\">waits</td>"),
-        Outcome::Failed(_) => String::from("<td class=\"none\">failed</td>"),
-        Outcome::Absent => String::from("<td class=\"none\">–</td>"),
+/// The cell of a line at a place, if it has one there.
+fn at(axis: &Axis, line: &Line, place: Option<usize>) -> Markup {
+    let outcome = place.and_then(|place| line.points.get(place));
+    cell(axis, outcome.unwrap_or(&Outcome::Absent))
+}
+
+fn cell(axis: &Axis, outcome: &Outcome) -> Markup {
+    html! {
+        @match outcome {
+            Outcome::Measured(measured) => td { (shown(axis, measured)) },
+            Outcome::Waiting(_) => td.none { "waits" },
+            Outcome::Failed(_) => td.none { "failed" },
+            Outcome::Absent => td.none { "–" },
+        }
     }
 }
 
 /// The numbers behind a figure: a row for each point, means with intervals, and how many samples.
-pub(super) fn numbers(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> String {
-    let Some(first) = values.metrics.first() else {
-        return String::new();
-    };
-    let mut rows = String::new();
-    let mut count = 0_usize;
-    for (index, line) in first.lines.iter().enumerate() {
+pub(super) fn numbers(results: &ExperimentResults, figure: &Figure, values: &Values<'_>) -> Markup {
+    let mut rows: Vec<Markup> = Vec::new();
+    let first = values.metrics.first();
+    for (index, line) in first.iter().flat_map(|metric| &metric.lines).enumerate() {
         for (place, x) in values.x.iter().enumerate() {
-            let outcomes: Vec<Option<&Outcome>> = values
+            let outcome = |lines: &[Line]| lines.get(index)?.points.get(place).cloned();
+            let outcomes = values
                 .metrics
                 .iter()
-                .map(|metric| {
-                    metric
-                        .lines
-                        .get(index)
-                        .and_then(|line| line.points.get(place))
-                })
-                .collect();
-            let samples = outcomes.iter().flatten().find_map(|outcome| match outcome {
+                .filter_map(|metric| outcome(&metric.lines));
+            let samples = outcomes.into_iter().find_map(|outcome| match outcome {
                 Outcome::Measured(measured) => Some(measured.samples),
                 Outcome::Waiting(_) | Outcome::Failed(_) | Outcome::Absent => None,
             });
             let Some(samples) = samples else { continue };
-            count += 1;
-            let _ = write!(
-                rows,
-                "<tr><th scope=\"row\">{}</th><td>{}</td>",
-                escape(&line.label()),
-                escape(&row_name(results, figure, x))
-            );
-            for (metric, outcome) in values.metrics.iter().zip(outcomes) {
-                rows += &cell(metric.axis, outcome.unwrap_or(&Outcome::Absent));
-            }
-            let _ = writeln!(rows, "<td>{samples}</td></tr>");
+            rows.push(html! {
+                tr {
+                    th scope="row" { (line.label()) }
+                    td { (row_name(results, figure, x)) }
+                    @for metric in &values.metrics {
+                        (cell(metric.axis, &outcome(&metric.lines).unwrap_or(Outcome::Absent)))
+                    }
+                    td { (samples) }
+                }
+            });
         }
     }
-    if count == 0 {
-        return String::new();
+    html! {
+        @if !rows.is_empty() {
+            details {
+                summary {
+                    "The numbers (" (points_words(rows.len())) ": means ± half widths of their 90 % confidence intervals)"
+                }
+                div.scroll {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" {}
+                                th scope="col" { (with_unit(&figure.x)) }
+                                @for metric in &values.metrics {
+                                    th scope="col" { (with_unit(metric.axis)) }
+                                }
+                                th scope="col" { "samples" }
+                            }
+                        }
+                        tbody { @for row in &rows { (row) } }
+                    }
+                }
+            }
+        }
     }
-    let mut html = format!(
-        "<details><summary>The numbers ({}: means ± half widths of their 90 % confidence intervals)</summary>\n\
-         <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\"></th><th scope=\"col\">{}</th>",
-        points_words(count),
-        escape(&with_unit(&figure.x))
-    );
-    for metric in &values.metrics {
-        let _ = write!(
-            html,
-            "<th scope=\"col\">{}</th>",
-            escape(&with_unit(metric.axis))
-        );
-    }
-    html += "<th scope=\"col\">samples</th></tr></thead>\n<tbody>\n";
-    html + &rows + "</tbody>\n</table></div></details>\n"
 }
 
 /// The paper's numbers.
-pub(super) fn published(figure: &Figure) -> String {
+pub(super) fn published(figure: &Figure) -> Markup {
     let points = &figure.published.points;
-    if points.is_empty() {
-        return String::new();
+    let axis = |name: &str| {
+        let mut axes = std::iter::once(&figure.y).chain(&figure.columns);
+        axes.find(|axis| axis.name == name)
+    };
+    html! {
+        @if !points.is_empty() {
+            details {
+                summary { "The paper’s numbers (" (points_words(points.len())) ")" }
+                div.scroll {
+                    table {
+                        thead {
+                            tr {
+                                th scope="col" { "paper’s line" }
+                                th scope="col" { (with_unit(&figure.x)) }
+                                th scope="col" { "metric" }
+                                th scope="col" { "value" }
+                            }
+                        }
+                        tbody {
+                            @for point in points {
+                                @let name = point.metric.as_deref().unwrap_or(&figure.y.name);
+                                @let axis = axis(name);
+                                tr {
+                                    th scope="row" { (point.line) }
+                                    td { (value_text(&point.x, figure.x.divide_by)) }
+                                    td { (axis.map_or_else(|| name.to_owned(), with_unit)) }
+                                    td { (number::exact(point.y / axis.map_or(1.0, |axis| axis.divide_by))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
-    let axes: Vec<&Axis> = std::iter::once(&figure.y).chain(&figure.columns).collect();
-    let mut html = format!(
-        "<details><summary>The paper’s numbers ({})</summary>\n<div class=\"scroll\"><table>\n<thead><tr>\
-         <th scope=\"col\">paper’s line</th><th scope=\"col\">{}</th><th scope=\"col\">metric</th><th scope=\"col\">value</th>\
-         </tr></thead>\n<tbody>\n",
-        points_words(points.len()),
-        escape(&with_unit(&figure.x))
-    );
-    for point in points {
-        let name = point.metric.as_deref().unwrap_or(&figure.y.name);
-        let axis = axes.iter().find(|axis| axis.name == name);
-        let (label, divide_by) = axis.map_or_else(
-            || (name.to_owned(), 1.0),
-            |axis| (with_unit(axis), axis.divide_by),
-        );
-        let _ = writeln!(
-            html,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&point.line),
-            escape(&value_text(&point.x, figure.x.divide_by)),
-            escape(&label),
-            number::exact(point.y / divide_by)
-        );
-    }
-    html + "</tbody>\n</table></div></details>\n"
 }
 
 fn points_words(count: usize) -> String {

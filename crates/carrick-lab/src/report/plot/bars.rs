@@ -19,6 +19,8 @@ pub struct Bars {
     pub label: String,
     /// Logarithmic, if the values allow.
     pub is_log: bool,
+    /// A scale for each group, which has values of another kind.
+    pub has_own_scales: bool,
     /// From top to bottom.
     pub groups: Vec<Group>,
 }
@@ -71,7 +73,6 @@ impl Bars {
         let label_width = widest.min(sheet.inner_width() * share);
         let left = sheet.left() + label_width + 8.0;
         let width = (sheet.right() - left - VALUE_WIDTH).max(40.0);
-        let scale = self.scale();
         let wanted = (width / 80.0).clamp(2.0, 6.0);
         let room = sheet.inner_width();
         let label = if self.is_log {
@@ -80,10 +81,15 @@ impl Bars {
             self.label.clone()
         };
         sheet.paragraph("soft", &label, room, 15.0);
-        let base = left + scale.base() * width;
-        let ticks = scale.ticks(wanted);
+        let common = self.scale(&self.groups);
         let mut bars = String::new();
-        for group in &self.groups {
+        for (index, group) in self.groups.iter().enumerate() {
+            let scale = match self.has_own_scales {
+                true => &self.scale(std::slice::from_ref(group)),
+                false => &common,
+            };
+            let base = left + scale.base() * width;
+            let ticks = scale.ticks(wanted);
             if !group.title.is_empty() {
                 sheet.bottom += 24.0;
                 svg::text(
@@ -97,7 +103,7 @@ impl Bars {
             let top = sheet.bottom;
             for bar in &group.bars {
                 let lines = svg::wrap(&bar.label, label_width);
-                bar.draw(&mut bars, left, sheet.bottom + 3.0, width, &scale);
+                bar.draw(&mut bars, left, sheet.bottom + 3.0, width, scale);
                 for (index, line) in lines.iter().enumerate() {
                     if index > 0 {
                         sheet.bottom += 14.0;
@@ -111,21 +117,23 @@ impl Bars {
                 svg::line(&mut sheet.body, "grid", x, top, x, sheet.bottom);
             }
             svg::line(&mut sheet.body, "axis", base, top, base, sheet.bottom);
-        }
-        let bottom = sheet.bottom;
-        for tick in &ticks {
-            let x = left + scale.place(tick.value) * width;
-            svg::anchored_text(
-                &mut sheet.body,
-                "soft",
-                Anchor::Middle,
-                x,
-                bottom + 15.0,
-                &tick.label,
-            );
+            if self.has_own_scales || index + 1 == self.groups.len() {
+                let bottom = sheet.bottom;
+                for tick in &ticks {
+                    let x = left + scale.place(tick.value) * width;
+                    svg::anchored_text(
+                        &mut sheet.body,
+                        "soft",
+                        Anchor::Middle,
+                        x,
+                        bottom + 15.0,
+                        &tick.label,
+                    );
+                }
+                sheet.bottom = bottom + 20.0;
+            }
         }
         sheet.body += &bars;
-        sheet.bottom = bottom + 20.0;
         if self.has_intervals() {
             sheet.paragraph(
                 "soft",
@@ -142,9 +150,9 @@ impl Bars {
         bars.any(|bar| matches!(bar.length, Length::Value(_, Some(_))))
     }
 
-    fn scale(&self) -> Scale {
+    fn scale(&self, groups: &[Group]) -> Scale {
         let mut values = Vec::new();
-        for bar in self.groups.iter().flat_map(|group| &group.bars) {
+        for bar in groups.iter().flat_map(|group| &group.bars) {
             if let Length::Value(value, half_width) = bar.length {
                 let width = half_width.unwrap_or(0.0).min(value.abs());
                 values.extend([value - width, value + width]);

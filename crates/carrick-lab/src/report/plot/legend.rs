@@ -1,7 +1,7 @@
 //! The legend below a chart: samples of line and marker with their names, in as many rows as they need.
 
 use super::Sheet;
-use super::lines::Line;
+use super::chart::Line;
 use crate::report::svg::{self, marker};
 
 const SAMPLE_WIDTH: f64 = 30.0;

@@ -1,6 +1,7 @@
 //! Plots as SVG: lines with error bars, bars, and the box of a figure of which nothing was measured.
 
 mod bars;
+mod chart;
 mod empty;
 mod legend;
 mod lines;
@@ -9,8 +10,8 @@ mod panel;
 use std::fmt::Write as _;
 
 pub use bars::{Bar, Bars, Group, Length};
+pub use chart::{Chart, Dot, Horizontal, Line, Panel, Vertical};
 pub use empty::empty;
-pub use lines::{Chart, Dot, Horizontal, Line, Panel, Vertical};
 
 use crate::report::svg::{self, style};
 

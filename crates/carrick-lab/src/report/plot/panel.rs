@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::lines::{Chart, Line, Panel, TICKS_WANTED};
+use super::chart::{Chart, Line, Panel, TICKS_WANTED};
 use crate::report::svg::scale::Scale;
 use crate::report::svg::style::COLOURS;
 use crate::report::svg::{self, Anchor, marker};

@@ -230,6 +230,7 @@ fn bars(values: [f64; 3]) -> Bars {
         heading: heading(),
         label: "CPU per request, µs".into(),
         is_log: false,
+        has_own_scales: false,
         groups: vec![
             Group {
                 title: "1 KB".into(),

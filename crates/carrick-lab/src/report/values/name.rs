@@ -1,6 +1,6 @@
 //! What parameters and their values are called.
 
-use crate::experiment::results::Value;
+use crate::experiment::value::Value;
 use crate::report::svg::number;
 
 /// A unit at the end of a name, and how it is written.

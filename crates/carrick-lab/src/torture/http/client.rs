@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use crate::load::fault::Fault;
 use crate::torture::http::decode::{Decoder, Head};
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
-use crate::torture::http::play::{Play, read_within, write_all};
 use crate::torture::http::scenario::{Conversation, Farewell};
+use crate::torture::http::shared::{Play, read_within, write_all};
 use crate::torture::http::{PATIENCE, PATIENCE_FOR_RESETS, Way};
 
 /// Between two pieces of a head.

@@ -15,6 +15,7 @@ pub mod report;
 pub mod request;
 pub mod run;
 pub mod scenario;
+pub mod shared;
 pub mod tally;
 
 #[cfg(test)]

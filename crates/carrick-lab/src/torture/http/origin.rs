@@ -8,8 +8,8 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::torture::http::exchange::{Exchange, Framing, Kind};
-use crate::torture::http::play::{Play, read_some, write_all};
 use crate::torture::http::request::Request;
+use crate::torture::http::shared::{Play, read_some, write_all};
 
 /// What is read at once.
 const READ_BYTES: usize = 32 * 1024;

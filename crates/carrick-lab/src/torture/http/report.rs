@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::tables;
 use crate::torture::http::Way;
 use crate::torture::http::run::{Results, Run};
 use crate::torture::http::tally::Tally;
@@ -37,10 +38,22 @@ pub fn line(run: &Run) -> String {
 /// A table with a row for each way, the complaints, and where nothing was forwarded.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
-    let mut text = String::from(
-        "| way | runs | connections | requests | whole | MB | MB forwarded | requests judged by the kernel | cut by the origin | cut by clients | excused | repeated | complaints |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
+    let head = [
+        "way",
+        "runs",
+        "connections",
+        "requests",
+        "whole",
+        "MB",
+        "MB forwarded",
+        "requests judged by the kernel",
+        "cut by the origin",
+        "cut by clients",
+        "excused",
+        "repeated",
+        "complaints",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
     for way in Way::ALL {
         let runs: Vec<&Run> = results.runs.iter().filter(|run| run.way == way).collect();
         if runs.is_empty() {
@@ -52,24 +65,23 @@ pub fn markdown(results: &Results) -> String {
             sum.add(&run.tally);
             forwarded += run.forwarded_bytes;
         }
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | {} | {} | {} |",
-            way.name(),
-            runs.len(),
-            sum.connections,
-            sum.requests,
-            sum.whole,
-            megabytes(sum.body_bytes),
-            megabytes(forwarded),
-            runs.iter().map(|run| run.judged).sum::<u64>(),
-            sum.cut_by_origin,
-            sum.cut_by_client,
-            sum.excused,
-            sum.repeated,
-            sum.complaint_count
-        );
+        lines.push(vec![
+            way.name().to_owned(),
+            runs.len().to_string(),
+            sum.connections.to_string(),
+            sum.requests.to_string(),
+            sum.whole.to_string(),
+            format!("{:.0}", megabytes(sum.body_bytes)),
+            format!("{:.0}", megabytes(forwarded)),
+            runs.iter().map(|run| run.judged).sum::<u64>().to_string(),
+            sum.cut_by_origin.to_string(),
+            sum.cut_by_client.to_string(),
+            sum.excused.to_string(),
+            sum.repeated.to_string(),
+            sum.complaint_count.to_string(),
+        ]);
     }
+    let mut text = tables::markdown(&lines);
     for run in results.runs.iter().filter(|run| run.is_unforwarded) {
         let _ = write!(
             text,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::experiment::engine_use;
 use crate::peers::Job;
+use crate::peers::engine_use;
 use crate::peers::template::render;
 use crate::testbed::namespace::Namespace;
 use crate::testbed::netem::NetemPaths;

@@ -37,8 +37,9 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
         Family::Carrick => !carrick.is_file(),
         Family::ThreeProxy => find(family.name()).is_none(),
         Family::Routed | Family::Nginx | Family::Haproxy | Family::Squid | Family::Socat => false,
-        // Left out by `Programs::locate` itself.
-        Family::Varnish | Family::TrafficServer | Family::Pepsal => false,
+        Family::Varnish => find("varnishd").is_none(),
+        Family::TrafficServer => find("traffic_server").is_none(),
+        Family::Pepsal => find("pepsal").is_none(),
     };
     let (left_out, peers): (Vec<_>, Vec<_>) = PEERS
         .into_iter()
@@ -47,9 +48,11 @@ async fn every_proxy_that_is_here_starts_in_both_layouts_and_does_its_jobs() {
     for peer in left_out {
         carrick_test::lacks!("{} is not here", peer.name);
     }
-    let mut programs = Programs::locate(&peers, &carrick, None).unwrap();
-    let asked = tempfile::tempdir().unwrap();
-    programs.ask_carrick(Job::CacheDisk, asked.path()).unwrap();
+    let mut families: Vec<Family> = peers.iter().map(|peer| peer.family).collect();
+    families.retain(|family| !matches!(family, Family::Routed | Family::Carrick));
+    let carrick = carrick.is_file().then_some(carrick.as_path());
+    let (programs, missing) = Programs::find(&families, carrick, None).unwrap();
+    assert!(missing.is_empty(), "{missing:?}");
     for layout in LAYOUTS {
         let bed = build(layout, |_| {});
         let addresses = bed.addresses();
@@ -124,8 +127,7 @@ async fn experiments_can_replace_templates_and_give_them_values() {
     )
     .unwrap();
     let nginx = PEERS.into_iter().find(|peer| peer.name == "nginx").unwrap();
-    let programs =
-        Programs::locate(&[nginx], std::path::Path::new("none"), Some(folder.path())).unwrap();
+    let (programs, _) = Programs::find(&[Family::Nginx], None, Some(folder.path())).unwrap();
     let bed = build(Layout::Direct, |_| {});
     let error = nginx
         .start(Job::Switch, "", &bed, &programs)

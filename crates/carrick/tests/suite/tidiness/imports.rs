@@ -37,22 +37,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
         "http::kernel_forward",
         &["body", "send", "settle", "wait"],
     ),
-    ("carrick-lab", "", &["peers", "testbed"]),
-    (
-        "carrick-lab",
-        "bench",
-        &["cached", "fetch", "talk", "works", "wrk"],
-    ),
-    ("carrick-lab", "experiment", &["figure", "results"]),
-    ("carrick-lab", "experiment", &["schedule", "spec"]),
-    ("carrick-lab", "load", &["drain", "engine"]),
-    ("carrick-lab", "origin", &["answer", "resource"]),
-    ("carrick-lab", "report::plot", &["legend", "lines", "panel"]),
-    (
-        "carrick-lab",
-        "torture::http",
-        &["client", "origin", "play"],
-    ),
 ];
 
 /// Where `carrick-splice` knows HTTP; the last one plays the classifier in tests.

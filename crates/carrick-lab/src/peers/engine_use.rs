@@ -51,10 +51,10 @@ pub fn share(namespace: &Namespace, engine: &str, bytes: u64) -> Result<f64> {
 }
 
 /// The metrics as soon as they are as wanted, or when there is no more patience.
-pub(super) fn metrics_once(
-    namespace: &Namespace,
-    is_wanted: impl Fn(&str) -> bool,
-) -> Result<String> {
+///
+/// # Errors
+/// When carrick cannot be asked.
+pub fn metrics_once(namespace: &Namespace, is_wanted: impl Fn(&str) -> bool) -> Result<String> {
     let until = Instant::now() + PATIENCE;
     loop {
         let metrics = namespace.inside(ask)?;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Experiment, Thoroughness, Workload};
+use crate::bench::plan::Work;
+use crate::bench::run::METRICS;
 use crate::experiment::expression;
-use crate::experiment::figure::{Figure, Test};
+use crate::experiment::figure::{Figure, Test, WORKLOAD};
 use crate::experiment::metrics;
-use crate::experiment::results::Scale;
+use crate::experiment::results::{CORES, Scale};
 use crate::experiment::schedule;
+use crate::experiment::spec::{Cores, Experiment, Thoroughness, Workload};
 use crate::load::plan::LoadPlan;
 use crate::testbed::plan::TestbedPlan;
 
@@ -94,6 +96,20 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
     if workload.series.is_empty() {
         wrong(String::from("names no series"));
     }
+    if let Err(error) = Work::of(&workload.load) {
+        wrong(format!("load: {error}"));
+    }
+    if workload.cores == Cores::Varied && !workload.parameters.contains_key(CORES) {
+        wrong(format!("cores = \"varied\" needs the parameter `{CORES}`"));
+    }
+    for target in &workload.targets {
+        if !workload.series.contains(&target.of) {
+            wrong(format!(
+                "a target judges `{}`, which is not one of its series",
+                target.of
+            ));
+        }
+    }
     for (name, parameter) in &workload.parameters {
         if parameter.values.is_empty() {
             wrong(format!("the parameter `{name}` has no values"));
@@ -138,7 +154,9 @@ fn check_workload(experiment: &Experiment, workload: &Workload, problems: &mut P
             Thoroughness::Scale(Scale::Quick),
         ] {
             for point in schedule::points(workload, thoroughness) {
-                if let Err(error) = schedule::try_load_plan(workload, series, &point, thoroughness)
+                if workload.work().is_none()
+                    && let Err(error) =
+                        schedule::try_load_plan(workload, series, &point, thoroughness)
                 {
                     wrong(format!("series `{name}`: {error:#}"));
                     return;
@@ -174,7 +192,7 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
     let Some(workload) = experiment
         .workloads
         .iter()
-        .find(|workload| workload.ids().contains(&figure.workload.as_str()))
+        .find(|workload| workload.ids().into_iter().any(|id| figure.shows(id)))
     else {
         let ids = experiment.workloads.iter().flat_map(Workload::ids);
         wrong(format!(
@@ -190,7 +208,7 @@ fn check_figure(experiment: &Experiment, figure: &Figure, problems: &mut Problem
         .chain(figure.only.keys().map(|name| (name, "where")))
         .chain(figure.lines_by.iter().map(|name| (name, "lines_by")))
     {
-        if name != SERIES && !parameters.contains(name) {
+        if name != SERIES && name != WORKLOAD && !parameters.contains(name) {
             wrong(format!(
                 "{what}: the workload has no parameter `{name}`: {}",
                 list(&parameters)
@@ -276,8 +294,11 @@ fn metrics_of(experiment: &Experiment, workload: &Workload, id: &str) -> BTreeSe
     if workload.by_class.as_ref().is_some_and(|more| more.id == id) {
         return metrics::OF_CLASS.map(String::from).into();
     }
+    if workload.work().is_some() {
+        return METRICS.map(String::from).into();
+    }
     let mut names: BTreeSet<String> = metrics::ALWAYS.map(String::from).into();
-    if workload.cores == super::Cores::Separate {
+    if workload.cores != Cores::Shared {
         names.extend(metrics::OF_METER.map(String::from));
     }
     if workload.capture {

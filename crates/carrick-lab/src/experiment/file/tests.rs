@@ -38,7 +38,7 @@ against = { series = "routed", how = "saving" }
 
 #[test]
 fn an_experiment_that_fits_together_is_read() {
-    let experiment = Experiment::parse(RIGHT, "x.toml").unwrap();
+    let experiment = parse(RIGHT, "x.toml").unwrap();
     assert_eq!(experiment.workload("gets").unwrap().series.len(), 2);
     assert_eq!(experiment.labels()["routed"], "none");
 }
@@ -130,7 +130,7 @@ fn mistakes_are_told_with_their_line() {
     ] {
         let text = RIGHT.replacen(right, wrong, 1);
         assert_ne!(text, RIGHT, "{right}");
-        let said = format!("{:#}", Experiment::parse(&text, "x.toml").unwrap_err());
+        let said = format!("{:#}", parse(&text, "x.toml").unwrap_err());
         for part in parts {
             assert!(said.contains(part), "{wrong}: {part} is missing in\n{said}");
         }
@@ -139,10 +139,7 @@ fn mistakes_are_told_with_their_line() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let said = format!(
-        "{:#}",
-        Experiment::load(Path::new("no/such.toml")).unwrap_err()
-    );
+    let said = format!("{:#}", load(Path::new("no/such.toml")).unwrap_err());
     assert!(
         said.contains("cannot read the experiment no/such.toml"),
         "{said}"
